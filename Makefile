@@ -1,0 +1,38 @@
+# Two commands do everything: `make run` and `make test`. Both set up .venv first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+EXTRAS := lab,audit,service,postgres,dev
+
+.PHONY: run test test-all check clean help
+.DEFAULT_GOAL := help
+
+help:            ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+# pip is not upgraded: the one that comes with Python is enough, and offline it could not be.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dpbandit needs Python 3.11 or newer; try: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+run: $(READY)    ## compare the algorithms on the paper's simulation; pictures and tables in out/
+	$(BIN)/dpbandit run --out out
+
+test: $(READY)   ## the tests that every change must pass (minutes)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+test-all: $(READY) ## the slow statistical and soak runs as well
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
+
+check: $(READY)  ## format, lint, type-check, and see that imports point downward
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:           ## remove the environment and everything generated
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

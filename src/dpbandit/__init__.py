@@ -1,0 +1,59 @@
+"""dpbandit: contextual bandits with differential privacy that can be checked.
+
+>>> import dpbandit as dpb
+>>> bandit = dpb.make("tree-gauss", dim=2, epsilon=2.0, delta=1e-5, horizon=100, seed=7)
+>>> arm = bandit.select([[1.0, 0.0], [0.0, 1.0]])
+>>> bandit.update([[1.0, 0.0], [0.0, 1.0]][arm], 0.5)
+>>> bandit.claim.status
+'proven'
+
+Heavy imports (Numba, SciPy, OpenDP) happen when a name is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# public name → where it lives
+_PLACES = {
+    "make": "dpbandit.bandits.registry",
+    "algorithms": "dpbandit.bandits.registry",
+    "register": "dpbandit.bandits.registry",
+    "load": "dpbandit.bandits.files",
+    "run": "dpbandit.lab.engine",
+    "Results": "dpbandit.lab.results",
+    "Bandit": "dpbandit.bandits.base",
+    "Claim": "dpbandit.budget",
+    "Ledger": "dpbandit.budget",
+    "estimate_bounds": "dpbandit.sensitivity",
+}
+_MODULES = ("worlds", "theory", "errors", "budget")
+
+__all__ = ["__version__", *_PLACES, *_MODULES]
+
+if TYPE_CHECKING:
+    from dpbandit import budget, errors, theory, worlds
+    from dpbandit.bandits.base import Bandit
+    from dpbandit.bandits.files import load
+    from dpbandit.bandits.registry import algorithms, make, register
+    from dpbandit.budget import Claim, Ledger
+    from dpbandit.lab.engine import run
+    from dpbandit.lab.results import Results
+    from dpbandit.sensitivity import estimate_bounds
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    if name in _MODULES:
+        return import_module(f"dpbandit.{name}")
+    from dpbandit.errors import nearest
+
+    raise AttributeError(f"dpbandit has no {name!r}: {nearest(name, __all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""What picks an arm: one short file per algorithm, and the registry that names them."""

@@ -1,0 +1,227 @@
+"""What every bandit does alike: checks input before anything changes, clips rewards, counts users, says what it claims.
+
+A subclass chooses arms and learns; it never sees a reward that was not checked and clipped here.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbandit.bandits.options import Options
+from dpbandit.budget import Claim, Ledger, Spent, epsilon_of
+from dpbandit.errors import HorizonError, NormError, NotFiniteError, OptionError, ShapeError
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Contexts are normalised in floats: a hair above max_norm is rounding, and the noise scales allow for it.
+NORM_TOLERANCE = 1e-9
+
+
+class Bandit(ABC):
+    """A contextual bandit. Make one with `dpb.make`; the methods below are all there is to know."""
+
+    def __init__(self, name: str, options: Options, claim: Claim, ledger: Ledger, *, clips: bool) -> None:
+        self.name = name
+        self.options = options
+        self.claim = claim
+        self.ledger = ledger
+        self.identity = secrets.token_hex(16)
+        self.clipped = 0  # trusted side only: how many rewards were outside the range is itself private
+        self.over_cap = 0
+        self._clips = clips
+        self._user_counts: dict[str, int] = {}
+
+    # ------------------------------------------------------------------ what users call
+
+    def select(self, contexts: ArrayLike, k: int | None = None) -> Any:
+        """The arm to play: an index into the rows of `contexts` (k of them, best first, if k is given).
+
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("linucb", dim=2, seed=0)
+        >>> bandit.update([0.0, 1.0], 1.0)
+        >>> bandit.select([[1.0, 0.0], [0.0, 1.0]])
+        1
+        """
+        checked = self.check_contexts(contexts)
+        if k is None:
+            return int(self._choose(checked, 1)[0])
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= len(checked):
+            raise OptionError(f"k must be a whole number from 1 to the {len(checked)} arms given, not {k!r}")
+        return self._choose(checked, int(k))
+
+    def update(self, contexts: ArrayLike, rewards: ArrayLike, *, user: Any = None) -> None:
+        """Learn from one played context and its reward, or from a batch: shapes (n, d) and (n,).
+
+        With unit=('user', m), `user` names whose reward it is (a list for a batch); a user's rewards beyond the m-th
+        are counted and not learned from.
+
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("tree-gauss", dim=2, epsilon=1.0, delta=1e-5, horizon=10, seed=0)
+        >>> bandit.update([[1.0, 0.0], [0.0, 1.0]], [1.0, -1.0])
+        >>> bandit.rounds
+        2
+        """
+        xs = np.ascontiguousarray(_numbers(contexts, "contexts"), dtype=np.float64)
+        rs = np.asarray(_numbers(rewards, "rewards"), dtype=np.float64)
+        if xs.ndim == 1 and rs.ndim == 0:
+            xs, rs = xs[None, :], rs[None]
+        if xs.ndim != 2 or rs.ndim != 1 or len(xs) != len(rs):
+            raise ShapeError(
+                f"update takes a context of shape ({self.dim},) with one reward, or a batch of shapes (n, {self.dim}) and "
+                f"(n,), not {np.shape(contexts)} and {np.shape(rewards)}"
+            )
+        if len(xs) == 0:
+            return
+        xs = self.check_contexts(xs)
+        if not np.isfinite(rs).all():
+            # The reward's value stays out of the message: it is private.
+            raise NotFiniteError("a reward is NaN or infinite: rewards must be finite numbers")
+        users = self._check_users(user, len(xs))
+        admitted = self._admit(users) if users is not None else None
+        count = len(xs) if admitted is None else sum(admitted)
+        self._check_horizon(count)
+        for i in range(len(xs)):
+            if users is not None and admitted is not None:
+                self._user_counts[users[i]] = self._user_counts.get(users[i], 0) + 1
+                if not admitted[i]:
+                    self.over_cap += 1
+                    continue
+            self._learn(xs[i], self._clip(float(rs[i])))
+
+    @property
+    def theta(self) -> Vector:
+        """The released parameter, never the clean one."""
+        return self._theta().copy()
+
+    @property
+    def dim(self) -> int:
+        """Features per context."""
+        return self.options.dim
+
+    @property
+    @abstractmethod
+    def rounds(self) -> int:
+        """How many rewards have been learned from."""
+
+    @property
+    def spent(self) -> Spent:
+        """What the worst-off reward (or user) has paid so far, in the claim's terms."""
+        claim, m = self.claim, self.options.rewards_per_unit
+        if self.ledger.currency == "mu²":
+            mu = m * math.sqrt(self.ledger.total)
+            epsilon = epsilon_of(mu=mu, delta=claim.delta) if 0 < claim.delta < 1 else 0.0
+            return Spent(epsilon, claim.delta, mu, claim)
+        return Spent(m * self.ledger.total, claim.delta, None, claim)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, clean statistics and noise in use included: trusted side only (file mode 0600)."""
+        from dpbandit.bandits.files import save
+
+        save(self, path)
+
+    def export(self, path: str | Path) -> None:
+        """Write the released model only: what a ranker or a stranger may hold."""
+        from dpbandit.bandits.files import export
+
+        export(self, path)
+
+    def __repr__(self) -> str:
+        horizon = "unknown" if self.options.horizon is None else f"{self.options.horizon:,}"
+        return f"<{self.name}: dim {self.dim}, {self.rounds:,} rounds learned, horizon {horizon}; {self.claim}>"
+
+    # ------------------------------------------------------------------ checks
+
+    def check_contexts(self, contexts: ArrayLike) -> Matrix:
+        """The contexts as an array, or a named error. Nothing changes."""
+        given = np.ascontiguousarray(_numbers(contexts, "contexts"), dtype=np.float64)
+        if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != self.dim:
+            raise ShapeError(f"contexts must have shape (arms, {self.dim}) with at least one arm, not {given.shape}")
+        squares = np.einsum("ij,ij->i", given, given)
+        longest = float(squares.max())
+        if not math.isfinite(longest):
+            raise NotFiniteError("a context holds NaN or infinity: contexts must be finite numbers")
+        limit = self.options.max_norm * (1 + NORM_TOLERANCE)
+        if longest > limit * limit:
+            raise NormError(
+                f"a context has norm {math.sqrt(longest):.6g}, above max_norm = {self.options.max_norm:g}: "
+                "scale the contexts, or make the bandit with a larger max_norm"
+            )
+        return given
+
+    def _check_horizon(self, count: int) -> None:
+        horizon = self.options.horizon
+        if horizon is not None and self.rounds + count > horizon:
+            raise HorizonError(
+                f"this bandit was made for horizon = {horizon} and has learned {self.rounds} rewards; {count} more do not "
+                "fit. It still ranks; to go on learning make one with a larger horizon, or horizon=None"
+            )
+
+    def _check_users(self, user: Any, count: int) -> list[str] | None:
+        if self.options.unit == "reward":
+            return None
+        users = [user] * count if isinstance(user, (str, int)) else user
+        if users is None or len(users) != count or any(u is None for u in users):
+            raise OptionError(
+                f"the unit of privacy is {self.options.unit_in_words}: update needs user=..., one for each of {count}"
+            )
+        return [str(u) for u in users]
+
+    def _admit(self, users: list[str]) -> list[bool]:
+        """Which of these rewards are within their user's cap. Decisions are counted, not clicks, so this is public."""
+        cap = self.options.rewards_per_unit
+        counts: dict[str, int] = {}
+        admitted = []
+        for name in users:
+            before = self._user_counts.get(name, 0) + counts.get(name, 0)
+            counts[name] = counts.get(name, 0) + 1
+            admitted.append(before < cap)
+        return admitted
+
+    def _clip(self, reward: float) -> float:
+        if not self._clips:
+            return reward
+        low, high = self.options.reward_range
+        inside = min(max(reward, low), high)
+        self.clipped += inside != reward
+        return inside
+
+    # ------------------------------------------------------------------ what an algorithm provides
+
+    @abstractmethod
+    def _choose(self, contexts: Matrix, k: int) -> NDArray[np.int64]:
+        """The k best rows, best first."""
+
+    @abstractmethod
+    def _learn(self, x: Vector, reward: float) -> None:
+        """Learn from one checked context and clipped reward."""
+
+    @abstractmethod
+    def _theta(self) -> Vector:
+        """The released parameter."""
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """All changing arrays by name, for saving; loading writes into them."""
+
+    @abstractmethod
+    def _released(self) -> dict[str, Any]:
+        """What `export` writes: public numbers only."""
+
+
+def _numbers(given: Any, what: str) -> Any:
+    """An array of numbers, or a named error for anything else."""
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        raise ShapeError(f"{what} must be a rectangular array of numbers") from None
+    if array.dtype.kind not in "fiub":
+        raise ShapeError(f"{what} must be numbers, not {array.dtype}")
+    return array

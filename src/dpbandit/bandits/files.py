@@ -1,0 +1,162 @@
+"""Saving, loading and exporting bandits.
+
+A saved file is a zip of plain arrays and one JSON record; no code is ever loaded from it. It holds clean statistics and
+the noise in use, so it is written with mode 0600 and must stay on the trusted side. An exported file holds public
+numbers only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbandit import __version__
+from dpbandit.bandits.base import Bandit
+from dpbandit.budget import Claim, Ledger
+from dpbandit.errors import SaveError, ShapeError
+
+FORMAT = 1
+
+
+def save(bandit: Bandit, path: str | Path) -> None:
+    """Write the file in one step: either the old one or the whole new one is there, never half of it."""
+    options = asdict(bandit.options)
+    public = options.pop("public_contexts")
+    arrays = {f"array_{name}": value for name, value in bandit._arrays().items()}
+    if public is not None:
+        arrays["public_contexts"] = public
+    record = {
+        "format": FORMAT,
+        "version": __version__,
+        "name": bandit.name,
+        "identity": bandit.identity,
+        "options": options,
+        "ledger": bandit.ledger.to_dict(),
+        "clipped": bandit.clipped,
+        "over_cap": bandit.over_cap,
+        "user_counts": bandit._user_counts,
+        "source": getattr(bandit, "source").kind,  # noqa: B009
+        "keys": {str(purpose): key for purpose, key in getattr(bandit, "keys", {}).items()},
+    }
+    text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)  # mkstemp makes it 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, record=text, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | Path) -> Any:
+    """A saved bandit, which continues bit for bit, or an exported model, which only ranks.
+
+    >>> import dpbandit as dpb, tempfile, os
+    >>> bandit = dpb.make("linucb", dim=2, seed=1); bandit.update([1.0, 0.0], 0.5)
+    >>> file = os.path.join(tempfile.mkdtemp(), "bandit.npz")
+    >>> bandit.save(file); bool((dpb.load(file).theta == bandit.theta).all())
+    True
+    """
+    path = Path(path)
+    try:
+        start = path.read_bytes()[:1]
+    except OSError as error:
+        raise SaveError(f"cannot read {path}: {error.strerror}") from error
+    if start == b"{":
+        return _load_model(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        record = json.loads(arrays.pop("record").tobytes())
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise SaveError(f"{path} is not a saved bandit: {error}") from error
+    if record.get("format") != FORMAT:
+        raise SaveError(f"{path} has format {record.get('format')!r}; this version reads format {FORMAT}")
+    return _restore(record, arrays)
+
+
+def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
+    from dpbandit.bandits.registry import make
+
+    options = dict(record["options"])
+    extra = options.pop("extra")
+    options["reward_range"] = tuple(options["reward_range"])
+    if isinstance(options["unit"], list):
+        options["unit"] = tuple(options["unit"])
+    bandit: Bandit = make(record["name"], **options, **extra, public_contexts=arrays.pop("public_contexts", None))
+    for name, into in bandit._arrays().items():
+        into[...] = arrays[f"array_{name}"]
+    bandit.identity = record["identity"]
+    bandit.ledger = Ledger.from_dict(record["ledger"])
+    bandit.clipped, bandit.over_cap = record["clipped"], record["over_cap"]
+    bandit._user_counts = record["user_counts"]
+    if record["keys"]:
+        bandit.keys = {int(purpose): key for purpose, key in record["keys"].items()}  # type: ignore[attr-defined]
+    return bandit
+
+
+def export(bandit: Bandit, path: str | Path) -> None:
+    """Write the released model as JSON."""
+    alpha = getattr(bandit, "alpha", None)
+    record = {
+        "dpbandit_model": FORMAT,
+        "name": bandit.name,
+        "dim": bandit.dim,
+        "round": bandit.rounds,
+        "alpha": alpha,
+        "claim": bandit.claim.to_dict(),
+        **bandit._released(),
+    }
+    Path(path).write_text(json.dumps(record, indent=1))
+
+
+class ReleasedModel:
+    """A model that ranks and does not learn: public numbers only."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self.name: str = record["name"]
+        self.dim: int = record["dim"]
+        self.round: int = record["round"]
+        self.theta = np.array(record["theta"])
+        self.inverse_gram = np.array(record["inverse_gram"])
+        self.alpha = 0.0 if isinstance(record["alpha"], str) else float(record["alpha"])
+        claim = dict(record["claim"])
+        claim["assumptions"] = tuple(claim["assumptions"])
+        claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
+        self.claim = Claim(**claim)
+
+    def select(self, contexts: ArrayLike) -> int:
+        """The best arm by the released parameter and bonus; the first one on a tie."""
+        given = np.asarray(contexts, dtype=np.float64)
+        if given.ndim != 2 or given.shape[1] != self.dim or len(given) == 0:
+            raise ShapeError(f"contexts must have shape (arms, {self.dim}) with at least one arm, not {given.shape}")
+        widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", given, self.inverse_gram, given), 0.0))
+        return int(np.argmax(given @ self.theta + self.alpha * widths))
+
+    def __repr__(self) -> str:
+        return f"<released model of {self.name} after {self.round:,} rounds: dim {self.dim}; {self.claim}>"
+
+
+def _load_model(path: Path) -> ReleasedModel:
+    try:
+        record = json.loads(path.read_text())
+        if record["dpbandit_model"] != FORMAT:
+            raise SaveError(f"{path} has format {record['dpbandit_model']!r}; this version reads format {FORMAT}")
+        return ReleasedModel(record)
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, SaveError):
+            raise
+        raise SaveError(f"{path} is neither a saved bandit nor an exported model: {error}") from error

@@ -1,0 +1,274 @@
+"""Every bandit built on LinUCB's rule, with the noise in whichever seat its plan says.
+
+The arithmetic is in `steps`; here are the parts around it: who draws the noise, and who agrees to it first.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit import numerics, theory
+from dpbandit.bandits import steps
+from dpbandit.bandits.base import Bandit, Matrix, Vector
+from dpbandit.bandits.options import Options
+from dpbandit.budget import Claim, Ledger
+from dpbandit.errors import BudgetError, NoiseError, NormError, OptionError
+from dpbandit.noise import (
+    CODES,
+    GRID_BITS,
+    PAN_PRIVATE_GRID_BITS,
+    Real,
+    Simulation,
+    Source,
+    proven_cost,
+    real_scale,
+    real_source_exists,
+)
+from dpbandit.randomness import CONTEXTS, START, TIES, derive_key
+from dpbandit.release import tree as trees
+from dpbandit.sensitivity import estimate_bounds
+
+DEFAULT_ALPHA = 0.3
+
+
+class LinearBandit(Bandit):
+    """LinUCB and its private relatives: presets differ in `plan`, `claim` and `ledger` alone."""
+
+    def __init__(
+        self,
+        name: str,
+        options: Options,
+        plan: steps.Plan,
+        claim: Claim,
+        ledger: Ledger,
+        *,
+        clips: bool = True,
+        l1_limit: float | None = None,
+    ) -> None:
+        super().__init__(name, options, claim, ledger, clips=clips)
+        self.plan = plan
+        self.learner = steps.new_learner(plan, options.horizon)
+        self.noise = {code: word for word, code in CODES.items()}[plan.noise]
+        self.alpha = DEFAULT_ALPHA if options.alpha is None else options.alpha
+        self.l1_limit = l1_limit
+        self._fixed_alpha = None if self.alpha == "theory" else float(self.alpha)
+        if self._fixed_alpha is None:
+            self.alphas(1, 1)  # says now, not in round 1, when something is missing
+        self._known = _rows(plan.arms)
+        self._perturbed: dict[bytes, Vector] = {}
+        self._draw_keys(options.seed)
+
+    def _draw_keys(self, seed: int | None) -> None:
+        private = self.plan.seat >= steps.REWARD
+        if seed is None:
+            if private and not real_source_exists(self.noise):
+                raise NoiseError(
+                    f"there is no exact sampler for {self.noise!r} noise: give a seed for a simulation, or use 'laplace' "
+                    "or 'gaussian'"
+                )
+            # Ties and perturbed contexts are no secret and protect nobody: any unpredictable key will do.
+            self.keys = {TIES: secrets.randbits(64), CONTEXTS: secrets.randbits(64), START: 0}
+            self.source: Source = Real(PAN_PRIVATE_GRID_BITS if self.plan.pan_private else GRID_BITS)
+        else:
+            self.keys = {purpose: derive_key(seed, purpose) for purpose in (TIES, CONTEXTS, START)}
+            self.source = Simulation(seed)
+
+    @property
+    def rounds(self) -> int:
+        return int(self.learner.clock[0])
+
+    def _theta(self) -> Vector:
+        return self.learner.theta
+
+    # ------------------------------------------------------------------ choosing
+
+    def check_contexts(self, contexts: Any) -> Matrix:
+        checked = super().check_contexts(contexts)
+        if self.l1_limit is not None:
+            longest = float(np.abs(checked).sum(axis=1).max())
+            if longest > self.l1_limit * (1 + 1e-9):
+                raise NormError(
+                    f"a context has L1 norm {longest:.6g}, above {self.l1_limit:.6g}, the largest in public_contexts that "
+                    "the noise was scaled for: give public_contexts that cover all contexts, or none"
+                )
+        return checked
+
+    def _choose(self, contexts: Matrix, k: int) -> NDArray[np.int64]:
+        seen = contexts
+        if self.plan.context_noise > 0:
+            seen = np.empty_like(contexts)
+            steps.perturb(
+                contexts, self.plan.context_noise, self.plan.max_norm, self._key(CONTEXTS), int(self.learner.clock[1]), seen
+            )
+        alpha = self._fixed_alpha
+        if alpha is None:
+            alpha = float(self.alphas(self.rounds + 1, 1)[0])
+        scores = np.empty(len(contexts))
+        first = int(steps.choose(self.learner, self.plan, seen, alpha, scores, self._key(TIES)))
+        chosen = [first]
+        while len(chosen) < k:
+            scores[chosen[-1]] = -np.inf
+            chosen.append(int(numerics.pick(scores, self._key(TIES), int(self.learner.clock[1]) - 1)))
+        if self.plan.context_noise > 0:
+            self._perturbed = {contexts[arm].tobytes(): seen[arm].copy() for arm in chosen}
+        return np.array(chosen, dtype=np.int64)
+
+    def alphas(self, start: int, count: int) -> Vector:
+        """The width of the bonus in rounds start, start + 1, …: fixed, or Lemma 2's α_t."""
+        if self._fixed_alpha is not None:
+            return np.full(count, self._fixed_alpha)
+        t = np.arange(start, start + count, dtype=np.float64)
+        o = self.options
+        spread = o.reward_noise
+        if self.plan.seat == steps.REWARD:
+            # Noise on a reward is more noise in the reward; Laplace counts by its standard deviation.
+            sd = self.plan.sensitivity * self.plan.multipliers[1] * (1.0 if self.noise == "gaussian" else math.sqrt(2))
+            spread = math.hypot(spread, float(sd))
+        radius = theory.confidence_radius(
+            t,
+            dim=o.dim,
+            ridge=o.ridge,
+            max_norm=o.max_norm,
+            theta_norm=o.theta_norm,
+            zeta=o.zeta,
+            reward_noise=spread,
+            noise=self._noise_radius(t),
+        )
+        return np.asarray(radius, dtype=np.float64)
+
+    def _noise_radius(self, t: Vector) -> Vector:
+        """A bound on ‖θ^p − θ̂‖ in A_t's norm, for Lemma 2."""
+        o, plan = self.options, self.plan
+        if plan.seat in (steps.RANDOM, steps.NOTHING, steps.REWARD) or math.isinf(o.epsilon or math.inf):
+            return np.zeros_like(t)
+        if plan.seat == steps.MOMENTS:
+            # ‖A⁻¹n‖_A = ‖n‖_{A⁻¹} ≤ ‖n‖/√λ, n the sum of at most popcount(t) node noises.
+            nodes = np.array([int(v).bit_count() for v in t], dtype=np.float64)
+            if plan.unknown_horizon:  # every finished block leaves one more
+                nodes += np.floor(np.log2(t))
+            levels = np.floor(np.log2(t)).astype(int) + 1 if plan.unknown_horizon else np.full(len(t), plan.levels)
+            sd = plan.sensitivity * plan.multipliers[levels]
+            log = math.log(2 * o.dim / o.zeta)
+            per_coordinate = math.sqrt(2 * log) if self.noise == "gaussian" else math.sqrt(8 * log) * math.sqrt(2 * log)
+            return sd * np.sqrt(nodes * o.dim) * per_coordinate / math.sqrt(o.ridge)
+        eigenvalue = self.options.take("smallest_eigenvalue", None)
+        if eigenvalue is None:
+            if o.public_contexts is None:
+                raise OptionError(
+                    "alpha='theory' needs smallest_eigenvalue (the paper's λ₀), or public_contexts to estimate it from"
+                )
+            eigenvalue = estimate_bounds(o.public_contexts)[1]
+        noise = theory.noise_bound(
+            t,
+            horizon=o.horizon or int(t.max()) + 1,
+            epsilon=o.need_epsilon(),
+            smallest_eigenvalue=eigenvalue,
+            zeta=o.zeta,
+            max_norm=o.max_norm,
+            ridge=o.ridge,
+            dim=o.dim,
+            reward_width=o.width,
+        )
+        return np.asarray(theory.noise_in_confidence_norm(t, noise, ridge=o.ridge, max_norm=o.max_norm), dtype=np.float64)
+
+    # ------------------------------------------------------------------ learning
+
+    def _learn(self, x: Vector, reward: float) -> None:
+        if self.plan.context_noise > 0:
+            x = self._as_seen(x)
+        known = not self._known or x.tobytes() in self._known
+        share = self._charge()
+        if isinstance(self.source, Simulation):
+            steps.learn_simulated(
+                self.learner, self.plan, x, reward, known, np.uint64(self.source.key), self._key(START)
+            )
+            return
+        if self.plan.pan_private:
+            self._begin_real_nodes(share)
+        scale = steps.prepare(self.learner, self.plan, x, reward, known)
+        noisy = self.learner.pending
+        if share > 0:
+            noisy = self._with_real_noise(noisy, scale, share)
+        steps.commit(self.learner, self.plan, noisy)
+
+    def _charge(self) -> float:
+        """Ask the ledger for the coming round's release; returns what each reward in it pays."""
+        if self.plan.seat < steps.REWARD:
+            return 0.0
+        t = self.rounds + 1
+        if self.plan.seat == steps.REWARD:
+            share = self._share(1)
+            self.ledger.charge(share, when=t, what="the reward itself")
+            return share
+        _index, level, levels = trees.place(t, self.plan.unknown_horizon, self.plan.levels)
+        share = self._share(levels)
+        block = t.bit_length() - 1 if self.plan.unknown_horizon else 0
+        self.ledger.charge(share, when=t, what=f"tree level {level}", group=block)
+        return share
+
+    def _share(self, levels: int) -> float:
+        multiplier = float(self.plan.multipliers[levels])
+        if multiplier == 0.0:
+            return math.inf
+        return 1 / multiplier**2 if self.noise == "gaussian" else 1 / multiplier
+
+    def _begin_real_nodes(self, share: float) -> None:
+        """Pan-private form: real noise into every node that begins with the coming round."""
+        t = self.rounds + 1
+        _index, _level, levels = trees.place(t, self.plan.unknown_horizon, self.plan.levels)
+        scale = float(self.plan.multipliers[levels]) * self.plan.sensitivity
+        for level in range(levels):
+            if trees.starts(t, self.plan.unknown_horizon, level):
+                self.learner.tree.sums[level] = self._with_real_noise(np.zeros(self.dim), scale, share)
+
+    def _with_real_noise(self, value: Vector, scale: float, share: float) -> Vector:
+        bits = PAN_PRIVATE_GRID_BITS if self.plan.pan_private else GRID_BITS
+        multiplier = share**-0.5 if self.noise == "gaussian" else 1 / share
+        shift, size = scale / multiplier, len(value)
+        scale = real_scale(scale, shift=shift, dim=size, bits=bits)
+        cost = proven_cost(self.noise, size, scale, shift, bits)
+        if cost > share:
+            raise BudgetError(f"the sampler proves cost {cost!r}, more than the {share!r} that was charged: nothing released")
+        return self.source.release(self.noise, value, scale, self.rounds)
+
+    def _as_seen(self, x: Vector) -> Vector:
+        """The perturbed context that `select` scored, or a fresh perturbation for one that was not selected last."""
+        seen = self._perturbed.get(x.tobytes())
+        if seen is None:
+            seen = np.empty_like(x)[None, :]
+            index = (1 << 40) + self.rounds
+            steps.perturb(x[None, :], self.plan.context_noise, self.plan.max_norm, self._key(CONTEXTS), index, seen)
+            seen = seen[0]
+        return seen
+
+    def _key(self, purpose: int) -> np.uint64:
+        return np.uint64(self.keys[purpose])
+
+    # ------------------------------------------------------------------ saving
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        learner = self.learner
+        return {
+            "ridge": learner.ridge,
+            "tree_sums": learner.tree.sums,
+            "tree_noisy": learner.tree.noisy,
+            "tree_carry": learner.tree.carry,
+            "theta": learner.theta,
+            "pending": learner.pending,
+            "context": learner.context,
+            "bound": learner.bound,
+            "clock": learner.clock,
+        }
+
+    def _released(self) -> dict[str, Any]:
+        inverse = numerics.parts(self.learner.ridge, self.dim)[0]
+        return {"theta": self.learner.theta.tolist(), "inverse_gram": inverse.tolist()}
+
+
+def _rows(arms: Matrix) -> set[bytes]:
+    return {row.tobytes() for row in arms}

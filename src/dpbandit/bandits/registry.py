@@ -1,0 +1,111 @@
+"""The names of all algorithms, ours and those a user registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpbandit.bandits import dgs, linucb, local, private_linucb, random, tree_gauss
+from dpbandit.bandits.options import Options, build
+from dpbandit.errors import OptionError, UnknownAlgorithmError, nearest
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One line of `dpb.algorithms()`."""
+
+    description: str
+    claim: str
+    reference: str
+    factory: Callable[..., Any]
+    own_options: tuple[str, ...] = ()
+    registered_by_user: bool = False
+
+
+_ALGORITHMS: dict[str, Algorithm] = {
+    "random": Algorithm(random.DESCRIPTION, random.CLAIM, random.REFERENCE, random.make),
+    "linucb": Algorithm(linucb.DESCRIPTION, linucb.CLAIM, linucb.REFERENCE, linucb.make, linucb.OWN),
+    "private-linucb": Algorithm(
+        private_linucb.DESCRIPTION, private_linucb.CLAIM, private_linucb.REFERENCE, private_linucb.make
+    ),
+    "private-linucb-published": Algorithm(
+        private_linucb.PUBLISHED_DESCRIPTION,
+        private_linucb.PUBLISHED_CLAIM,
+        private_linucb.PUBLISHED_REFERENCE,
+        private_linucb.make_published,
+    ),
+    "dgs": Algorithm(dgs.DESCRIPTION, dgs.CLAIM, dgs.REFERENCE, dgs.make, dgs.OWN),
+    "dgs-published": Algorithm(
+        dgs.PUBLISHED_DESCRIPTION, dgs.PUBLISHED_CLAIM, dgs.PUBLISHED_REFERENCE, dgs.make_published, dgs.PUBLISHED_OWN
+    ),
+    "dgs-figure": Algorithm(
+        dgs.FIGURE_DESCRIPTION, dgs.FIGURE_CLAIM, dgs.FIGURE_REFERENCE, dgs.make_figure, dgs.FIGURE_OWN
+    ),
+    "local": Algorithm(local.DESCRIPTION, local.CLAIM, local.REFERENCE, local.make),
+    "tree-gauss": Algorithm(tree_gauss.DESCRIPTION, tree_gauss.CLAIM, tree_gauss.REFERENCE, tree_gauss.make),
+}
+
+
+def algorithms() -> dict[str, Algorithm]:
+    """All algorithms: name → description, claim, reference.
+
+    >>> import dpbandit as dpb
+    >>> dpb.algorithms()["tree-gauss"].claim
+    'GDP, proven'
+    """
+    return dict(_ALGORITHMS)
+
+
+def find(name: str) -> Algorithm:
+    """The algorithm of that name, or an error with the nearest one."""
+    try:
+        return _ALGORITHMS[name]
+    except (KeyError, TypeError):
+        raise UnknownAlgorithmError(f"no algorithm is called {name!r}: {nearest(name, _ALGORITHMS)}") from None
+
+
+def make(name: str, **options: Any) -> Any:
+    """A new bandit. Without a seed it draws real noise; with one it is a reproducible simulation.
+
+    >>> import dpbandit as dpb
+    >>> bandit = dpb.make("dgs", dim=3, epsilon=2.0, delta=1e-5, reward_range=(0, 1), horizon=1_000, seed=7)
+    >>> print(bandit.claim.status, bandit.claim.noise)
+    proven simulation
+    """
+    algorithm = find(name)
+    if algorithm.registered_by_user:
+        return algorithm.factory(**options)
+    return algorithm.factory(name, build(options, algorithm.own_options, name))
+
+
+def register(
+    name: str,
+    factory: Callable[..., Any],
+    *,
+    description: str = "registered by the user",
+    claim: str = "none stated",
+    reference: str = "",
+    replace: bool = False,
+) -> None:
+    """Add your own algorithm: `factory(**options)` returns an object with select(contexts) and update(context, reward).
+
+    It then runs in `dpb.run` and on the command line beside ours. `theta` and `claim` are used where they exist.
+
+    >>> import dpbandit as dpb
+    >>> class First:
+    ...     def __init__(self, **options): pass
+    ...     def select(self, contexts): return 0
+    ...     def update(self, context, reward): pass
+    >>> dpb.register("first-arm", First, description="always the first arm", replace=True)
+    >>> dpb.make("first-arm", dim=2).select([[0.0, 1.0]])
+    0
+    """
+    if not callable(factory):
+        raise OptionError(f"register needs a factory that can be called with options, not {factory!r}")
+    if name in _ALGORITHMS and not (replace and _ALGORITHMS[name].registered_by_user):
+        raise OptionError(f"an algorithm called {name!r} exists: choose another name")
+    _ALGORITHMS[name] = Algorithm(description, claim, reference, factory, (), True)
+
+
+__all__ = ["Algorithm", "Options", "algorithms", "find", "make", "register"]

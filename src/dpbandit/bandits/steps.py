@@ -1,0 +1,233 @@
+"""One round of learning for every bandit built on LinUCB's rule, compiled: the seats of 2-privacy, one function each way.
+
+`prepare` takes a context and a clipped reward and leaves the clean value to be released in `learner.pending`, returning
+the noise scale it needs. `commit` takes the noisy value and computes the released parameter. What lies between (drawing
+noise, asking the ledger) is the caller's: `learn_simulated` for simulations, `bandits.linear` for real noise.
+Only `prepare` sees rewards.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dpbandit import numerics, sensitivity
+from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
+from dpbandit.randomness import normal
+from dpbandit.release import tree as trees
+from dpbandit.release.tree import Tree
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Where the noise sits.
+#   RANDOM    nowhere: arms are drawn by lot                 NOTHING    nowhere: plain LinUCB
+#   REWARD    on each reward, before anything uses it        MOMENTS    on sums of x·r
+#   OWN       on A_e⁻¹·(sum of x·r of one node)              INCREMENT  on θ̂_e − θ̂_s of one node, as the paper has it
+RANDOM, NOTHING, REWARD, MOMENTS, OWN, INCREMENT = range(6)
+
+
+class Plan(NamedTuple):
+    """The public choices of one bandit, fixed before the first round."""
+
+    seat: int
+    noise: int
+    dim: int
+    levels: int
+    unknown_horizon: bool
+    pan_private: bool
+    sensitivity: float  # of one item: constant for REWARD and MOMENTS; reward_width (× max_norm) for the others
+    multipliers: Vector  # noise scale per unit of sensitivity, by the number of levels that share the budget
+    ridge: float
+    max_norm: float
+    arms: Matrix  # the contexts known in advance; no rows: the whole ball
+    form: int  # which Δ_t (INCREMENT)
+    smallest_eigenvalue: float
+    lemma_delta: float
+    printed_index: bool
+    context_noise: float
+
+
+class Learner(NamedTuple):
+    """Everything that changes as a bandit learns. Clean: `ridge` (except for REWARD), `tree.sums`, `pending`."""
+
+    ridge: Vector
+    tree: Tree
+    theta: Vector  # the released parameter
+    pending: Vector
+    context: Vector
+    bound: Vector  # memory of `sensitivity.observed_lazily`
+    clock: NDArray[np.int64]  # rewards learned; decisions made; 1 once a context was outside `arms`
+
+
+def new_learner(plan: Plan, horizon: int | None) -> Learner:
+    """A learner that has seen nothing."""
+    d = plan.dim
+    uses_tree = plan.seat in (MOMENTS, OWN, INCREMENT)
+    return Learner(
+        numerics.new_ridge(d, plan.ridge),
+        trees.new_tree(d, horizon if uses_tree else 1),
+        np.zeros(d),
+        np.zeros(1 if plan.seat == REWARD else d),
+        np.zeros(d),
+        np.zeros(2),
+        np.zeros(3, dtype=np.int64),
+    )
+
+
+@njit(cache=True)
+def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool) -> float:
+    """Learn from one clipped reward; the clean value to release is then in `pending`. Returns its noise scale.
+
+    `known` says that x is one of `plan.arms`; one context outside them moves Δ to the ball for good.
+    """
+    d = plan.dim
+    t = learner.clock[0] + 1
+    learner.clock[0] = t
+    if not known and learner.clock[2] == 0:
+        learner.clock[2] = 1
+        learner.bound[:] = 0.0
+    for i in range(d):
+        learner.context[i] = x[i]
+    if plan.seat == RANDOM:
+        return 0.0
+    if plan.seat == REWARD:
+        learner.pending[0] = reward
+        return plan.sensitivity * plan.multipliers[1]
+    quadratic = numerics.add_context(learner.ridge, d, x)
+    inverse, _gram, _gl, _b, _bl, clean, step, _age = numerics.parts(learner.ridge, d)
+    if plan.seat == NOTHING:
+        numerics.add_reward(learner.ridge, d, x, reward, quadratic)
+        numerics.refresh_when_due(learner.ridge, d, quadratic)
+        return 0.0
+
+    _index, level, levels = trees.place(t, plan.unknown_horizon, plan.levels)
+    multiplier = plan.multipliers[levels]
+    item = np.empty(d)
+    if plan.seat == INCREMENT:
+        for i in range(d):
+            item[i] = -clean[i]
+        numerics.add_reward(learner.ridge, d, x, reward, quadratic)
+        numerics.refresh_when_due(learner.ridge, d, quadratic)
+        for i in range(d):
+            item[i] += clean[i]
+        trees.add(learner.tree, t, plan.unknown_horizon, item, learner.pending)
+        end = float(t - (1 << level) + 1) if plan.printed_index else float(t)
+        return multiplier * sensitivity.lemma1(
+            end, plan.form, plan.smallest_eigenvalue, plan.lemma_delta, plan.sensitivity, plan.ridge
+        )
+
+    for i in range(d):
+        item[i] = x[i] * reward
+    if plan.seat == MOMENTS:
+        numerics.refresh_when_due(learner.ridge, d, quadratic)
+        if plan.pan_private:
+            # Terms on the noise's own grid: otherwise the low bits of a noisy sum in memory would tell them.
+            grid = 2.0 ** (math.floor(math.log2(multiplier * plan.sensitivity)) - PAN_PRIVATE_GRID_BITS)
+            for i in range(d):
+                item[i] = round(item[i] / grid) * grid
+            trees.add_pan_private(learner.tree, t, plan.unknown_horizon, levels, item, learner.pending)
+        else:
+            trees.add(learner.tree, t, plan.unknown_horizon, item, learner.pending)
+        return multiplier * plan.sensitivity
+
+    norm = 1 if plan.noise == LAPLACE else 2
+    arms = plan.arms if learner.clock[2] == 0 else plan.arms[:0]
+    bound = sensitivity.observed_lazily(inverse, arms, plan.max_norm, norm, step, quadratic, learner.bound)
+    numerics.refresh_when_due(learner.ridge, d, quadratic)
+    trees.add(learner.tree, t, plan.unknown_horizon, item, item)
+    numerics.multiply(inverse, item, learner.pending)
+    return multiplier * plan.sensitivity * bound
+
+
+@njit(cache=True)
+def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
+    """Turn the noisy value of this round's release into the released parameter."""
+    d = plan.dim
+    t = learner.clock[0]
+    if plan.seat == RANDOM:
+        return
+    inverse, gram, _gl, _b, _bl, theta, _step, _age = numerics.parts(learner.ridge, d)
+    if plan.seat == NOTHING or plan.seat == REWARD:
+        if plan.seat == REWARD:
+            quadratic = numerics.add_context(learner.ridge, d, learner.context)
+            numerics.add_reward(learner.ridge, d, learner.context, noisy[0], quadratic)
+            numerics.refresh_when_due(learner.ridge, d, quadratic)
+        for i in range(d):
+            learner.theta[i] = theta[i]
+        return
+    prefix = np.empty(d)
+    if plan.seat == INCREMENT:
+        trees.publish(learner.tree, t, plan.unknown_horizon, noisy, learner.theta)
+        return
+    if plan.seat == OWN:
+        # Back to moments, with the public A_e: the noise of old nodes shrinks with A_t⁻¹ like everything else.
+        node = np.empty(d)
+        numerics.multiply(gram, noisy, node)
+        trees.publish(learner.tree, t, plan.unknown_horizon, node, prefix)
+    else:
+        trees.publish(learner.tree, t, plan.unknown_horizon, noisy, prefix)
+    numerics.multiply(inverse, prefix, learner.theta)
+
+
+@njit(cache=True)
+def begin_simulated_nodes(learner: Learner, plan: Plan, key: np.uint64) -> None:
+    """Pan-private form: put fresh noise into every node that begins with the coming round."""
+    t = learner.clock[0] + 1
+    _index, _level, levels = trees.place(t, plan.unknown_horizon, plan.levels)
+    zero = np.zeros(plan.dim)
+    scale = plan.multipliers[levels] * plan.sensitivity
+    for level in range(levels):
+        if trees.starts(t, plan.unknown_horizon, level):
+            add_simulated(plan.noise, key, t * 64 + level, scale, zero, learner.tree.sums[level])
+
+
+@njit(cache=True)
+def learn_simulated(
+    learner: Learner, plan: Plan, x: Vector, reward: float, known: bool, key: np.uint64, start_key: np.uint64
+) -> float:
+    """A whole round of learning with seeded noise. Returns the noise scale of its release."""
+    if plan.pan_private:
+        begin_simulated_nodes(learner, plan, start_key)
+    scale = prepare(learner, plan, x, reward, known)
+    noisy = np.empty(learner.pending.shape[0])
+    if plan.seat >= REWARD:
+        add_simulated(plan.noise, key, learner.clock[0], scale, learner.pending, noisy)
+    commit(learner, plan, noisy)
+    return scale
+
+
+@njit(cache=True)
+def perturb(contexts: Matrix, sigma: float, max_norm: float, key: np.uint64, index: int, out: Matrix) -> None:
+    """out = contexts + N(0, σ²I), brought back to norm `max_norm` where longer (Corollary 1).
+
+    The paper leaves x + z as it is, but then the noise, scaled for contexts of norm ≤ max_norm, would not cover it.
+    """
+    arms, d = contexts.shape
+    for j in range(arms):
+        square = 0.0
+        for i in range(d):
+            out[j, i] = contexts[j, i] + sigma * normal(key, (index * arms + j) * d + i)
+            square += out[j, i] * out[j, i]
+        factor = min(1.0, max_norm / math.sqrt(square)) if square > 0.0 else 1.0
+        for i in range(d):
+            out[j, i] *= factor
+
+
+@njit(cache=True)
+def choose(
+    learner: Learner, plan: Plan, contexts: Matrix, alpha: float, scores: Vector, key: np.uint64
+) -> int:
+    """The arm to play among the rows of `contexts`, by the released parameter and the public A alone."""
+    index = learner.clock[1]
+    learner.clock[1] = index + 1
+    if plan.seat == RANDOM:
+        scores[:] = 0.0
+    else:
+        inverse = numerics.parts(learner.ridge, plan.dim)[0]
+        numerics.score(inverse, learner.theta, contexts, alpha, scores)
+    return numerics.pick(scores, key, index)

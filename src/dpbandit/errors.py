@@ -1,0 +1,67 @@
+"""Every error a caller can meet, by name.
+
+Each message says what was given and what is allowed. An error is raised before anything changes: the bandit's
+statistics, its released model and its budget are the same after as before.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DpbanditError(ValueError):
+    """Base of all errors this library raises on purpose."""
+
+
+class ShapeError(DpbanditError):
+    """An array of the wrong shape or type."""
+
+
+class NotFiniteError(DpbanditError):
+    """NaN or infinity where a number is needed."""
+
+
+class NormError(DpbanditError):
+    """A context longer than `max_norm`: the noise would no longer cover it."""
+
+
+class OptionError(DpbanditError):
+    """An option outside its range, or one that this algorithm does not have."""
+
+
+class BudgetError(DpbanditError):
+    """A release that would cost more than is left of the privacy budget."""
+
+
+class HorizonError(DpbanditError):
+    """More rewards than the horizon the noise was scaled for."""
+
+
+class NoiseError(DpbanditError):
+    """Noise that cannot be drawn as asked, for example a real source for a distribution that has none."""
+
+
+class UnknownAlgorithmError(DpbanditError):
+    """A name that is not registered."""
+
+
+class SaveError(DpbanditError):
+    """A file that is not a saved bandit, or not one this version can read."""
+
+
+class PrivacyWarning(UserWarning):
+    """Allowed, but a reviewer would ask about it."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a mistyped name.
+
+    >>> nearest("lincub", ["linucb", "random"])
+    "did you mean 'linucb'?"
+    >>> nearest("xyz", ["linucb", "random"])
+    'known: linucb, random'
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)

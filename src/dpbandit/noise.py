@@ -1,0 +1,162 @@
+"""Noise for vectors: Gaussian, Laplace (per coordinate), and K-norm Laplace (density ∝ exp(−‖z‖₂/scale)).
+
+One rule decides the source. No seed: real noise from OpenDP, whose exact samplers do not leak through the low bits of
+a float. A seed: simulation noise, reproducible and fast, which must never protect anyone.
+The clean value always goes *into* the mechanism; noise is never drawn at zero and added in floats to what others see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dpbandit.errors import NoiseError, OptionError, nearest
+from dpbandit.randomness import NOISE, derive_key, knorm_laplace, laplace, normal
+
+Vector = NDArray[np.float64]
+
+GAUSSIAN, LAPLACE, LAPLACE_L2 = 0, 1, 2
+CODES = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "laplace-l2": LAPLACE_L2}
+
+# Real noise lives on a grid of 2⁻⁴⁰ of its scale or finer; sums that are kept noisy in memory on 2⁻³⁰, so that many
+# terms still add up exactly in 53 bits.
+GRID_BITS = 40
+PAN_PRIVATE_GRID_BITS = 30
+
+
+def check_noise(name: str, allowed: tuple[str, ...]) -> str:
+    """The name, or an error that lists what this algorithm allows."""
+    if name not in allowed:
+        raise OptionError(f"noise {name!r} is not possible here: {nearest(name, allowed)} (allowed: {', '.join(allowed)})")
+    return name
+
+
+@njit(cache=True)
+def add_simulated(kind: int, key: np.uint64, index: int, scale: float, value: Vector, out: Vector) -> None:
+    """out = value + noise number `index`; a pure function of its arguments."""
+    d = value.shape[0]
+    if kind == LAPLACE_L2:
+        noise = np.empty(d)
+        knorm_laplace(key, index, noise)
+        for i in range(d):
+            out[i] = value[i] + scale * noise[i]
+    elif kind == LAPLACE:
+        for i in range(d):
+            out[i] = value[i] + scale * laplace(key, index * d + i)
+    else:
+        for i in range(d):
+            out[i] = value[i] + scale * normal(key, index * d + i)
+
+
+class Source(Protocol):
+    """Where a bandit's noise comes from."""
+
+    kind: Literal["real", "simulation"]
+
+    def release(self, noise: str, value: Vector, scale: float, index: int) -> Vector:
+        """`value` with noise number `index` of that scale; 'scale' is the standard deviation for Gaussian noise."""
+
+
+class Simulation:
+    """Seeded noise. The same (seed, index) gives the same noise, so nothing needs to be stored to continue.
+
+    >>> source = Simulation(seed=7)
+    >>> bool((source.release("gaussian", np.zeros(3), 1.0, 4) == source.release("gaussian", np.zeros(3), 1.0, 4)).all())
+    True
+    """
+
+    kind: Literal["real", "simulation"] = "simulation"
+
+    def __init__(self, seed: int | None = None, *, key: int | None = None) -> None:
+        self.key = derive_key(seed or 0, NOISE) if key is None else key
+
+    def release(self, noise: str, value: Vector, scale: float, index: int) -> Vector:
+        out = np.empty_like(value)
+        add_simulated(CODES[noise], np.uint64(self.key), index, scale, value, out)
+        return out
+
+
+class Real:
+    """OpenDP's exact samplers, seeded by the operating system: safe across forks, never reproducible."""
+
+    kind: Literal["real", "simulation"] = "real"
+
+    def __init__(self, bits: int = GRID_BITS) -> None:
+        self.bits = bits
+
+    def release(self, noise: str, value: Vector, scale: float, index: int) -> Vector:
+        del index  # real noise has no address: it is drawn once, and what was released is what is kept
+        if scale == 0.0:
+            raise NoiseError("real noise of scale 0 protects nobody: give a finite epsilon, or a seed for a simulation")
+        measure, _cost = _measurement(noise, len(value), scale, self.bits)
+        return np.asarray(measure([float(v) for v in value]), dtype=np.float64)
+
+
+def grid_exponent(scale: float, bits: int = GRID_BITS) -> int:
+    """k such that real noise of this scale lies on multiples of 2^k."""
+    return math.floor(math.log2(scale)) - bits
+
+
+def real_scale(scale: float, *, shift: float, dim: int, bits: int = GRID_BITS) -> float:
+    """The scale that real noise needs where exact arithmetic would need `scale`.
+
+    The clean value is rounded to the grid first, which can move neighbours apart by one step in every coordinate.
+
+    >>> 1.0 < real_scale(1.0, shift=1.0, dim=10) < 1 + 1e-8
+    True
+    """
+    return scale * (1 + 1e-9 + 2 * dim * 2.0**-bits * scale / shift)
+
+
+def proven_cost(noise: str, dim: int, scale: float, shift: float, bits: int = GRID_BITS) -> float:
+    """What OpenDP itself proves for one release: μ² (as 2ρ) for Gaussian, ε for Laplace.
+
+    `shift` is the L2 distance between neighbouring values for Gaussian noise, the L1 distance for Laplace.
+    """
+    return _measurement(noise, dim, scale, bits)[1](shift)
+
+
+@lru_cache(maxsize=256)
+def _measurement(noise: str, dim: int, scale: float, bits: int) -> tuple[Any, Callable[[float], float]]:
+    # These modules, not the prelude: it imports scikit-learn and polars when they are installed, which takes seconds.
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian, make_laplace
+    from opendp.metrics import l1_distance, l2_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T=float, nan=False), size=dim)
+    k = grid_exponent(scale, bits)
+    if noise == "gaussian":
+        gaussian = make_gaussian(space, l2_distance(T=float), scale, k=k)
+        return gaussian, lambda shift: 2 * float(gaussian.map(shift))
+    if noise == "laplace":
+        lap = make_laplace(space, l1_distance(T=float), scale, k=k)
+        return lap, lambda shift: float(lap.map(shift))
+    raise NoiseError(
+        f"there is no exact sampler for {noise!r} noise: give a seed for a simulation, or use 'laplace' or 'gaussian'"
+    )
+
+
+def lattice_slack(coordinates: float, epsilon: float, bits: int = GRID_BITS) -> float:
+    """What the grid adds to δ when real Gaussian noise is charged as GDP, for this many coordinates drawn in all.
+
+    A Gaussian rounded to the grid is post-processing of a Gaussian, so it is exactly GDP; OpenDP's discrete Gaussian
+    differs from it by at most (h/σ)²/4 in total variation per coordinate (h the grid, σ the scale; docs/privacy.md),
+    and n coordinates add up to (1 + e^ε)·n·that.
+
+    >>> lattice_slack(10**7, 2.0) < 1e-15
+    True
+    """
+    return (1 + math.exp(min(epsilon, 700.0))) * coordinates * 0.25 * 4.0**-bits
+
+
+def real_source_exists(noise: str) -> bool:
+    """Whether `seed=None` is possible with this noise."""
+    return noise in ("gaussian", "laplace")

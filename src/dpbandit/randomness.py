@@ -1,0 +1,119 @@
+"""Seeded randomness for simulations, addressed by counter instead of drawn from a stream.
+
+A draw is a pure function of (key, counter): noise for node 17 is the same whichever core computes it, in whatever
+order, before or after a save. SplitMix64's finaliser (Steele, Lea & Flood 2014) applied to the counter and again to
+its mixture with the key gives the bits; the normal quantile is Wichura's AS241 (1988).
+It must never make noise that anyone outside a simulation sees: see `noise.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+
+# Purposes get keys of their own, so that no draw is ever used twice.
+NOISE, TIES, CONTEXTS, START = range(4)
+
+
+def derive_key(seed: int, purpose: int) -> int:
+    """A 64-bit key for one purpose under one seed.
+
+    >>> derive_key(7, NOISE) == derive_key(7, NOISE), derive_key(7, NOISE) == derive_key(7, TIES)
+    (True, False)
+    """
+    state = np.random.SeedSequence([seed & (2**64 - 1), purpose]).generate_state(1, np.uint64)
+    return int(state[0])
+
+
+@njit(cache=True, inline="always")
+def _mix(z: np.uint64) -> np.uint64:
+    z = (z ^ (z >> _S30)) * _MIX_1
+    z = (z ^ (z >> _S27)) * _MIX_2
+    return z ^ (z >> _S31)
+
+
+@njit(cache=True)
+def bits(key: np.uint64, counter: int) -> np.uint64:
+    """64 random bits."""
+    return _mix(np.uint64(key) ^ _mix((np.uint64(counter) + np.uint64(1)) * _GOLDEN))
+
+
+@njit(cache=True)
+def uniform(key: np.uint64, counter: int) -> float:
+    """A number strictly between 0 and 1: the centre of one of 2⁵² equal cells, so that 1 − u is exact too."""
+    return (np.float64(bits(key, counter) >> np.uint64(12)) + 0.5) * 2.0**-52
+
+
+@njit(cache=True)
+def normal_quantile(p: float) -> float:
+    """The standard normal quantile, relative error about 1e-16 (Wichura 1988, AS241, PPND16)."""
+    q = p - 0.5
+    if abs(q) <= 0.425:
+        r = 0.180625 - q * q
+        top = 2.5090809287301226727e3 * r + 3.3430575583588128105e4
+        top = ((top * r + 6.7265770927008700853e4) * r + 4.5921953931549871457e4) * r + 1.3731693765509461125e4
+        top = ((top * r + 1.9715909503065514427e3) * r + 1.3314166789178437745e2) * r + 3.3871328727963666080
+        low = 5.2264952788528545610e3 * r + 2.8729085735721942674e4
+        low = ((low * r + 3.9307895800092710610e4) * r + 2.1213794301586595867e4) * r + 5.3941960214247511077e3
+        low = ((low * r + 6.8718700749205790830e2) * r + 4.2313330701600911252e1) * r + 1.0
+        return q * top / low
+    tail = p if q < 0.0 else 1.0 - p
+    r = math.sqrt(-math.log(tail))
+    if r <= 5.0:
+        r -= 1.6
+        top = 7.74545014278341407640e-4 * r + 2.27238449892691845833e-2
+        top = ((top * r + 2.41780725177450611770e-1) * r + 1.27045825245236838258) * r + 3.64784832476320460504
+        top = ((top * r + 5.76949722146069140550) * r + 4.63033784615654529590) * r + 1.42343711074968357734
+        low = 1.05075007164441684324e-9 * r + 5.47593808499534494600e-4
+        low = ((low * r + 1.51986665636164571966e-2) * r + 1.48103976427480074590e-1) * r + 6.89767334985100004550e-1
+        low = ((low * r + 1.67638483018380384940) * r + 2.05319162663775882187) * r + 1.0
+    else:
+        r -= 5.0
+        top = 2.01033439929228813265e-7 * r + 2.71155556874348757815e-5
+        top = ((top * r + 1.24266094738807843860e-3) * r + 2.65321895265761230930e-2) * r + 2.96560571828504891230e-1
+        top = ((top * r + 1.78482653991729133580) * r + 5.46378491116411436990) * r + 6.65790464350110377720
+        low = 2.04426310338993978564e-15 * r + 1.42151175831644588870e-7
+        low = ((low * r + 1.84631831751005468180e-5) * r + 7.86869131145613259100e-4) * r + 1.48753612908506148525e-2
+        low = ((low * r + 1.36929880922735805310e-1) * r + 5.99832206555887937690e-1) * r + 1.0
+    value = top / low
+    return -value if q < 0.0 else value
+
+
+@njit(cache=True)
+def normal(key: np.uint64, counter: int) -> float:
+    """A standard normal number."""
+    return normal_quantile(uniform(key, counter))
+
+
+@njit(cache=True)
+def laplace(key: np.uint64, counter: int) -> float:
+    """A Laplace number of scale 1."""
+    u = uniform(key, counter)
+    return math.log(2.0 * u) if u < 0.5 else -math.log(2.0 * (1.0 - u))
+
+
+@njit(cache=True)
+def knorm_laplace(key: np.uint64, index: int, out: NDArray[np.float64]) -> None:
+    """A vector with density proportional to exp(−‖z‖₂): uniform direction, Gamma(d, 1) radius.
+
+    It uses the counters [2·index·d, 2·(index+1)·d): d for the direction, d for the radius.
+    """
+    d = out.shape[0]
+    base = 2 * index * d
+    square = 0.0
+    radius = 0.0
+    for i in range(d):
+        out[i] = normal(key, base + i)
+        square += out[i] * out[i]
+        radius -= math.log(uniform(key, base + d + i))
+    factor = radius / math.sqrt(square)
+    for i in range(d):
+        out[i] *= factor
