@@ -28,8 +28,8 @@ test-all: $(READY) ## the slow statistical and soak runs as well
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(READY)  ## format, lint, type-check, and see that imports point downward
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

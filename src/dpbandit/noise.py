@@ -33,7 +33,9 @@ PAN_PRIVATE_GRID_BITS = 30
 def check_noise(name: str, allowed: tuple[str, ...]) -> str:
     """The name, or an error that lists what this algorithm allows."""
     if name not in allowed:
-        raise OptionError(f"noise {name!r} is not possible here: {nearest(name, allowed)} (allowed: {', '.join(allowed)})")
+        raise OptionError(
+            f"noise {name!r} is not possible here: {nearest(name, allowed)} (allowed: {', '.join(allowed)})"
+        )
     return name
 
 

@@ -37,9 +37,7 @@ def new_ridge(dim: int, ridge: float) -> Vector:
 
 
 @njit(cache=True, inline="always")
-def parts(
-    ridge: Vector, d: int
-) -> tuple[Matrix, Matrix, Matrix, Vector, Vector, Vector, Vector, Vector]:
+def parts(ridge: Vector, d: int) -> tuple[Matrix, Matrix, Matrix, Vector, Vector, Vector, Vector, Vector]:
     """The named pieces: A⁻¹, A, A's rounding error, b, b's rounding error, θ = A⁻¹b, scratch, updates since refresh."""
     n = d * d
     return (

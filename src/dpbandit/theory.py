@@ -125,9 +125,7 @@ def confidence_radius(
     return _shaped_like(t, ellipsoid + bias + np.asarray(noise, dtype=np.float64))
 
 
-def noise_in_confidence_norm(
-    t: ArrayLike, noise_l2: ArrayLike, *, ridge: float = 1.0, max_norm: float = 1.0
-) -> Values:
+def noise_in_confidence_norm(t: ArrayLike, noise_l2: ArrayLike, *, ridge: float = 1.0, max_norm: float = 1.0) -> Values:
     """Bound on ‖η‖_A from a bound on ‖η‖₂ after t plays: noise_l2·√(λ + t·L²).
 
     A's largest eigenvalue is at most λ + t·L². The paper prints no such step; its radius implies √t here.

@@ -74,9 +74,7 @@ def test_published_noise_bound_is_the_printed_formula() -> None:
 def test_corrected_noise_bound_agrees_with_hand_computation(
     t: int, horizon: int, dim: int, zeta: float, delta: float | None, expected: float
 ) -> None:
-    value = noise_bound(
-        t, horizon=horizon, epsilon=1.0, smallest_eigenvalue=32.0, dim=dim, zeta=zeta, delta=delta
-    )
+    value = noise_bound(t, horizon=horizon, epsilon=1.0, smallest_eigenvalue=32.0, dim=dim, zeta=zeta, delta=delta)
     assert value == pytest.approx(expected, rel=1e-12)
 
 
@@ -85,9 +83,7 @@ def test_corrected_noise_bound_agrees_with_hand_computation(
 def test_corrected_noise_bound_holds_with_the_stated_probability(t: int, dim: int) -> None:
     # False alarms: below 1e-6 a case even if the bound failed with probability exactly ζ.
     runs, zeta = 20_000, 0.05
-    failures = drawn_norms(t, dim=dim, runs=runs, seed=1, **NOISE) > noise_bound(
-        t, dim=dim, zeta=zeta, **NOISE
-    )
+    failures = drawn_norms(t, dim=dim, runs=runs, seed=1, **NOISE) > noise_bound(t, dim=dim, zeta=zeta, **NOISE)
     assert failures.mean() <= zeta + 5 * standard_error(zeta, runs)
 
 
@@ -124,9 +120,7 @@ def test_corrected_noise_shrinks_like_one_over_t_at_powers_of_two() -> None:
 def test_noise_bounds_fall_with_epsilon_and_zeta_and_rise_with_the_dimension() -> None:
     for published in (False, True):
         base = noise_bound(100, **NOISE, as_published=published)
-        assert noise_bound(100, **{**NOISE, "epsilon": 4.0}, as_published=published) == pytest.approx(
-            base / 2
-        )
+        assert noise_bound(100, **{**NOISE, "epsilon": 4.0}, as_published=published) == pytest.approx(base / 2)
         assert noise_bound(100, **NOISE, zeta=0.01, as_published=published) > base
     assert noise_bound(100, **NOISE, dim=4) > 2 * noise_bound(100, **NOISE)
     assert noise_bound(100, **NOISE, dim=4, as_published=True) == noise_bound(100, **NOISE, as_published=True)
@@ -174,9 +168,7 @@ def test_published_radius_leaves_out_most_of_its_own_theorem_2() -> None:
     t, settings = 1000, {"dim": 10, "horizon": 10_000, "as_published": True}
     radius = confidence_radius(t, epsilon=2.0, **settings) - confidence_radius(t, epsilon=1e15, **settings)
     theorem = noise_in_confidence_norm(t, noise_bound(t, as_published=True, **NOISE))
-    assert theorem / radius == pytest.approx(
-        320 * math.sqrt(2 + 2 / math.log(t)) * math.sqrt(1.001), rel=1e-6
-    )
+    assert theorem / radius == pytest.approx(320 * math.sqrt(2 + 2 / math.log(t)) * math.sqrt(1.001), rel=1e-6)
 
 
 def test_radius_holds_in_one_dimension_where_the_cited_closed_form_fails() -> None:
@@ -217,9 +209,7 @@ def test_noise_in_confidence_norm_bounds_the_norm_under_any_gram_matrix() -> Non
 def test_published_regret_bound_is_the_printed_formula() -> None:
     # d = L = λ = S = λ₀ = ε = T = 1, ζ = 2/e, δ = 1/e: radius √log(2e/2) + 1 = 2, Q = √log 2 = 0.832555;
     # 2·2·Q = 3.330218; 2·(3/e)^1.5·log(e/2)·Q = 2·1.159409·0.306853·0.832555 = 0.592393; 32·1.
-    value = regret_bound(
-        1, dim=1, epsilon=1.0, delta=1 / E, smallest_eigenvalue=1.0, zeta=2 / E, as_published=True
-    )
+    value = regret_bound(1, dim=1, epsilon=1.0, delta=1 / E, smallest_eigenvalue=1.0, zeta=2 / E, as_published=True)
     assert value == pytest.approx(35.922611, abs=2e-5)
 
 
@@ -231,18 +221,14 @@ def test_corrected_regret_bound_without_noise_is_the_ellipsoid_part() -> None:
 
 def test_a_ridge_below_the_squared_norm_pays_the_worst_gap_instead() -> None:
     # λ = 1/4 < L²: β = √λ·S = 1/2 < LS = 1, so 2·1·√(2·100·log 401) = 2·√1198.79 = 69.247
-    value = regret_bound(
-        100, dim=1, epsilon=1e15, delta=0.1, smallest_eigenvalue=0.5, reward_noise=0.0, ridge=0.25
-    )
+    value = regret_bound(100, dim=1, epsilon=1e15, delta=0.1, smallest_eigenvalue=0.5, reward_noise=0.0, ridge=0.25)
     assert value == pytest.approx(69.247, abs=1e-3)
 
 
 def test_noise_adds_the_sum_of_its_bounds_over_the_rounds_that_act_on_it() -> None:
     settings: dict[str, Any] = {"dim": 2, "delta": 0.1, "smallest_eigenvalue": 0.5, "reward_noise": 0.1}
     horizon, epsilon = 500, 1e4
-    added = regret_bound(horizon, epsilon=epsilon, **settings) - regret_bound(
-        horizon, epsilon=1e15, **settings
-    )
+    added = regret_bound(horizon, epsilon=epsilon, **settings) - regret_bound(horizon, epsilon=1e15, **settings)
     expected = sum(
         min(2.0, 2 * noise_bound(
             t, horizon=horizon, epsilon=epsilon, smallest_eigenvalue=0.5, dim=2, zeta=0.05 / 500, delta=0.1
@@ -274,9 +260,7 @@ def test_theorem_3_noise_term_is_far_below_what_its_own_proof_gives() -> None:
         horizon, **{**REGRET, "epsilon": 1e15}, as_published=True
     )
     t = np.arange(3_350, horizon + 1)
-    norms = noise_in_confidence_norm(
-        t, noise_bound(t, **{**NOISE, "smallest_eigenvalue": 0.022}, as_published=True)
-    )
+    norms = noise_in_confidence_norm(t, noise_bound(t, **{**NOISE, "smallest_eigenvalue": 0.022}, as_published=True))
     spread = math.sqrt(10 * horizon * math.log(1 + horizon / 10))
     assert 15 < 2 * np.max(norms) * spread / printed < 25
 

@@ -49,7 +49,9 @@ FIGURE_OWN = ("printed_index", "smallest_eigenvalue")
 
 def make(name: str, options: Options) -> LinearBandit:
     noise = check_noise(options.noise or "gaussian", ("gaussian", "laplace", "laplace-l2"))
-    presets.refuse_pan_private(options, name, "the noise of a node depends on A at its end, so it cannot be there from the start")
+    presets.refuse_pan_private(
+        options, name, "the noise of a node depends on A at its end, so it cannot be there from the start"
+    )
     budget = presets.budget_per_reward(options, noise)
     # Perturbed contexts are not the public ones: then the ball.
     known = options.public_contexts if options.context_noise == 0 else None
@@ -76,13 +78,19 @@ def make_published(name: str, options: Options) -> LinearBandit:
 
 def make_figure(name: str, options: Options) -> LinearBandit:
     return _on_increments(
-        name, options, "figure", "none", ("Δ_t = 1/t is 100 to 180 times below the true sensitivity: only to reproduce figures",)
+        name,
+        options,
+        "figure",
+        "none",
+        ("Δ_t = 1/t is 100 to 180 times below the true sensitivity: only to reproduce figures",),
     )
 
 
 def _on_increments(name: str, options: Options, form: str, status: Any, assumptions: tuple[str, ...]) -> LinearBandit:
     noise = check_noise(options.noise or "laplace", ("laplace", "gaussian", "laplace-l2"))
-    presets.refuse_pan_private(options, name, "an increment of θ̂ needs the clean moments, which such a form may not keep")
+    presets.refuse_pan_private(
+        options, name, "an increment of θ̂ needs the clean moments, which such a form may not keep"
+    )
     share = options.rewards_per_unit
     epsilon, delta = options.need_epsilon() / share, options.need_delta()
     log_horizon = 1.0 if options.horizon is None else max(math.log2(options.horizon), 1.0)
@@ -109,19 +117,28 @@ def _on_increments(name: str, options: Options, form: str, status: Any, assumpti
         mu=None,
         status=status if math.isfinite(epsilon) else "none",
         noise="real" if options.seed is None else "simulation",
-        assumptions=(presets.CLIPPED.format(options.reward_range, options.width), presets.CONTEXTS_PUBLIC, *assumptions),
+        assumptions=(
+            presets.CLIPPED.format(options.reward_range, options.width),
+            presets.CONTEXTS_PUBLIC,
+            *assumptions,
+        ),
     )
     currency = "mu²" if noise == "gaussian" else "epsilon"
     return LinearBandit(name, options, plan, claim, Ledger(limit=math.inf, currency=currency))
 
 
-def _gaussian_multipliers(options: Options, epsilon: float, delta: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _gaussian_multipliers(
+    options: Options, epsilon: float, delta: float
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """The paper names Gaussian noise and gives no scale: each node gets the exact one for (ε, δ) over the levels."""
     if math.isinf(epsilon):
         return presets.shared_by_levels(math.inf, "gaussian")
     if options.horizon is not None:
         levels = max(math.log2(options.horizon), 1.0)
-        return np.full(len(presets.shared_by_levels(1.0, "gaussian")), 1 / mu_of(epsilon=epsilon / levels, delta=delta / levels))
+        return np.full(
+            len(presets.shared_by_levels(1.0, "gaussian")),
+            1 / mu_of(epsilon=epsilon / levels, delta=delta / levels),
+        )
     table = presets.shared_by_levels(1.0, "gaussian")
     return np.array([0.0] + [1 / mu_of(epsilon=epsilon / n, delta=delta / n) for n in range(1, len(table))])
 

@@ -81,7 +81,7 @@ def load(path: str | Path) -> Any:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         record = json.loads(arrays.pop("record").tobytes())
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
         raise SaveError(f"{path} is not a saved bandit: {error}") from error
     if record.get("format") != FORMAT:
         raise SaveError(f"{path} has format {record.get('format')!r}; this version reads format {FORMAT}")
@@ -89,14 +89,16 @@ def load(path: str | Path) -> Any:
 
 
 def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
-    from dpbandit.bandits.registry import make
+    from dpbandit.bandits.registry import construct
 
     options = dict(record["options"])
     extra = options.pop("extra")
     options["reward_range"] = tuple(options["reward_range"])
     if isinstance(options["unit"], list):
         options["unit"] = tuple(options["unit"])
-    bandit: Bandit = make(record["name"], **options, **extra, public_contexts=arrays.pop("public_contexts", None))
+    bandit: Bandit = construct(
+        record["name"], {**options, **extra, "public_contexts": arrays.pop("public_contexts", None)}
+    )
     for name, into in bandit._arrays().items():
         into[...] = arrays[f"array_{name}"]
     bandit.identity = record["identity"]

@@ -103,7 +103,12 @@ class LinearBandit(Bandit):
         if self.plan.context_noise > 0:
             seen = np.empty_like(contexts)
             steps.perturb(
-                contexts, self.plan.context_noise, self.plan.max_norm, self._key(CONTEXTS), int(self.learner.clock[1]), seen
+                contexts,
+                self.plan.context_noise,
+                self.plan.max_norm,
+                self._key(CONTEXTS),
+                int(self.learner.clock[1]),
+                seen,
             )
         alpha = self._fixed_alpha
         if alpha is None:
@@ -155,7 +160,7 @@ class LinearBandit(Bandit):
             sd = plan.sensitivity * plan.multipliers[levels]
             log = math.log(2 * o.dim / o.zeta)
             per_coordinate = math.sqrt(2 * log) if self.noise == "gaussian" else math.sqrt(8 * log) * math.sqrt(2 * log)
-            return sd * np.sqrt(nodes * o.dim) * per_coordinate / math.sqrt(o.ridge)
+            return np.asarray(sd * np.sqrt(nodes * o.dim) * per_coordinate / math.sqrt(o.ridge), dtype=np.float64)
         eigenvalue = self.options.take("smallest_eigenvalue", None)
         if eigenvalue is None:
             if o.public_contexts is None:
@@ -174,7 +179,9 @@ class LinearBandit(Bandit):
             dim=o.dim,
             reward_width=o.width,
         )
-        return np.asarray(theory.noise_in_confidence_norm(t, noise, ridge=o.ridge, max_norm=o.max_norm), dtype=np.float64)
+        return np.asarray(
+            theory.noise_in_confidence_norm(t, noise, ridge=o.ridge, max_norm=o.max_norm), dtype=np.float64
+        )
 
     # ------------------------------------------------------------------ learning
 
@@ -198,9 +205,11 @@ class LinearBandit(Bandit):
 
     def _charge(self) -> float:
         """Ask the ledger for the coming round's release; returns what each reward in it pays."""
-        if self.plan.seat < steps.REWARD:
-            return 0.0
         t = self.rounds + 1
+        if self.plan.seat < steps.REWARD:
+            if self.plan.seat == steps.NOTHING and self.ledger.releases == 0:
+                self.ledger.charge(math.inf, when=t, what="rewards in the clear")
+            return 0.0
         if self.plan.seat == steps.REWARD:
             share = self._share(1)
             self.ledger.charge(share, when=t, what="the reward itself")
@@ -233,7 +242,9 @@ class LinearBandit(Bandit):
         scale = real_scale(scale, shift=shift, dim=size, bits=bits)
         cost = proven_cost(self.noise, size, scale, shift, bits)
         if cost > share:
-            raise BudgetError(f"the sampler proves cost {cost!r}, more than the {share!r} that was charged: nothing released")
+            raise BudgetError(
+                f"the sampler proves cost {cost!r}, more than the {share!r} that was charged: nothing released"
+            )
         return self.source.release(self.noise, value, scale, self.rounds)
 
     def _as_seen(self, x: Vector) -> Vector:

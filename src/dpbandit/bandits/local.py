@@ -21,8 +21,6 @@ def make(name: str, options: Options) -> LinearBandit:
     noise = check_noise(options.noise or "laplace", ("laplace", "gaussian"))
     presets.refuse_pan_private(options, name, "it needs none, its memory holds noisy rewards only")
     budget = presets.budget_per_reward(options, noise)
-    plan = presets.plan(
-        options, steps.REWARD, noise=CODES[noise], multipliers=presets.shared_by_levels(budget, noise)
-    )
+    plan = presets.plan(options, steps.REWARD, noise=CODES[noise], multipliers=presets.shared_by_levels(budget, noise))
     claim = presets.claim(options, noise, budget, "proven", ())
     return LinearBandit(name, options, plan, claim, presets.ledger(noise, budget))

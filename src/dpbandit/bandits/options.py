@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.budget import check_delta, check_epsilon
-from dpbandit.errors import NotFiniteError, OptionError, PrivacyWarning, ShapeError, nearest
+from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
 
 
 @dataclass
@@ -98,15 +97,10 @@ class Options:
         return self.epsilon
 
     def need_delta(self) -> float:
-        """δ, or an error that says it is missing; warns where it is too large to mean much."""
+        """δ, or an error that says it is missing."""
         if self.delta is None:
-            raise OptionError("delta is missing: Gaussian noise needs one, well below 1/horizon, for example delta=1e-5")
-        if self.horizon is not None and self.delta > 1 / self.horizon:
-            warnings.warn(
-                f"delta = {self.delta:g} is above 1/horizon = {1 / self.horizon:g}: a mechanism that publishes one reward "
-                "in the clear would satisfy it; take a smaller one unless you reproduce a paper",
-                PrivacyWarning,
-                stacklevel=2,
+            raise OptionError(
+                "delta is missing: Gaussian noise needs one, well below 1/horizon, for example delta=1e-5"
             )
         return self.delta
 
@@ -132,7 +126,12 @@ def build(given: dict[str, Any], own: tuple[str, ...], algorithm: str) -> Option
 def whole(name: str, value: Any, *, least: int, also: str = "") -> int:
     """A whole number, or an error."""
     also = f" ({also})" if also else ""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer, float)) or value != int(value) or value < least:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, np.integer, float))
+        or value != int(value)
+        or value < least
+    ):
         raise OptionError(f"{name} must be a whole number of at least {least}{also}, not {value!r}")
     return int(value)
 

@@ -16,7 +16,9 @@ from dpbandit.noise import CODES, GRID_BITS, PAN_PRIVATE_GRID_BITS, lattice_slac
 from dpbandit.release import levels_for
 from dpbandit.sensitivity import SIMPLIFIED
 
-CLIPPED = "each reward is clipped to {0}, so it can move by at most {1:g}; a reward outside the range is not learned in full"
+CLIPPED = (
+    "each reward is clipped to {0}, so it can move by at most {1:g}; a reward outside the range is not learned in full"
+)
 CONTEXTS_PUBLIC = "contexts, arm features, the order of learning and all timing are public and not protected"
 OTHERS = "other people's rewards do not react to the changed one except through what was released"
 PAN = "also against one look into memory, at any time (the statistics are kept noisy)"
@@ -111,7 +113,13 @@ def claim(
         mu=options.rewards_per_unit * budget if gaussian and math.isfinite(budget) else None,
         status=status,
         noise="real" if options.seed is None else "simulation",
-        assumptions=(CLIPPED.format(options.reward_range, options.width), CONTEXTS_PUBLIC, OTHERS, *pan, *assumptions),
+        assumptions=(
+            CLIPPED.format(options.reward_range, options.width),
+            CONTEXTS_PUBLIC,
+            OTHERS,
+            *pan,
+            *assumptions,
+        ),
     )
 
 

@@ -43,7 +43,11 @@ def on_moments(name: str, options: Options, noise: str) -> LinearBandit:
     # Perturbed contexts are not the public ones.
     public = options.public_contexts if options.context_noise == 0 else None
     width_times_norm = sensitivity.constant(
-        reward_width=options.width, max_norm=options.max_norm, dim=options.dim, norm=norm, public_contexts=None
+        reward_width=options.width,
+        max_norm=options.max_norm,
+        dim=options.dim,
+        norm=norm,
+        public_contexts=None,
     )
     l1_limit = None
     if norm == 1 and public is not None:
@@ -59,7 +63,9 @@ def on_moments(name: str, options: Options, noise: str) -> LinearBandit:
         sensitivity=width_times_norm * (1 + 2e-9),
         multipliers=presets.shared_by_levels(budget, noise),
     )
-    covers = () if l1_limit is None else (f"contexts have L1 norm at most {l1_limit:.6g}, as the public contexts (checked)",)
+    covers = (
+        () if l1_limit is None else (f"contexts have L1 norm at most {l1_limit:.6g}, as the public contexts (checked)",)
+    )
     claim = presets.claim(options, noise, budget, "proven", covers)
     return LinearBandit(name, options, plan, claim, presets.ledger(noise, budget), l1_limit=l1_limit)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from dpbandit.bandits import dgs, linucb, local, private_linucb, random, tree_gauss
 from dpbandit.bandits.options import Options, build
-from dpbandit.errors import OptionError, UnknownAlgorithmError, nearest
+from dpbandit.budget import Claim
+from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,11 @@ _ALGORITHMS: dict[str, Algorithm] = {
     ),
     "dgs": Algorithm(dgs.DESCRIPTION, dgs.CLAIM, dgs.REFERENCE, dgs.make, dgs.OWN),
     "dgs-published": Algorithm(
-        dgs.PUBLISHED_DESCRIPTION, dgs.PUBLISHED_CLAIM, dgs.PUBLISHED_REFERENCE, dgs.make_published, dgs.PUBLISHED_OWN
+        dgs.PUBLISHED_DESCRIPTION,
+        dgs.PUBLISHED_CLAIM,
+        dgs.PUBLISHED_REFERENCE,
+        dgs.make_published,
+        dgs.PUBLISHED_OWN,
     ),
     "dgs-figure": Algorithm(
         dgs.FIGURE_DESCRIPTION, dgs.FIGURE_CLAIM, dgs.FIGURE_REFERENCE, dgs.make_figure, dgs.FIGURE_OWN
@@ -73,10 +79,28 @@ def make(name: str, **options: Any) -> Any:
     >>> print(bandit.claim.status, bandit.claim.noise)
     proven simulation
     """
+    bandit = construct(name, options)
+    warn_of_large_delta(getattr(bandit, "claim", None), options.get("horizon"))
+    return bandit
+
+
+def construct(name: str, options: dict[str, Any]) -> Any:
+    """`make` without its warnings, for callers that make many."""
     algorithm = find(name)
     if algorithm.registered_by_user:
         return algorithm.factory(**options)
     return algorithm.factory(name, build(options, algorithm.own_options, name))
+
+
+def warn_of_large_delta(claim: Claim | None, horizon: int | None) -> None:
+    """(ε, δ) with δ ≥ 1/T allows a mechanism that publishes one of T rewards in the clear."""
+    if claim is not None and horizon and claim.delta > 1 / horizon:
+        warnings.warn(
+            f"delta = {claim.delta:g} is above 1/horizon = {1 / horizon:g}: fine to reproduce a paper, too large to protect "
+            "people (publishing one reward at random in the clear would satisfy it)",
+            PrivacyWarning,
+            stacklevel=3,
+        )
 
 
 def register(

@@ -129,7 +129,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
             # Terms on the noise's own grid: otherwise the low bits of a noisy sum in memory would tell them.
             grid = 2.0 ** (math.floor(math.log2(multiplier * plan.sensitivity)) - PAN_PRIVATE_GRID_BITS)
             for i in range(d):
-                item[i] = round(item[i] / grid) * grid
+                item[i] = np.rint(item[i] / grid) * grid
             trees.add_pan_private(learner.tree, t, plan.unknown_horizon, levels, item, learner.pending)
         else:
             trees.add(learner.tree, t, plan.unknown_horizon, item, learner.pending)
@@ -219,9 +219,7 @@ def perturb(contexts: Matrix, sigma: float, max_norm: float, key: np.uint64, ind
 
 
 @njit(cache=True)
-def choose(
-    learner: Learner, plan: Plan, contexts: Matrix, alpha: float, scores: Vector, key: np.uint64
-) -> int:
+def choose(learner: Learner, plan: Plan, contexts: Matrix, alpha: float, scores: Vector, key: np.uint64) -> int:
     """The arm to play among the rows of `contexts`, by the released parameter and the public A alone."""
     index = learner.clock[1]
     learner.clock[1] = index + 1

@@ -1,0 +1,1 @@
+"""Running worlds × algorithms × seeds, and showing what came out."""

@@ -1,0 +1,356 @@
+"""Runs algorithms × seeds on one world, in compiled loops over all cores.
+
+All algorithms of a seed play the same contexts and reward noise. A result depends on its seed and options alone: not on
+the number of cores, nor on what else runs beside it. Memory does not grow with rounds; only the recorded rows do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.bandits import registry
+from dpbandit.bandits.linear import LinearBandit
+from dpbandit.bandits.options import SHARED, whole
+from dpbandit.errors import NotFiniteError, OptionError, nearest
+from dpbandit.lab.loops import play
+from dpbandit.lab.results import Results
+from dpbandit.randomness import CONTEXTS, START, TIES
+from dpbandit.worlds.block import Block, World
+
+BLOCK = 4096
+RECORDED = 200
+
+Progress = Callable[[int, int], None]
+Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options
+
+
+def run(
+    world: World,
+    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | Mapping[str, tuple[str, Mapping[str, Any]]],
+    *,
+    horizon: int | None = None,
+    seeds: int | Iterable[int] = 20,
+    record: Iterable[int] | None = None,
+    workers: int | None = None,
+    progress: bool | Progress = False,
+    **options: Any,
+) -> Results:
+    """Play every algorithm on every seed and return the recorded rounds.
+
+    `algorithms` are names; a pair (name, options) gives one algorithm options of its own, and a mapping
+    {label: (name, options)} runs the same algorithm under several labels. `seeds` is a count or the seeds themselves.
+    `progress=True` draws a bar; a function is called with (rounds done, rounds in all). Ctrl-C returns what is finished.
+    Other options go to `dpb.make`; private algorithms also get the world's public contexts.
+
+    >>> import dpbandit as dpb
+    >>> results = dpb.run(dpb.worlds.Synthetic(), ["random", "linucb"], horizon=500, seeds=2)
+    >>> list(results.summary().index)
+    ['linucb', 'random']
+    """
+    limit = world.rounds
+    if horizon is None:
+        if limit is None:
+            raise OptionError(f"{world!r} has no end: give a horizon, for example horizon=10_000")
+        horizon = limit
+    horizon = whole("horizon", horizon, least=1)
+    if limit is not None and horizon > limit:
+        raise OptionError(f"{world!r} has {limit} rounds: horizon must be at most that, not {horizon}")
+    numbers = _seeds(seeds)
+    jobs = _jobs(algorithms, options)
+    rounds = _recorded(horizon, record)
+    results = Results(repr(world), horizon, _plain(options), _claims(world, jobs, numbers[0], horizon))
+    cores = workers or os.cpu_count() or 1
+    tasks = _tasks(jobs, numbers, cores)
+    total = horizon * len(jobs) * len(numbers)
+    with _bar(progress, total) as advance:
+        done = _run_all(world, tasks, horizon, rounds, cores, advance)
+    results.complete = len(done) == len(tasks)
+    order = {label: place for place, (label, _, _) in enumerate(jobs)}
+    found = [row for part in done for row in part]
+    results.rows = sorted(found, key=lambda row: (row["seed"], order[row["algorithm"]]))
+    return results
+
+
+def _run_all(
+    world: World,
+    tasks: list[tuple[int, list[Job]]],
+    horizon: int,
+    rounds: NDArray[np.int64],
+    cores: int,
+    advance: Callable[[int], None],
+) -> list[list[dict[str, Any]]]:
+    stop = threading.Event()
+    done: list[list[dict[str, Any]]] = []
+    with ThreadPoolExecutor(max_workers=cores) as executor:
+        futures = {
+            executor.submit(_play_seed, world, jobs, seed, horizon, rounds, advance, stop) for seed, jobs in tasks
+        }
+        waiting: set[Future[list[dict[str, Any]] | None]] = set(futures)
+        try:
+            while waiting:
+                finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                done += [part for part in (future.result() for future in finished) if part is not None]
+        except KeyboardInterrupt:
+            stop.set()
+        except BaseException:
+            stop.set()
+            raise
+        finally:
+            for future in waiting:
+                future.cancel()
+    return done
+
+
+def _play_seed(
+    world: World,
+    jobs: list[Job],
+    seed: int,
+    horizon: int,
+    rounds: NDArray[np.int64],
+    advance: Callable[[int], None],
+    stop: threading.Event,
+) -> list[dict[str, Any]] | None:
+    episode = world.episode(seed)
+    players = [
+        _player(label, _make(name, options, world, episode, seed, horizon), episode, rounds)
+        for label, name, options in jobs
+    ]
+    for start in range(0, horizon, BLOCK):
+        block = episode.block(min(BLOCK, horizon - start))
+        for player in players:
+            if stop.is_set():
+                return None
+            player.play(block, start)
+            advance(len(block.shown))
+    return [{"algorithm": p.label, "seed": seed, "round": rounds, **p.columns()} for p in players]
+
+
+class _Player:
+    """One algorithm on one seed, and what has been recorded of it."""
+
+    def __init__(self, label: str, bandit: Any, episode: Any, rounds: NDArray[np.int64]) -> None:
+        self.label, self.bandit, self.rounds = label, bandit, rounds
+        truth = getattr(episode, "theta", None)
+        self.truth = np.full(0, np.nan) if truth is None else np.ascontiguousarray(truth, dtype=np.float64)
+        self.public = getattr(episode, "public_contexts", None)
+        self.totals = np.zeros(2)
+        self.recorded: list[NDArray[np.float64]] = []
+
+    def due(self, start: int, count: int) -> NDArray[np.int64]:
+        """Which rounds of this block are recorded, counted from its start."""
+        inside = self.rounds[(self.rounds > start) & (self.rounds <= start + count)]
+        return inside - 1 - start
+
+    def columns(self) -> dict[str, NDArray[np.float64]]:
+        table = np.concatenate(self.recorded)
+        return {"reward": table[:, 0], "regret": table[:, 1], "theta_error": table[:, 2]}
+
+    def play(self, block: Block, start: int) -> None:
+        raise NotImplementedError
+
+
+class _Compiled(_Player):
+    bandit: LinearBandit
+
+    def play(self, block: Block, start: int) -> None:
+        bandit, d = self.bandit, self.bandit.dim
+        known = block.pool is self.public or len(bandit.plan.arms) == 0
+        if block.pool is not self.public or start == 0:
+            _check(bandit, block)
+        low, high = bandit.options.reward_range if bandit._clips else (-np.inf, np.inf)
+        truth = self.truth if len(self.truth) else np.full(d, np.nan)
+        record = self.due(start, len(block.shown))
+        out = np.empty((len(record), 3))
+        noise_key = getattr(bandit.source, "key")  # noqa: B009 - only simulations run here
+        keys = (
+            np.uint64(noise_key),
+            np.uint64(bandit.keys[TIES]),
+            np.uint64(bandit.keys[CONTEXTS]),
+            np.uint64(bandit.keys[START]),
+        )
+        play(
+            bandit.learner,
+            bandit.plan,
+            block.pool,
+            block.shown,
+            block.rewards,
+            block.means,
+            bandit.alphas(start + 1, len(block.shown)),
+            (float(low), float(high)),
+            known,
+            keys,
+            truth,
+            record,
+            self.totals,
+            out,
+        )
+        self.recorded.append(out)
+
+
+class _StepByStep(_Player):
+    """A user's own algorithm, in plain Python."""
+
+    def play(self, block: Block, start: int) -> None:
+        record = self.due(start, len(block.shown))
+        out = np.empty((len(record), 3))
+        row = 0
+        for n, shown in enumerate(block.shown):
+            contexts = block.pool[shown]
+            arm = int(self.bandit.select(contexts))
+            if not 0 <= arm < len(shown):
+                raise OptionError(
+                    f"{self.label} selected arm {arm} of {len(shown)}: select must return an index of a row"
+                )
+            self.totals[0] += block.rewards[n, arm]
+            self.totals[1] += block.means[n].max() - block.means[n, arm]
+            self.bandit.update(contexts[arm], float(block.rewards[n, arm]))
+            if row < len(record) and record[row] == n:
+                theta = getattr(self.bandit, "theta", None)
+                known = theta is not None and len(self.truth)
+                error = float(np.linalg.norm(np.asarray(theta) - self.truth)) if known else np.nan
+                out[row] = (*self.totals, error)
+                row += 1
+        self.recorded.append(out)
+
+
+def _player(label: str, bandit: Any, episode: Any, rounds: NDArray[np.int64]) -> _Player:
+    kind = _Compiled if isinstance(bandit, LinearBandit) else _StepByStep
+    return kind(label, bandit, episode, rounds)
+
+
+def _check(bandit: LinearBandit, block: Block) -> None:
+    """The checks that `select` and `update` make, once for a whole block."""
+    bandit.check_contexts(block.pool)
+    if not np.isfinite(block.rewards).all():
+        raise NotFiniteError("the world pays a reward that is NaN or infinite")
+
+
+def _make(name: str, options: dict[str, Any], world: World, episode: Any, seed: int, horizon: int) -> Any:
+    given = {
+        "horizon": horizon,
+        "dim": world.dim,
+        "public_contexts": getattr(episode, "public_contexts", None),
+        **options,
+    }
+    if getattr(world, "public_contexts", None) is not None and given["public_contexts"] is None:
+        given["public_contexts"] = world.public_contexts  # type: ignore[attr-defined]
+    return registry.construct(name, {**given, "seed": seed})
+
+
+def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
+    if isinstance(algorithms, str):
+        algorithms = [algorithms]
+    if isinstance(algorithms, Mapping):
+        wanted = [(label, name, dict(own)) for label, (name, own) in algorithms.items()]
+    else:
+        pairs = [(entry, {}) if isinstance(entry, str) else (entry[0], dict(entry[1])) for entry in algorithms]
+        wanted = [(name, name, own) for name, own in pairs]
+    if not wanted:
+        raise OptionError("no algorithm was given: name at least one, for example ['linucb', 'dgs']")
+    labels = [label for label, _, _ in wanted]
+    if len(set(labels)) < len(labels):
+        raise OptionError(f"the labels {labels} repeat: use a mapping {{label: (name, options)}} to tell them apart")
+    jobs, used = [], set(SHARED)
+    for label, name, own in wanted:
+        entry = registry.find(name)
+        takes = set(options) if entry.registered_by_user else set(SHARED) | set(entry.own_options)
+        used |= takes
+        jobs.append((label, name, {**{k: v for k, v in options.items() if k in takes}, **own}))
+    for unknown in set(options) - used:
+        raise OptionError(f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}")
+    for forbidden in ("seed", "dim"):
+        if forbidden in options:
+            raise OptionError(f"run sets {forbidden!r} itself: leave it out (seeds are given as seeds=...)")
+    return jobs
+
+
+def _claims(world: World, jobs: list[Job], seed: int, horizon: int) -> dict[str, Any]:
+    """Each algorithm's claim; making them once here also raises every option error and warning before work starts."""
+    episode = world.episode(seed)
+    claims = {}
+    for label, name, options in jobs:
+        bandit = _make(name, options, world, episode, seed, horizon)
+        claims[label] = getattr(bandit, "claim", None)
+    with_delta = [claim for claim in claims.values() if claim is not None]
+    if with_delta:
+        registry.warn_of_large_delta(max(with_delta, key=lambda claim: float(claim.delta)), horizon)
+    return claims
+
+
+def _seeds(seeds: int | Iterable[int]) -> list[int]:
+    numbers = (
+        list(range(whole("seeds", seeds, least=1))) if isinstance(seeds, (int, np.integer)) else [int(s) for s in seeds]
+    )
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise OptionError(f"seeds must be a count of at least 1, or different numbers, not {seeds!r}")
+    return numbers
+
+
+def _recorded(horizon: int, record: Iterable[int] | None) -> NDArray[np.int64]:
+    if record is None:
+        even = np.linspace(1, horizon, RECORDED // 2)
+        early = np.geomspace(1, horizon, RECORDED // 2)
+        wanted: Any = np.rint(np.concatenate([even, early]))
+    else:
+        wanted = list(record)
+    rounds = np.unique(np.append(np.asarray(wanted, dtype=np.int64), horizon))
+    if rounds[0] < 1 or rounds[-1] > horizon:
+        raise OptionError(f"record must hold rounds from 1 to {horizon}")
+    return rounds
+
+
+def _tasks(jobs: list[Job], seeds: list[int], cores: int) -> list[tuple[int, list[Job]]]:
+    """One task per seed; with fewer seeds than cores, the algorithms of a seed are split up too."""
+    groups = max(1, min(len(jobs), cores // len(seeds)))
+    return [(seed, jobs[part::groups]) for seed in seeds for part in range(groups)]
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if not isinstance(value, np.ndarray)}
+
+
+class _bar:  # noqa: N801 - used like a function
+    """The progress of a run, as a bar, as calls, or not at all."""
+
+    def __init__(self, progress: bool | Progress, total: int) -> None:
+        self._progress, self._total, self._count = progress, total, 0
+        self._lock = threading.Lock()
+        self._rich: Any = None
+
+    def __enter__(self) -> Callable[[int], None]:
+        if self._progress is True:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeRemainingColumn(),
+            )
+            self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._rich.start()
+            self._task = self._rich.add_task("playing", total=self._total)
+        return self._advance
+
+    def _advance(self, rounds: int) -> None:
+        with self._lock:
+            self._count += rounds
+            if self._rich is not None:
+                self._rich.update(self._task, completed=self._count)
+            elif callable(self._progress):
+                self._progress(self._count, self._total)
+
+    def __exit__(self, *_: object) -> None:
+        if self._rich is not None:
+            self._rich.stop()
+
+
+__all__ = ["run"]

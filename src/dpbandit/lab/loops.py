@@ -1,0 +1,64 @@
+"""The compiled inner loop of the engine: choose, be paid, learn, round after round, with no Python in between."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dpbandit.bandits.steps import Learner, Plan, choose, learn_simulated, perturb
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def play(
+    learner: Learner,
+    plan: Plan,
+    pool: Matrix,
+    shown: NDArray[np.int64],
+    rewards: Matrix,
+    means: Matrix,
+    alphas: Vector,
+    clip: tuple[float, float],
+    known: bool,
+    keys: tuple[np.uint64, np.uint64, np.uint64, np.uint64],
+    truth: Vector,
+    record: NDArray[np.int64],
+    totals: Vector,
+    out: Matrix,
+) -> None:
+    """Play a block. `totals` carries (reward, regret) over blocks; after rounds `record` (of this block) a row of `out`
+    gets (reward, regret, ‖θ − truth‖); `keys` are for noise, ties, contexts and node starts."""
+    rounds, arms = shown.shape
+    d = pool.shape[1]
+    contexts = np.empty((arms, d))
+    seen = np.empty((arms, d))
+    scores = np.empty(arms)
+    at = 0
+    for n in range(rounds):
+        best = -math.inf
+        for j in range(arms):
+            for i in range(d):
+                contexts[j, i] = pool[shown[n, j], i]
+            best = max(best, means[n, j])
+        offered = contexts
+        if plan.context_noise > 0.0:
+            perturb(contexts, plan.context_noise, plan.max_norm, keys[2], learner.clock[1], seen)
+            offered = seen
+        arm = choose(learner, plan, offered, alphas[n], scores, keys[1])
+        totals[0] += rewards[n, arm]
+        totals[1] += best - means[n, arm]
+        reward = min(max(rewards[n, arm], clip[0]), clip[1])
+        learn_simulated(learner, plan, offered[arm], reward, known, keys[0], keys[3])
+        if at < record.shape[0] and record[at] == n:
+            square = 0.0
+            for i in range(d):
+                square += (learner.theta[i] - truth[i]) ** 2
+            out[at, 0] = totals[0]
+            out[at, 1] = totals[1]
+            out[at, 2] = math.sqrt(square)
+            at += 1

@@ -1,0 +1,63 @@
+"""What a run leaves: a table of recorded rounds, its summary, and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+COLUMNS = ("algorithm", "seed", "round", "reward", "regret", "theta_error")
+
+
+@dataclass
+class Results:
+    """Cumulative reward and regret and the parameter error at recorded rounds, for every algorithm and seed."""
+
+    world: str
+    horizon: int
+    options: dict[str, Any]
+    claims: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    complete: bool = True
+
+    def frame(self) -> pd.DataFrame:
+        """A pandas frame with columns algorithm, seed, round, reward, regret (both cumulative), theta_error."""
+        import pandas as pd
+
+        parts = [pd.DataFrame(row) for row in self.rows]
+        return pd.concat(parts, ignore_index=True)[list(COLUMNS)] if parts else pd.DataFrame(columns=list(COLUMNS))
+
+    def summary(self) -> pd.DataFrame:
+        """Mean and standard error over seeds at the last round, one row per algorithm, lowest regret first."""
+        frame = self.frame()
+        last = frame[frame["round"] == self.horizon]
+        order = list(dict.fromkeys(frame["algorithm"]))
+        grouped = last.groupby("algorithm", sort=False)
+        columns = ["reward", "regret", "theta_error"]
+        table = grouped[columns].mean()
+        errors = grouped[columns].sem().rename(columns=lambda c: f"{c}_se")
+        table = table.join(errors).join(grouped.size().rename("seeds")).reindex(order)
+        table = table[["seeds", "reward", "reward_se", "regret", "regret_se", "theta_error", "theta_error_se"]]
+        by = "regret" if table["regret"].notna().all() else "reward"
+        return table.sort_values(by, ascending=by == "regret")
+
+    def plot(self, what: str = "regret") -> Figure:
+        """A picture of regret, reward or theta_error over rounds: means with bands of two standard errors."""
+        from dpbandit.lab.figures import curves
+
+        return curves(self, what)
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write table, summary, pictures and configuration into a folder; returns the files."""
+        from dpbandit.lab.figures import save_all
+
+        return save_all(self, Path(folder))
+
+    def __repr__(self) -> str:
+        seeds = {row["seed"] for row in self.rows}
+        note = "" if self.complete else ", interrupted"
+        return f"<Results: {', '.join(self.claims)} on {self.world}, {self.horizon:,} rounds, {len(seeds)} seeds{note}>"

@@ -1,0 +1,80 @@
+"""A world from a user's own arrays: logged contexts, and the reward of every arm in every round."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbandit.worlds.block import Block
+
+
+class Arrays:
+    """Contexts of shape (T, k, d) and rewards of shape (T, k), played in the given order.
+
+    `means`, if given, are the expected rewards and make regret known; `theta` makes the parameter error known.
+    `public_contexts` are contexts known before the first round; None unless given.
+
+    >>> world = Arrays([[[1.0], [0.5]], [[0.2], [0.9]]], [[1.0, 0.0], [0.0, 1.0]])
+    >>> world.rounds, world.arms, world.dim
+    (2, 2, 1)
+    """
+
+    def __init__(
+        self,
+        contexts: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        means: ArrayLike | None = None,
+        theta: ArrayLike | None = None,
+        public_contexts: ArrayLike | None = None,
+    ) -> None:
+        self._contexts = np.ascontiguousarray(contexts, dtype=np.float64)
+        self._rewards = np.ascontiguousarray(rewards, dtype=np.float64)
+        if self._contexts.ndim != 3 or self._rewards.shape != self._contexts.shape[:2] or self._rewards.size == 0:
+            raise ValueError(
+                f"contexts must have shape (T, k, d) and rewards (T, k), with T and k at least 1, not "
+                f"{self._contexts.shape} and {self._rewards.shape}"
+            )
+        if not (np.isfinite(self._contexts).all() and np.isfinite(self._rewards).all()):
+            raise ValueError("contexts or rewards hold NaN or infinity: clean the arrays first")
+        self._means = np.full_like(self._rewards, np.nan)
+        if means is not None:
+            self._means = np.ascontiguousarray(means, dtype=np.float64)
+            if self._means.shape != self._rewards.shape:
+                raise ValueError(
+                    f"means must have the shape of rewards, {self._rewards.shape}, not {self._means.shape}"
+                )
+        self.rounds, self.arms, self.dim = self._contexts.shape
+        self.theta = None if theta is None else np.asarray(theta, dtype=np.float64)
+        self.public_contexts = None if public_contexts is None else np.asarray(public_contexts, dtype=np.float64)
+
+    def episode(self, seed: int) -> ArraysEpisode:
+        """A fresh start; every seed plays the same rounds, with its own privacy noise."""
+        del seed
+        return ArraysEpisode(self)
+
+    def cut(self, start: int, stop: int) -> Block:
+        """Rounds start to stop."""
+        contexts = self._contexts[start:stop]
+        shown = np.arange(contexts.shape[0] * self.arms, dtype=np.int64).reshape(-1, self.arms)
+        return Block(contexts.reshape(-1, self.dim), shown, self._rewards[start:stop], self._means[start:stop])
+
+    def __repr__(self) -> str:
+        return f"Arrays({self.rounds} rounds, {self.arms} arms, dim={self.dim})"
+
+
+class ArraysEpisode:
+    """A walk through the arrays."""
+
+    def __init__(self, world: Arrays) -> None:
+        self._world = world
+        self._at = 0
+        self.theta: NDArray[np.float64] | None = world.theta
+        self.public_contexts: NDArray[np.float64] | None = world.public_contexts
+
+    def block(self, count: int) -> Block:
+        """The next `count` rounds."""
+        if self._at + count > self._world.rounds:
+            raise ValueError(f"the arrays hold {self._world.rounds} rounds; {self._at + count} were asked for")
+        self._at += count
+        return self._world.cut(self._at - count, self._at)

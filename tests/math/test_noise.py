@@ -1,0 +1,106 @@
+"""Distributions, and the two sources. Fixed seeds; each statistical test states its false-alarm rate."""
+
+import math
+import multiprocessing
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from dpbandit import noise, randomness
+from dpbandit.errors import NoiseError
+
+ALARM = 1e-6  # false-alarm rate of each goodness-of-fit test, if the seed were drawn afresh
+
+
+def test_the_normal_quantile_is_accurate_to_rounding():
+    p = np.concatenate([np.linspace(1e-6, 1 - 1e-6, 2001), 10.0 ** -np.arange(3, 300, 7)])
+    ours = np.array([randomness.normal_quantile(v) for v in p])
+    np.testing.assert_allclose(ours, special.ndtri(p), rtol=2e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("draw", "cdf"),
+    [
+        (randomness.normal, stats.norm.cdf),
+        (randomness.laplace, stats.laplace.cdf),
+        (randomness.uniform, stats.uniform.cdf),
+    ],
+)
+def test_simulated_draws_have_the_stated_distribution(draw, cdf):
+    key = np.uint64(randomness.derive_key(1, randomness.NOISE))
+    sample = np.array([draw(key, i) for i in range(100_000)])
+    assert stats.kstest(sample, cdf).pvalue > ALARM
+
+
+def test_knorm_noise_has_a_gamma_radius_and_a_uniform_direction():
+    d, key = 5, np.uint64(12345)
+    sample = np.empty((40_000, d))
+    for i in range(len(sample)):
+        randomness.knorm_laplace(key, i, sample[i])
+    radius = np.linalg.norm(sample, axis=1)
+    assert stats.kstest(radius, stats.gamma(d).cdf).pvalue > ALARM
+    # one coordinate of a uniform direction: (c + 1)/2 is Beta((d−1)/2, (d−1)/2)
+    assert stats.kstest((sample[:, 0] / radius + 1) / 2, stats.beta((d - 1) / 2, (d - 1) / 2).cdf).pvalue > ALARM
+
+
+def test_draws_at_neighbouring_counters_and_keys_are_uncorrelated():
+    a = np.array([randomness.normal(np.uint64(1), i) for i in range(50_000)])
+    b = np.array([randomness.normal(np.uint64(2), i) for i in range(50_000)])
+    # 5.5 standard errors: probability 4e-8 each
+    assert abs(np.corrcoef(a[1:], a[:-1])[0, 1]) < 5.5 / math.sqrt(50_000)
+    assert abs(np.corrcoef(a, b)[0, 1]) < 5.5 / math.sqrt(50_000)
+
+
+@pytest.mark.parametrize(("kind", "cdf"), [("gaussian", stats.norm(0, 3).cdf), ("laplace", stats.laplace(0, 3).cdf)])
+def test_real_noise_has_the_stated_distribution(kind, cdf):
+    value = np.linspace(-5, 5, 100)
+    sample = np.concatenate([noise.Real().release(kind, value, 3.0, 0) - value for _ in range(40)])
+    assert stats.kstest(sample, cdf).pvalue > ALARM
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_real_noise_lies_on_its_grid(kind):
+    out = noise.Real().release(kind, np.full(50, 1 / 3), 1.7, 0)
+    steps = out / 2.0 ** noise.grid_exponent(1.7)
+    assert (steps == np.rint(steps)).all()
+
+
+def test_real_noise_refuses_what_it_cannot_sample_exactly():
+    with pytest.raises(NoiseError, match="no exact sampler for 'laplace-l2'"):
+        noise.Real().release("laplace-l2", np.zeros(2), 1.0, 0)
+    with pytest.raises(NoiseError, match="scale 0"):
+        noise.Real().release("gaussian", np.zeros(2), 0.0, 0)
+
+
+def test_the_cost_that_the_sampler_proves_is_the_textbook_cost():
+    for dim in (1, 25):
+        for scale in (0.3, 20.0, 1e4):
+            safe = noise.real_scale(scale, shift=1.0, dim=dim)
+            assert 0.999 / scale**2 < noise.proven_cost("gaussian", dim, safe, 1.0) <= 1 / scale**2
+            assert 0.999 / scale < noise.proven_cost("laplace", dim, safe, 1.0) <= 1 / scale
+
+
+def _draw(queue):
+    queue.put(noise.Real().release("gaussian", np.zeros(4), 1.0, 0).tolist())
+
+
+def test_forked_children_never_draw_the_same_real_noise():
+    noise.Real().release("gaussian", np.zeros(4), 1.0, 0)  # the parent's state exists before the fork
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    children = [context.Process(target=_draw, args=(queue,)) for _ in range(2)]
+    for child in children:
+        child.start()
+    first, second = queue.get(timeout=60), queue.get(timeout=60)
+    for child in children:
+        child.join(timeout=60)
+    assert all(a != b for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace", "laplace-l2"])
+def test_simulated_noise_is_added_to_the_value_and_scales(kind):
+    source, value = noise.Simulation(seed=3), np.array([10.0, -4.0])
+    unit = source.release(kind, np.zeros(2), 1.0, 9)
+    np.testing.assert_allclose(source.release(kind, value, 2.5, 9), value + 2.5 * unit, rtol=1e-12)
+    assert (source.release(kind, np.zeros(2), 1.0, 10) != unit).all()

@@ -1,0 +1,91 @@
+"""Sensitivities: the bounds hold, and the exact ones are attained."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpbandit import numerics, sensitivity
+from dpbandit.errors import DpbanditError
+from dpbandit.sensitivity import FIGURE, FULL, SIMPLIFIED
+
+
+def test_lemma_1_in_full_says_nothing_in_the_papers_simulation_before_two_million_rounds():
+    positive_from = next(
+        t for t in range(10_000, 5_000_000, 10_000) if sensitivity.smallest_eigenvalue_bound(t, FULL, 0.022, 0.1) > 0
+    )
+    assert 2.2e6 < positive_from < 2.5e6
+    # … and is below the simplified form until about 4.2 million
+    crossing = next(
+        t
+        for t in range(10_000, 9_000_000, 10_000)
+        if sensitivity.smallest_eigenvalue_bound(t, FULL, 0.022, 0.1) > 0.022 * t / 16
+    )
+    assert 4.0e6 < crossing < 4.4e6
+
+
+def test_the_simplified_form_starts_at_its_threshold():
+    threshold = 32 * math.log(10) / 0.022
+    assert threshold == pytest.approx(3349, abs=1)
+    assert sensitivity.lemma1(3349.0, SIMPLIFIED, 0.022, 0.1, 2.0, 1.0) == 2.0
+    assert sensitivity.lemma1(3350.0, SIMPLIFIED, 0.022, 0.1, 2.0, 1.0) == pytest.approx(2.0 / (0.022 * 3350 / 16))
+
+
+@given(
+    st.integers(1, 10**7),
+    st.sampled_from([SIMPLIFIED, FULL]),
+    st.floats(1e-3, 1.0),
+    st.floats(1e-6, 0.5),
+    st.floats(0.1, 10.0),
+)
+def test_lemma_1_is_positive_and_never_above_its_cap(t, form, eigenvalue, delta, ridge):
+    value = sensitivity.lemma1(float(t), form, eigenvalue, delta, 2.0, ridge)
+    assert 0 < value <= 2.0 / ridge
+
+
+def test_the_figures_scale_is_one_over_t():
+    assert sensitivity.lemma1(50.0, FIGURE, 1.0, 0.1, 2.0, 1.0) == 0.02
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 60), st.sampled_from([1, 2]), st.booleans(), st.integers(0, 2**31))
+def test_the_lazy_bound_covers_every_arm_at_all_times_and_is_never_far_above(d, n, norm, ball, seed):
+    rng = np.random.default_rng(seed)
+    pool = rng.normal(size=(12, d))
+    pool /= np.maximum(np.linalg.norm(pool, axis=1, keepdims=True), 1.0)
+    arms = np.empty((0, d)) if ball else pool
+    ridge, memory = numerics.new_ridge(d, rng.choice([0.01, 1.0])), np.zeros(2)
+    for _ in range(n):
+        quadratic = numerics.add_context(ridge, d, pool[rng.integers(12)])
+        inverse, step = numerics.parts(ridge, d)[0], numerics.parts(ridge, d)[6]
+        bound = sensitivity.observed_lazily(inverse, arms, 1.0, norm, step, quadratic, memory)
+        worst = np.linalg.norm(pool @ inverse, ord=norm, axis=1).max()
+        exact = sensitivity.observed(inverse, arms, 1.0, norm)
+        assert bound >= worst
+        assert exact * (1 - 1e-12) <= bound <= exact * 1.12
+
+
+def test_the_length_of_one_arms_image_can_grow_although_the_inverse_only_shrinks():
+    """Why an old maximum over arms is no bound by itself (the counter-example in docs/privacy.md)."""
+    before = np.diag([1.0, 0.01])
+    after = before + np.outer([1.0, 1.0], [1.0, 1.0])
+    arm = np.array([1.0, 0.0])
+    assert np.linalg.norm(np.linalg.solve(before, arm)) == pytest.approx(1.0)
+    assert np.linalg.norm(np.linalg.solve(after, arm)) == pytest.approx(1.39, abs=0.01)
+
+
+def test_bounds_are_estimated_from_sample_contexts():
+    rng = np.random.default_rng(0)
+    sample = rng.uniform(size=(1000, 10))
+    sample /= np.linalg.norm(sample, axis=1, keepdims=True)
+    longest, smallest = sensitivity.estimate_bounds(sample)
+    assert longest == pytest.approx(1.0)
+    assert smallest == pytest.approx(0.022, abs=0.003)  # the paper's simulation
+
+
+@pytest.mark.parametrize("bad", [[], [1.0, 2.0], [[math.nan]]])
+def test_bad_samples_are_named(bad):
+    with pytest.raises(DpbanditError):
+        sensitivity.estimate_bounds(bad)
