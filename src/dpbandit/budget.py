@@ -7,6 +7,7 @@ a budget never comes out larger, a cost never smaller, than the exact value.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -242,6 +243,7 @@ class Ledger:
     groups: dict[int, dict[str, Lane]] = field(default_factory=dict)
     total: float = 0.0
     releases: int = 0
+    fingerprint: str = ""
 
     def charge(self, cost: float, *, when: int, what: str, group: int = 0) -> None:
         """Record a release that is about to happen; raise BudgetError and change nothing if it is not affordable."""
@@ -263,6 +265,11 @@ class Ledger:
         self.total = max(self.total, total)
         self.releases += 1
 
+    def seal(self, released: bytes) -> None:
+        """Chain what was just released into the fingerprint: histories that differ anywhere differ from there on."""
+        link = f"{self.fingerprint}|{self.releases}|{self.total!r}|".encode() + released
+        self.fingerprint = hashlib.sha256(link).hexdigest()
+
     @staticmethod
     def _sum(lanes: Iterable[Lane]) -> float:
         return math.fsum(lane.dearest for lane in lanes)
@@ -281,14 +288,13 @@ class Ledger:
                 running += lane.dearest
                 rows.append(
                     {
-                        "group": group,
-                        "first_round": lane.first,
-                        "last_round": lane.last,
+                        "when": f"{lane.first}" if lane.first == lane.last else f"{lane.first}–{lane.last}",
                         "what": lane.what,
                         "releases": lane.releases,
                         "cost": lane.dearest,
                         "total": running,
                         "currency": self.currency,
+                        "group": group,
                     }
                 )
         return rows
@@ -300,6 +306,7 @@ class Ledger:
             "currency": self.currency,
             "total": self.total,
             "releases": self.releases,
+            "fingerprint": self.fingerprint,
             "groups": {str(g): [asdict(lane) for lane in lanes.values()] for g, lanes in self.groups.items()},
         }
 
@@ -307,4 +314,6 @@ class Ledger:
     def from_dict(cls, record: dict[str, Any]) -> Ledger:
         """The ledger that `to_dict` described."""
         groups = {int(g): {row["what"]: Lane(**row) for row in rows} for g, rows in record["groups"].items()}
-        return cls(record["limit"], record["currency"], groups, record["total"], record["releases"])
+        return cls(
+            record["limit"], record["currency"], groups, record["total"], record["releases"], record["fingerprint"]
+        )

@@ -50,6 +50,10 @@ class SaveError(DpbanditError):
     """A file that is not a saved bandit, or not one this version can read."""
 
 
+class RollbackError(SaveError):
+    """A saved bandit that is older than one already seen, or that went another way: going on would spend twice."""
+
+
 class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
 

@@ -61,15 +61,20 @@ class Source(Protocol):
 
     kind: Literal["real", "simulation"]
 
-    def release(self, noise: str, value: Vector, scale: float, index: int) -> Vector:
-        """`value` with noise number `index` of that scale; 'scale' is the standard deviation for Gaussian noise."""
+    def release(self, noise: str, value: Vector, *, scale: float, shift: float, index: int) -> Vector:
+        """`value` with noise number `index`.
+
+        `scale` is the standard deviation for Gaussian noise; `shift` is how far neighbouring values can be apart, in L2 for
+        Gaussian and K-norm noise, in L1 for Laplace. (shift/scale)², or shift/scale, is what the release was charged.
+        """
 
 
 class Simulation:
     """Seeded noise. The same (seed, index) gives the same noise, so nothing needs to be stored to continue.
 
-    >>> source = Simulation(seed=7)
-    >>> bool((source.release("gaussian", np.zeros(3), 1.0, 4) == source.release("gaussian", np.zeros(3), 1.0, 4)).all())
+    >>> source, zero = Simulation(seed=7), np.zeros(3)
+    >>> once = source.release("gaussian", zero, scale=1.0, shift=1.0, index=4)
+    >>> bool((once == source.release("gaussian", zero, scale=1.0, shift=1.0, index=4)).all())
     True
     """
 
@@ -78,7 +83,7 @@ class Simulation:
     def __init__(self, seed: int | None = None, *, key: int | None = None) -> None:
         self.key = derive_key(seed or 0, NOISE) if key is None else key
 
-    def release(self, noise: str, value: Vector, scale: float, index: int) -> Vector:
+    def release(self, noise: str, value: Vector, *, scale: float, shift: float, index: int) -> Vector:
         out = np.empty_like(value)
         add_simulated(CODES[noise], np.uint64(self.key), index, scale, value, out)
         return out
@@ -92,11 +97,19 @@ class Real:
     def __init__(self, bits: int = GRID_BITS) -> None:
         self.bits = bits
 
-    def release(self, noise: str, value: Vector, scale: float, index: int) -> Vector:
+    def release(self, noise: str, value: Vector, *, scale: float, shift: float, index: int) -> Vector:
+        """Real noise, after checking that the cost OpenDP itself proves for it is no more than what was charged."""
         del index  # real noise has no address: it is drawn once, and what was released is what is kept
         if scale == 0.0:
             raise NoiseError("real noise of scale 0 protects nobody: give a finite epsilon, or a seed for a simulation")
-        measure, _cost = _measurement(noise, len(value), scale, self.bits)
+        dim = len(value)
+        charged = (shift / scale) ** 2 if noise == "gaussian" else shift / scale
+        scale = real_scale(scale, shift=shift, dim=dim, bits=self.bits)
+        measure, cost = _measurement(noise, dim, scale, self.bits)
+        if cost(shift) > charged:
+            raise NoiseError(
+                f"the sampler proves cost {cost(shift)!r}, more than the {charged!r} that was charged: nothing released"
+            )
         return np.asarray(measure([float(v) for v in value]), dtype=np.float64)
 
 

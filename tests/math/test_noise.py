@@ -55,22 +55,24 @@ def test_draws_at_neighbouring_counters_and_keys_are_uncorrelated():
 @pytest.mark.parametrize(("kind", "cdf"), [("gaussian", stats.norm(0, 3).cdf), ("laplace", stats.laplace(0, 3).cdf)])
 def test_real_noise_has_the_stated_distribution(kind, cdf):
     value = np.linspace(-5, 5, 100)
-    sample = np.concatenate([noise.Real().release(kind, value, 3.0, 0) - value for _ in range(40)])
+    sample = np.concatenate(
+        [noise.Real().release(kind, value, scale=3.0, shift=1.0, index=0) - value for _ in range(40)]
+    )
     assert stats.kstest(sample, cdf).pvalue > ALARM
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_real_noise_lies_on_its_grid(kind):
-    out = noise.Real().release(kind, np.full(50, 1 / 3), 1.7, 0)
+    out = noise.Real().release(kind, np.full(50, 1 / 3), scale=1.7, shift=1.0, index=0)
     steps = out / 2.0 ** noise.grid_exponent(1.7)
     assert (steps == np.rint(steps)).all()
 
 
 def test_real_noise_refuses_what_it_cannot_sample_exactly():
     with pytest.raises(NoiseError, match="no exact sampler for 'laplace-l2'"):
-        noise.Real().release("laplace-l2", np.zeros(2), 1.0, 0)
+        noise.Real().release("laplace-l2", np.zeros(2), scale=1.0, shift=1.0, index=0)
     with pytest.raises(NoiseError, match="scale 0"):
-        noise.Real().release("gaussian", np.zeros(2), 0.0, 0)
+        noise.Real().release("gaussian", np.zeros(2), scale=0.0, shift=1.0, index=0)
 
 
 def test_the_cost_that_the_sampler_proves_is_the_textbook_cost():
@@ -82,11 +84,13 @@ def test_the_cost_that_the_sampler_proves_is_the_textbook_cost():
 
 
 def _draw(queue):
-    queue.put(noise.Real().release("gaussian", np.zeros(4), 1.0, 0).tolist())
+    queue.put(noise.Real().release("gaussian", np.zeros(4), scale=1.0, shift=1.0, index=0).tolist())
 
 
 def test_forked_children_never_draw_the_same_real_noise():
-    noise.Real().release("gaussian", np.zeros(4), 1.0, 0)  # the parent's state exists before the fork
+    noise.Real().release(
+        "gaussian", np.zeros(4), scale=1.0, shift=1.0, index=0
+    )  # the parent's state exists before the fork
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     children = [context.Process(target=_draw, args=(queue,)) for _ in range(2)]
@@ -101,6 +105,8 @@ def test_forked_children_never_draw_the_same_real_noise():
 @pytest.mark.parametrize("kind", ["gaussian", "laplace", "laplace-l2"])
 def test_simulated_noise_is_added_to_the_value_and_scales(kind):
     source, value = noise.Simulation(seed=3), np.array([10.0, -4.0])
-    unit = source.release(kind, np.zeros(2), 1.0, 9)
-    np.testing.assert_allclose(source.release(kind, value, 2.5, 9), value + 2.5 * unit, rtol=1e-12)
-    assert (source.release(kind, np.zeros(2), 1.0, 10) != unit).all()
+    unit = source.release(kind, np.zeros(2), scale=1.0, shift=1.0, index=9)
+    np.testing.assert_allclose(
+        source.release(kind, value, scale=2.5, shift=1.0, index=9), value + 2.5 * unit, rtol=1e-12
+    )
+    assert (source.release(kind, np.zeros(2), scale=1.0, shift=1.0, index=10) != unit).all()

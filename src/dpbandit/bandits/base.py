@@ -121,6 +121,19 @@ class Bandit(ABC):
             return Spent(epsilon, claim.delta, mu, claim)
         return Spent(m * self.ledger.total, claim.delta, None, claim)
 
+    def receipt(self) -> dict[str, Any]:
+        """What to keep elsewhere so that an old save is recognised: see `dpb.load(path, receipt=...)`.
+
+        >>> import dpbandit as dpb
+        >>> sorted(dpb.make("local", dim=1, epsilon=1.0, seed=0).receipt())
+        ['fingerprint', 'identity', 'releases']
+        """
+        return {
+            "identity": self.identity,
+            "releases": self.ledger.releases,
+            "fingerprint": self.ledger.fingerprint,
+        }
+
     def save(self, path: str | Path) -> None:
         """Write everything, clean statistics and noise in use included: trusted side only (file mode 0600)."""
         from dpbandit.bandits.files import save

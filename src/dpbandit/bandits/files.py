@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from dpbandit import __version__
 from dpbandit.bandits.base import Bandit
 from dpbandit.budget import Claim, Ledger
-from dpbandit.errors import SaveError, ShapeError
+from dpbandit.errors import RollbackError, SaveError, ShapeError
 
 FORMAT = 1
 
@@ -61,8 +61,11 @@ def save(bandit: Bandit, path: str | Path) -> None:
         raise
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
     """A saved bandit, which continues bit for bit, or an exported model, which only ranks.
+
+    `receipt` is what `bandit.receipt()` said at some time, kept apart from the file. A save of the same bandit that is
+    older, or that has the same number of releases and another history, raises RollbackError: its budget was spent since.
 
     >>> import dpbandit as dpb, tempfile, os
     >>> bandit = dpb.make("linucb", dim=2, seed=1); bandit.update([1.0, 0.0], 0.5)
@@ -85,7 +88,22 @@ def load(path: str | Path) -> Any:
         raise SaveError(f"{path} is not a saved bandit: {error}") from error
     if record.get("format") != FORMAT:
         raise SaveError(f"{path} has format {record.get('format')!r}; this version reads format {FORMAT}")
+    if receipt is not None:
+        _check_receipt(path, record, receipt)
     return _restore(record, arrays)
+
+
+def _check_receipt(path: Path, record: dict[str, Any], receipt: dict[str, Any]) -> None:
+    if record["identity"] != receipt["identity"]:
+        raise RollbackError(f"{path} is another bandit than the receipt's")
+    have, seen = record["ledger"]["releases"], receipt["releases"]
+    if have < seen:
+        raise RollbackError(
+            f"{path} is an old save: it has {have} releases, and {seen} have been made since. Going on from it would draw "
+            "new noise for the same rewards; load the newest save, or export its model and only rank"
+        )
+    if have == seen and record["ledger"]["fingerprint"] != receipt["fingerprint"]:
+        raise RollbackError(f"{path} has another history than the receipt's: two copies have been learning")
 
 
 def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:

@@ -17,7 +17,7 @@ from dpbandit.bandits import steps
 from dpbandit.bandits.base import Bandit, Matrix, Vector
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger
-from dpbandit.errors import BudgetError, NoiseError, NormError, OptionError
+from dpbandit.errors import NoiseError, NormError, OptionError
 from dpbandit.noise import (
     CODES,
     GRID_BITS,
@@ -25,8 +25,6 @@ from dpbandit.noise import (
     Real,
     Simulation,
     Source,
-    proven_cost,
-    real_scale,
     real_source_exists,
 )
 from dpbandit.randomness import CONTEXTS, START, TIES, derive_key
@@ -53,6 +51,7 @@ class LinearBandit(Bandit):
         super().__init__(name, options, claim, ledger, clips=clips)
         self.plan = plan
         self.learner = steps.new_learner(plan, options.horizon)
+        self._noisy = np.empty_like(self.learner.pending)
         self.noise = {code: word for word, code in CODES.items()}[plan.noise]
         self.alpha = DEFAULT_ALPHA if options.alpha is None else options.alpha
         self.l1_limit = l1_limit
@@ -191,17 +190,40 @@ class LinearBandit(Bandit):
         known = not self._known or x.tobytes() in self._known
         share = self._charge()
         if isinstance(self.source, Simulation):
-            steps.learn_simulated(
-                self.learner, self.plan, x, reward, known, np.uint64(self.source.key), self._key(START)
-            )
-            return
+            key = np.uint64(self.source.key)
+            steps.learn_simulated(self.learner, self.plan, x, reward, known, key, self._key(START), self._noisy)
+        else:
+            self._learn_from_source(x, reward, known, share)
+        if share > 0:
+            self.ledger.seal(self.learner.theta.tobytes())
+
+    def _learn_from_source(self, x: Vector, reward: float, known: bool, share: float) -> None:
+        """The same round with noise from any source, one Python call per release."""
         if self.plan.pan_private:
-            self._begin_real_nodes(share)
-        scale = steps.prepare(self.learner, self.plan, x, reward, known)
+            self._begin_nodes(share)
+        scale = float(steps.prepare(self.learner, self.plan, x, reward, known))
         noisy = self.learner.pending
         if share > 0:
-            noisy = self._with_real_noise(noisy, scale, share)
+            shift = scale / self._multiplier(share)
+            noisy = self.source.release(self.noise, noisy, scale=scale, shift=shift, index=self.rounds)
         steps.commit(self.learner, self.plan, noisy)
+
+    def _begin_nodes(self, share: float) -> None:
+        """Pan-private form: noise into every node that begins with the coming round."""
+        t = self.rounds + 1
+        _index, _level, levels = trees.place(t, self.plan.unknown_horizon, self.plan.levels)
+        scale = float(self.plan.multipliers[levels]) * self.plan.sensitivity
+        for level in range(levels):
+            if trees.starts(t, self.plan.unknown_horizon, level):
+                shift = scale / self._multiplier(share)
+                zero = np.zeros(self.dim)
+                # Not a release: it stays in memory. A negative index keeps it apart from the node's own.
+                begun = self.source.release(self.noise, zero, scale=scale, shift=shift, index=-(t * 64 + level))
+                self.learner.tree.sums[level] = begun
+
+    def _multiplier(self, share: float) -> float:
+        """Noise scale per unit of shift for a release that costs `share`."""
+        return share**-0.5 if self.noise == "gaussian" else 1 / share
 
     def _charge(self) -> float:
         """Ask the ledger for the coming round's release; returns what each reward in it pays."""
@@ -225,27 +247,6 @@ class LinearBandit(Bandit):
         if multiplier == 0.0:
             return math.inf
         return 1 / multiplier**2 if self.noise == "gaussian" else 1 / multiplier
-
-    def _begin_real_nodes(self, share: float) -> None:
-        """Pan-private form: real noise into every node that begins with the coming round."""
-        t = self.rounds + 1
-        _index, _level, levels = trees.place(t, self.plan.unknown_horizon, self.plan.levels)
-        scale = float(self.plan.multipliers[levels]) * self.plan.sensitivity
-        for level in range(levels):
-            if trees.starts(t, self.plan.unknown_horizon, level):
-                self.learner.tree.sums[level] = self._with_real_noise(np.zeros(self.dim), scale, share)
-
-    def _with_real_noise(self, value: Vector, scale: float, share: float) -> Vector:
-        bits = PAN_PRIVATE_GRID_BITS if self.plan.pan_private else GRID_BITS
-        multiplier = share**-0.5 if self.noise == "gaussian" else 1 / share
-        shift, size = scale / multiplier, len(value)
-        scale = real_scale(scale, shift=shift, dim=size, bits=bits)
-        cost = proven_cost(self.noise, size, scale, shift, bits)
-        if cost > share:
-            raise BudgetError(
-                f"the sampler proves cost {cost!r}, more than the {share!r} that was charged: nothing released"
-            )
-        return self.source.release(self.noise, value, scale, self.rounds)
 
     def _as_seen(self, x: Vector) -> Vector:
         """The perturbed context that `select` scored, or a fresh perturbation for one that was not selected last."""

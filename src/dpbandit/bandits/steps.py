@@ -80,6 +80,24 @@ def new_learner(plan: Plan, horizon: int | None) -> Learner:
 
 
 @njit(cache=True)
+def reset(learner: Learner, plan: Plan) -> None:
+    """Forget everything, in place."""
+    learner.ridge[:] = 0.0
+    parts = numerics.parts(learner.ridge, plan.dim)
+    for i in range(plan.dim):
+        parts[0][i, i] = 1.0 / plan.ridge
+        parts[1][i, i] = plan.ridge
+    learner.tree.sums[:] = 0.0
+    learner.tree.noisy[:] = 0.0
+    learner.tree.carry[:] = 0.0
+    learner.theta[:] = 0.0
+    learner.pending[:] = 0.0
+    learner.context[:] = 0.0
+    learner.bound[:] = 0.0
+    learner.clock[:] = 0
+
+
+@njit(cache=True)
 def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool) -> float:
     """Learn from one clipped reward; the clean value to release is then in `pending`. Returns its noise scale.
 
@@ -188,13 +206,19 @@ def begin_simulated_nodes(learner: Learner, plan: Plan, key: np.uint64) -> None:
 
 @njit(cache=True)
 def learn_simulated(
-    learner: Learner, plan: Plan, x: Vector, reward: float, known: bool, key: np.uint64, start_key: np.uint64
+    learner: Learner,
+    plan: Plan,
+    x: Vector,
+    reward: float,
+    known: bool,
+    key: np.uint64,
+    start_key: np.uint64,
+    noisy: Vector,
 ) -> float:
-    """A whole round of learning with seeded noise. Returns the noise scale of its release."""
+    """A whole round of learning with seeded noise; what was released is left in `noisy`. Returns its noise scale."""
     if plan.pan_private:
         begin_simulated_nodes(learner, plan, start_key)
     scale = prepare(learner, plan, x, reward, known)
-    noisy = np.empty(learner.pending.shape[0])
     if plan.seat >= REWARD:
         add_simulated(plan.noise, key, learner.clock[0], scale, learner.pending, noisy)
     commit(learner, plan, noisy)

@@ -337,14 +337,14 @@ class _bar:  # noqa: N801 - used like a function
             )
             self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
             self._rich.start()
-            self._task = self._rich.add_task("playing", total=self._total)
+            self._task = self._rich.add_task("preparing (compiles once, under a minute)", total=self._total)
         return self._advance
 
     def _advance(self, rounds: int) -> None:
         with self._lock:
             self._count += rounds
             if self._rich is not None:
-                self._rich.update(self._task, completed=self._count)
+                self._rich.update(self._task, completed=self._count, description="playing")
             elif callable(self._progress):
                 self._progress(self._count, self._total)
 

@@ -38,6 +38,7 @@ def play(
     contexts = np.empty((arms, d))
     seen = np.empty((arms, d))
     scores = np.empty(arms)
+    noisy = np.empty(learner.pending.shape[0])
     at = 0
     for n in range(rounds):
         best = -math.inf
@@ -53,7 +54,7 @@ def play(
         totals[0] += rewards[n, arm]
         totals[1] += best - means[n, arm]
         reward = min(max(rewards[n, arm], clip[0]), clip[1])
-        learn_simulated(learner, plan, offered[arm], reward, known, keys[0], keys[3])
+        learn_simulated(learner, plan, offered[arm], reward, known, keys[0], keys[3], noisy)
         if at < record.shape[0] and record[at] == n:
             square = 0.0
             for i in range(d):
