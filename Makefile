@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 EXTRAS := lab,audit,service,postgres,dev
 
-.PHONY: run test test-all check clean help
+.PHONY: run test test-all check tables clean help
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -32,6 +32,9 @@ check: $(READY)  ## format, lint, type-check, and see that imports point downwar
 	$(BIN)/ruff check --fix src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+tables: $(READY) ## write the generated tables into docs/
+	$(BIN)/python -W ignore tests/privacy/planted.py --write
 
 clean:           ## remove the environment and everything generated
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

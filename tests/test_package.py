@@ -109,6 +109,46 @@ def test_no_epsilon_is_printed_without_its_claim():
             assert re.search(r"proven|published|no claim|claims are", line), line
 
 
+def test_verify_and_audit_say_by_exit_status_whether_the_request_holds(tmp_path):
+    ok = dpb("verify", "tree-gauss", "--horizon", "32", "--dim", "2", "--runs", "10", "--json")
+    assert ok.returncode == 0
+    assert json.loads(ok.stdout)["holds"] is True
+    broken = dpb("verify", "dgs-figure", "--horizon", "64", "--dim", "2", "--runs", "0")
+    assert broken.returncode == 3
+    assert "DOES NOT HOLD" in broken.stdout
+    attacked = dpb(
+        "audit", "dgs-figure", "--delta", "0.1", "--horizon", "64", "--runs", "4000", "--out", str(tmp_path), "--json"
+    )
+    assert attacked.returncode == 3
+    assert json.loads(attacked.stdout)["found_epsilon"] > 2
+    assert {"audit-dgs-figure.json", "audit-dgs-figure.svg", "audit-dgs-figure.png"} <= {
+        p.name for p in tmp_path.iterdir()
+    }
+    fine = dpb("audit", "local", "--horizon", "8", "--runs", "4000")
+    assert fine.returncode == 0
+    assert "no violation found" in fine.stdout
+
+
+def test_the_claim_sheet_is_one_page_with_everything_a_reviewer_asks(tmp_path):
+    sheet = dpb("claim", "dgs", "--epsilon", "1", "--horizon", "5000", "--user-rewards", "3").stdout
+    for words in (
+        "ε = 1",
+        "PROVEN",
+        "one user with at most 3 rewards",
+        "real",
+        "clipped to [0, 1]",
+        "does not cover",
+        "Signature",
+    ):
+        assert words in sheet
+    assert len(sheet.splitlines()) < 60
+    assert "NOT PROVEN" in dpb("claim", "dgs-published", "--smallest-eigenvalue", "0.1").stdout
+    assert "NO CLAIM" in dpb("claim", "dgs-figure").stdout
+    assert json.loads(dpb("claim", "local", "--json").stdout)["delta"] == 0.0
+    dpb("claim", "local", "--out", str(tmp_path / "sheet.md"))
+    assert "Claim sheet: local" in (tmp_path / "sheet.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -131,21 +171,33 @@ def test_help_has_examples():
     assert "dpbandit run linucb" in dpb("run", "--help").stdout
 
 
-def test_the_readmes_python_runs_as_printed(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert blocks
-    for block in blocks:
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_the_python_on_a_page_runs_as_printed(page, tmp_path):
+    for block in blocks(page, "python"):
         ran = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=tmp_path, timeout=300)
         assert ran.returncode == 0, ran.stderr
 
 
-def test_the_readmes_commands_run_as_printed(tmp_path):
-    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    commands = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ dpbandit")]
-    assert commands
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=lambda page: page.name)
+def test_the_commands_on_a_page_run_as_printed(page, tmp_path):
+    commands = [line[2:] for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
     for command in commands:
+        assert command.startswith("dpbandit ")
         ran = dpb(*command.split()[1:], cwd=tmp_path)
-        assert ran.returncode == 0, f"{command}: {ran.stderr}"
+        assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
+
+
+def test_files_that_pages_name_exist():
+    for page in PAGES:
+        for name in re.findall(r"`((?:docs|tests|src)/[\w./-]+)`", page.read_text()):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 
 def test_the_makefile_has_the_commands_the_readme_names():

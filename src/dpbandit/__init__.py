@@ -25,6 +25,8 @@ _PLACES = {
     "load": "dpbandit.bandits.files",
     "run": "dpbandit.lab.engine",
     "Results": "dpbandit.lab.results",
+    "verify": "dpbandit.auditing.joint_cost",
+    "audit": "dpbandit.auditing.attack",
     "Bandit": "dpbandit.bandits.base",
     "Claim": "dpbandit.budget",
     "Ledger": "dpbandit.budget",
@@ -36,6 +38,8 @@ __all__ = ["__version__", *_PLACES, *_MODULES]
 
 if TYPE_CHECKING:
     from dpbandit import budget, errors, theory, worlds
+    from dpbandit.auditing.attack import audit
+    from dpbandit.auditing.joint_cost import verify
     from dpbandit.bandits.base import Bandit
     from dpbandit.bandits.files import load
     from dpbandit.bandits.registry import algorithms, make, register

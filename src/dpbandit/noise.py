@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dpbandit.compiled import kernel
 from dpbandit.errors import NoiseError, OptionError, nearest
 from dpbandit.randomness import NOISE, derive_key, knorm_laplace, laplace, normal
 
@@ -39,15 +39,14 @@ def check_noise(name: str, allowed: tuple[str, ...]) -> str:
     return name
 
 
-@njit(cache=True)
+@kernel
 def add_simulated(kind: int, key: np.uint64, index: int, scale: float, value: Vector, out: Vector) -> None:
-    """out = value + noise number `index`; a pure function of its arguments."""
+    """out = value + noise number `index`; a pure function of its arguments. `out` is another array than `value`."""
     d = value.shape[0]
     if kind == LAPLACE_L2:
-        noise = np.empty(d)
-        knorm_laplace(key, index, noise)
+        knorm_laplace(key, index, out)
         for i in range(d):
-            out[i] = value[i] + scale * noise[i]
+            out[i] = value[i] + scale * out[i]
     elif kind == LAPLACE:
         for i in range(d):
             out[i] = value[i] + scale * laplace(key, index * d + i)
@@ -150,10 +149,10 @@ def _measurement(noise: str, dim: int, scale: float, bits: int) -> tuple[Any, Ca
     k = grid_exponent(scale, bits)
     if noise == "gaussian":
         gaussian = make_gaussian(space, l2_distance(T=float), scale, k=k)
-        return gaussian, lambda shift: 2 * float(gaussian.map(shift))
+        return gaussian, lru_cache(maxsize=16)(lambda shift: 2 * float(gaussian.map(shift)))
     if noise == "laplace":
         lap = make_laplace(space, l1_distance(T=float), scale, k=k)
-        return lap, lambda shift: float(lap.map(shift))
+        return lap, lru_cache(maxsize=16)(lambda shift: float(lap.map(shift)))
     raise NoiseError(
         f"there is no exact sampler for {noise!r} noise: give a seed for a simulation, or use 'laplace' or 'gaussian'"
     )

@@ -1,18 +1,18 @@
 """Compiled ridge regression and scoring: the one place where this arithmetic is written.
 
 The step-by-step bandits and the batch engine call the same functions, so they agree bit for bit.
-All statistics of one ridge regression live in one flat array (`ridge`), cut into named views by `parts`.
 Knows nothing of privacy, and must never learn.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dpbandit.compiled import kernel
 from dpbandit.randomness import bits
 
 Vector = NDArray[np.float64]
@@ -22,44 +22,49 @@ Matrix = NDArray[np.float64]
 TIE = 1e-12
 
 
-def new_ridge(dim: int, ridge: float) -> Vector:
+class Ridge(NamedTuple):
+    """The statistics of one ridge regression, updated in place."""
+
+    inverse: Matrix  # A⁻¹
+    gram: Matrix  # A = λI + Σ xxᵀ
+    gram_low: Matrix  # what rounding lost of A
+    moments: Vector  # b = Σ xr
+    moments_low: Vector
+    theta: Vector  # A⁻¹b
+    step: Vector  # A⁻¹x of the latest context, with A before it was added
+    age: Vector  # updates since the last refresh
+    work: Matrix  # scratch
+
+
+def new_ridge(dim: int, ridge: float) -> Ridge:
     """Statistics of an empty ridge regression.
 
-    >>> statistics = new_ridge(2, 4.0)
-    >>> parts(statistics, 2)[0].tolist()
+    >>> new_ridge(2, 4.0).inverse.tolist()
     [[0.25, 0.0], [0.0, 0.25]]
     """
-    statistics = np.zeros(3 * dim * dim + 4 * dim + 1)
-    inverse, gram = parts(statistics, dim)[:2]
-    np.fill_diagonal(inverse, 1.0 / ridge)
-    np.fill_diagonal(gram, ridge)
-    return statistics
-
-
-@njit(cache=True, inline="always")
-def parts(ridge: Vector, d: int) -> tuple[Matrix, Matrix, Matrix, Vector, Vector, Vector, Vector, Vector]:
-    """The named pieces: A⁻¹, A, A's rounding error, b, b's rounding error, θ = A⁻¹b, scratch, updates since refresh."""
-    n = d * d
-    return (
-        ridge[0:n].reshape(d, d),
-        ridge[n : 2 * n].reshape(d, d),
-        ridge[2 * n : 3 * n].reshape(d, d),
-        ridge[3 * n : 3 * n + d],
-        ridge[3 * n + d : 3 * n + 2 * d],
-        ridge[3 * n + 2 * d : 3 * n + 3 * d],
-        ridge[3 * n + 3 * d : 3 * n + 4 * d],
-        ridge[3 * n + 4 * d : 3 * n + 4 * d + 1],
+    square, line = (dim, dim), dim
+    return Ridge(
+        np.eye(dim) / ridge,
+        np.eye(dim) * ridge,
+        np.zeros(square),
+        np.zeros(line),
+        np.zeros(line),
+        np.zeros(line),
+        np.zeros(line),
+        np.zeros(1),
+        np.zeros(square),
     )
 
 
-@njit(cache=True)
-def add_context(ridge: Vector, d: int, x: Vector) -> float:
-    """A ← A + xxᵀ, by Sherman–Morrison on A⁻¹; leaves v = A_old⁻¹x in scratch and returns xᵀA_old⁻¹x.
+@kernel(inline="always")
+def add_context(ridge: Ridge, x: Vector) -> float:
+    """A ← A + xxᵀ, by Sherman–Morrison on A⁻¹; leaves v = A_old⁻¹x in `step` and returns xᵀA_old⁻¹x.
 
     A itself is summed with its rounding errors kept (Neumaier), so that a refresh starts from the exact matrix
     even after millions of rounds: rank-one updates of the inverse alone drift.
     """
-    inverse, gram, gram_low, _b, _bl, _theta, v, age = parts(ridge, d)
+    inverse, gram, gram_low, v = ridge.inverse, ridge.gram, ridge.gram_low, ridge.step
+    d = x.shape[0]
     quadratic = 0.0
     for i in range(d):
         v[i] = 0.0
@@ -79,14 +84,15 @@ def add_context(ridge: Vector, d: int, x: Vector) -> float:
             back = total - gram[i, k]
             gram_low[i, k] += (gram[i, k] - (total - back)) + (product - back)
             gram[i, k] = total
-    age[0] += 1.0
+    ridge.age[0] += 1.0
     return quadratic
 
 
-@njit(cache=True)
-def add_reward(ridge: Vector, d: int, x: Vector, reward: float, quadratic: float) -> None:
+@kernel(inline="always")
+def add_reward(ridge: Ridge, x: Vector, reward: float, quadratic: float) -> None:
     """b ← b + xr and θ ← θ + v(r − xᵀθ)/(1 + xᵀA_old⁻¹x), right after `add_context`."""
-    _i, _g, _gl, b, b_low, theta, v, _age = parts(ridge, d)
+    b, b_low, theta, v = ridge.moments, ridge.moments_low, ridge.theta, ridge.step
+    d = x.shape[0]
     prediction = 0.0
     for i in range(d):
         prediction += x[i] * theta[i]
@@ -100,7 +106,7 @@ def add_reward(ridge: Vector, d: int, x: Vector, reward: float, quadratic: float
         theta[i] += gain * v[i]
 
 
-@njit(cache=True)
+@kernel
 def _split_product(a: float, b: float) -> tuple[float, float]:
     """a·b as an exact sum of two floats (Veltkamp and Dekker)."""
     product = a * b
@@ -113,20 +119,23 @@ def _split_product(a: float, b: float) -> tuple[float, float]:
     return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-@njit(cache=True)
-def refresh(ridge: Vector, d: int) -> None:
-    """Recompute A⁻¹ from A, and θ from A and b, to nearly full precision.
+@kernel
+def refresh(ridge: Ridge) -> None:
+    """Recompute A⁻¹ from A (by Cholesky), and θ from A and b, to nearly full precision.
 
     θ = A⁻¹b alone can lose κ² ulps; two steps of refinement with an exact residual leave about κ·2⁻⁵³.
     """
-    inverse, gram, gram_low, b, b_low, theta, residual, age = parts(ridge, d)
-    exact = gram + gram_low
-    fresh = np.linalg.inv(exact)
-    fresh = fresh @ (2.0 * np.eye(d) - exact @ fresh)
+    inverse, gram, gram_low, theta = ridge.inverse, ridge.gram, ridge.gram_low, ridge.theta
+    b, b_low = ridge.moments, ridge.moments_low
+    d = theta.shape[0]
+    _cholesky(gram, gram_low, ridge.work)
+    _invert(ridge.work, inverse)
     for i in range(d):
+        total = 0.0
         for k in range(d):
-            inverse[i, k] = 0.5 * (fresh[i, k] + fresh[k, i])
-    theta[:] = inverse @ (b + b_low)
+            total += inverse[i, k] * (b[k] + b_low[k])
+        theta[i] = total
+    residual = ridge.work[0]  # the factor is no longer needed
     for _ in range(2):
         for i in range(d):
             high = b[i]
@@ -138,22 +147,98 @@ def refresh(ridge: Vector, d: int) -> None:
                 low += ((high - (total - back)) + (product - back)) + error - gram_low[i, k] * theta[k]
                 high = total
             residual[i] = high + low
-        theta[:] = theta + inverse @ residual
-    age[0] = 0.0
+        for k in range(d):
+            for i in range(d):
+                theta[i] += inverse[k, i] * residual[k]
+    ridge.age[0] = 0.0
 
 
-@njit(cache=True)
-def refresh_when_due(ridge: Vector, d: int, quadratic: float) -> bool:
+@kernel
+def _cholesky(matrix: Matrix, low: Matrix, out: Matrix) -> None:
+    """The lower factor of matrix + low. A pivot that rounding made non-positive is replaced by the smallest sensible one."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(i + 1):
+            total = matrix[i, j] + low[i, j]
+            for k in range(j):
+                total -= out[i, k] * out[j, k]
+            if i == j:
+                out[i, i] = math.sqrt(max(total, matrix[i, i] * 1e-16))
+            else:
+                out[i, j] = total / out[j, j]
+
+
+@kernel
+def _invert(factor: Matrix, out: Matrix) -> None:
+    """out = (factor·factorᵀ)⁻¹, exactly symmetric."""
+    d = factor.shape[0]
+    for column in range(d):
+        # Forward: the entries above `column` of the solution are zero.
+        for i in range(column, d):
+            total = 1.0 if i == column else 0.0
+            for k in range(column, i):
+                total -= factor[i, k] * out[k, column]
+            out[i, column] = total / factor[i, i]
+        for i in range(d - 1, column - 1, -1):
+            total = out[i, column]
+            for k in range(i + 1, d):
+                total -= factor[k, i] * out[k, column]
+            out[i, column] = total / factor[i, i]
+    for i in range(d):
+        for j in range(i):
+            out[j, i] = out[i, j]
+
+
+@kernel
+def largest_eigenvalue(matrix: Matrix, work: Matrix) -> float:
+    """An upper bound on the largest eigenvalue of a symmetric matrix, tight to rounding (Jacobi's rotations)."""
+    d = matrix.shape[0]
+    trace = 0.0
+    for i in range(d):
+        trace += abs(matrix[i, i])
+        for j in range(d):
+            work[i, j] = matrix[i, j]
+    off = 0.0
+    for _ in range(40):
+        off = 0.0
+        for p in range(d):
+            for q in range(p):
+                off += 2.0 * work[p, q] * work[p, q]
+        if off <= (1e-14 * trace) ** 2:
+            break
+        for p in range(d):
+            for q in range(p):
+                if work[p, q] == 0.0:
+                    continue
+                ratio = (work[q, q] - work[p, p]) / (2.0 * work[p, q])
+                t = 1.0 / (abs(ratio) + math.sqrt(ratio * ratio + 1.0))
+                if ratio < 0.0:
+                    t = -t
+                c = 1.0 / math.sqrt(t * t + 1.0)
+                s = t * c
+                for k in range(d):
+                    kp, kq = work[k, p], work[k, q]
+                    work[k, p], work[k, q] = c * kp - s * kq, s * kp + c * kq
+                for k in range(d):
+                    pk, qk = work[p, k], work[q, k]
+                    work[p, k], work[q, k] = c * pk - s * qk, s * pk + c * qk
+    largest = work[0, 0]
+    for i in range(1, d):
+        largest = max(largest, work[i, i])
+    return largest + math.sqrt(off)  # what is left off the diagonal moves no eigenvalue by more
+
+
+@kernel(inline="always")
+def refresh_when_due(ridge: Ridge, quadratic: float) -> bool:
     """Refresh every 256 updates (2d in high dimension, where it costs as much as that many updates), or at once when
     rounding has made A⁻¹ lose its sign."""
-    age = ridge[3 * d * d + 4 * d]
-    if age >= max(256.0, 2.0 * d) or not quadratic >= 0.0:
-        refresh(ridge, d)
+    if ridge.age[0] >= max(256.0, 2.0 * ridge.theta.shape[0]) or not quadratic >= 0.0:
+        refresh(ridge)
         return True
     return False
 
 
-@njit(cache=True)
+@kernel
 def multiply(matrix: Matrix, vector: Vector, out: Vector) -> None:
     """out = matrix·vector for a symmetric matrix, without allocating."""
     d = vector.shape[0]
@@ -165,28 +250,35 @@ def multiply(matrix: Matrix, vector: Vector, out: Vector) -> None:
             out[i] += matrix[k, i] * factor
 
 
-@njit(cache=True)
-def score(inverse: Matrix, theta: Vector, contexts: Matrix, alpha: float, out: Vector) -> None:
-    """UCB scores x·θ + α√(xᵀA⁻¹x) of every row."""
-    arms, d = contexts.shape
-    y = np.empty(d)
+@kernel
+def score(inverse: Matrix, theta: Vector, columns: Matrix, alpha: float, work: Matrix, out: Vector) -> None:
+    """UCB scores x·θ + α√(xᵀA⁻¹x) of every column.
+
+    Arms are columns so that the innermost loop runs over arms, where additions are independent and the compiler may
+    use vector instructions without changing the order of any sum. A⁻¹ is symmetric: half of it is enough.
+    `work` has two rows of as many entries as there are arms.
+    """
+    d, arms = columns.shape
     for j in range(arms):
-        x = contexts[j]
-        mean = 0.0
-        quadratic = 0.0
-        for i in range(d):
-            y[i] = 0.0
-        for k in range(d):
-            xk = x[k]
-            for i in range(d):
-                y[i] += inverse[k, i] * xk
-        for i in range(d):
-            mean += x[i] * theta[i]
-            quadratic += x[i] * y[i]
-        out[j] = mean + alpha * math.sqrt(max(quadratic, 0.0))
+        out[j] = 0.0
+        work[0, j] = 0.0
+    for i in range(d):
+        half = 0.5 * inverse[i, i]
+        for j in range(arms):
+            work[1, j] = half * columns[i, j]
+        for k in range(i):
+            entry = inverse[i, k]
+            for j in range(arms):
+                work[1, j] += entry * columns[k, j]
+        weight = theta[i]
+        for j in range(arms):
+            work[0, j] += work[1, j] * columns[i, j]
+            out[j] += weight * columns[i, j]
+    for j in range(arms):
+        out[j] += alpha * math.sqrt(max(2.0 * work[0, j], 0.0))
 
 
-@njit(cache=True)
+@kernel
 def pick(scores: Vector, key: np.uint64, index: int) -> int:
     """The arm with the highest score; among ties, a random one that depends on (key, index) alone."""
     arms = scores.shape[0]

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dpbandit.compiled import kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -33,26 +34,26 @@ def derive_key(seed: int, purpose: int) -> int:
     return int(state[0])
 
 
-@njit(cache=True, inline="always")
+@kernel
 def _mix(z: np.uint64) -> np.uint64:
     z = (z ^ (z >> _S30)) * _MIX_1
     z = (z ^ (z >> _S27)) * _MIX_2
     return z ^ (z >> _S31)
 
 
-@njit(cache=True)
+@kernel
 def bits(key: np.uint64, counter: int) -> np.uint64:
     """64 random bits."""
     return _mix(np.uint64(key) ^ _mix((np.uint64(counter) + np.uint64(1)) * _GOLDEN))
 
 
-@njit(cache=True)
+@kernel
 def uniform(key: np.uint64, counter: int) -> float:
     """A number strictly between 0 and 1: the centre of one of 2⁵² equal cells, so that 1 − u is exact too."""
     return (np.float64(bits(key, counter) >> np.uint64(12)) + 0.5) * 2.0**-52
 
 
-@njit(cache=True)
+@kernel
 def normal_quantile(p: float) -> float:
     """The standard normal quantile, relative error about 1e-16 (Wichura 1988, AS241, PPND16)."""
     q = p - 0.5
@@ -87,20 +88,20 @@ def normal_quantile(p: float) -> float:
     return -value if q < 0.0 else value
 
 
-@njit(cache=True)
+@kernel
 def normal(key: np.uint64, counter: int) -> float:
     """A standard normal number."""
     return normal_quantile(uniform(key, counter))
 
 
-@njit(cache=True)
+@kernel
 def laplace(key: np.uint64, counter: int) -> float:
     """A Laplace number of scale 1."""
     u = uniform(key, counter)
     return math.log(2.0 * u) if u < 0.5 else -math.log(2.0 * (1.0 - u))
 
 
-@njit(cache=True)
+@kernel
 def knorm_laplace(key: np.uint64, index: int, out: NDArray[np.float64]) -> None:
     """A vector with density proportional to exp(−‖z‖₂): uniform direction, Gamma(d, 1) radius.
 

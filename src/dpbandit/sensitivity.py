@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from dpbandit.compiled import kernel
 from dpbandit.errors import OptionError, ShapeError
+from dpbandit.numerics import largest_eigenvalue
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -40,7 +41,7 @@ def constant(
     return reward_width * bound
 
 
-@njit(cache=True)
+@kernel
 def smallest_eigenvalue_bound(t: float, form: int, smallest_eigenvalue: float, delta: float) -> float:
     """λ'(t), the paper's high-probability lower bound on λ_min(A_t); not positive where it says nothing.
 
@@ -54,7 +55,7 @@ def smallest_eigenvalue_bound(t: float, form: int, smallest_eigenvalue: float, d
     return 0.0
 
 
-@njit(cache=True)
+@kernel
 def lemma1(
     t: float, form: int, smallest_eigenvalue: float, delta: float, width_times_norm: float, ridge: float
 ) -> float:
@@ -69,18 +70,19 @@ def lemma1(
     return width_times_norm / eigenvalue
 
 
-@njit(cache=True)
-def observed(inverse: Matrix, arms: Matrix, max_norm: float, norm: int) -> float:
+@kernel
+def observed(inverse: Matrix, arms: Matrix, max_norm: float, norm: int, work: Matrix) -> float:
     """max ‖A⁻¹x‖ (L1 or L2) over the known arms, or over the ball of radius max_norm when `arms` is empty.
 
     A and the arms are public and fixed before the noise is drawn, so this needs no assumption on contexts.
+    `work` is scratch of A's shape.
     """
     d = inverse.shape[0]
     if arms.shape[0] == 0:
-        largest = np.linalg.eigvalsh(inverse)[d - 1] * max_norm * (1.0 + 1e-9)
+        largest = largest_eigenvalue(inverse, work) * max_norm * (1.0 + 1e-9)
         return largest * math.sqrt(d) if norm == 1 else largest
     worst = 0.0
-    y = np.empty(d)
+    y = work[0]
     for j in range(arms.shape[0]):
         for i in range(d):
             y[i] = 0.0
@@ -95,9 +97,16 @@ def observed(inverse: Matrix, arms: Matrix, max_norm: float, norm: int) -> float
     return (worst if norm == 1 else math.sqrt(worst)) * (1.0 + 1e-9)
 
 
-@njit(cache=True)
+@kernel
 def observed_lazily(
-    inverse: Matrix, arms: Matrix, max_norm: float, norm: int, step: Vector, quadratic: float, memory: Vector
+    inverse: Matrix,
+    arms: Matrix,
+    max_norm: float,
+    norm: int,
+    step: Vector,
+    quadratic: float,
+    memory: Vector,
+    work: Matrix,
 ) -> float:
     """A valid bound on `observed`, recomputed only when it may have become more than 5% too large.
 
@@ -114,7 +123,7 @@ def observed_lazily(
     size = total if norm == 1 else math.sqrt(square)
     memory[1] += size * math.sqrt(square) * max_norm / (1.0 + quadratic)
     if memory[0] <= 0.0 or memory[1] > 0.05 * memory[0]:
-        memory[0] = observed(inverse, arms, max_norm, norm)
+        memory[0] = observed(inverse, arms, max_norm, norm, work)
         memory[1] = 0.0
     if arms.shape[0] == 0:  # monotone over the ball
         return memory[0]
@@ -122,7 +131,7 @@ def observed_lazily(
 
 
 def estimate_bounds(contexts: ArrayLike) -> tuple[float, float]:
-    """L and λ₀ from sample contexts (P10): the longest norm, and the least eigenvalue of the mean of xxᵀ.
+    """L and λ₀ from sample contexts: the longest norm, and the least eigenvalue of the mean of xxᵀ.
 
     Contexts are public, so this costs nothing; it is an estimate, not a bound on contexts yet to come.
 

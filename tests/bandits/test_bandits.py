@@ -151,7 +151,7 @@ def test_pan_private_real_noise_keeps_every_sum_on_the_grid():
         scale = bandit.plan.multipliers[5] * bandit.plan.sensitivity
         steps = bandit.learner.tree.sums / 2.0 ** (math.floor(math.log2(scale)) - 30)
         assert (steps == np.rint(steps)).all()
-    ridge_moments = bandit.learner.ridge[27:36]
+    ridge_moments = bandit.learner.ridge.moments
     assert (ridge_moments == 0).all(), "clean moments must not be kept"
 
 
@@ -227,7 +227,7 @@ def test_known_arms_need_less_noise_than_the_ball_and_a_stranger_among_them_is_c
     assert np.linalg.norm(known.theta) < 0.5 * np.linalg.norm(ball.theta)
     known.update([1.0, 0.0, 0.0], 0.0)
     assert known.learner.clock[2] == 1
-    assert known.learner.bound[0] >= np.linalg.eigvalsh(known.learner.ridge[:9].reshape(3, 3))[-1]
+    assert known.learner.bound[0] >= np.linalg.eigvalsh(known.learner.ridge.inverse)[-1]
 
 
 def test_l1_noise_refuses_contexts_beyond_those_it_was_scaled_for():
@@ -263,7 +263,7 @@ def test_perturbed_contexts_stay_within_the_norm_and_are_what_is_learned(name):
     learned = bandit.learner.context
     assert (learned != x[arm]).all()
     assert np.linalg.norm(learned) <= 1.0 + 1e-12
-    gram = bandit.learner.ridge[9:18].reshape(3, 3)
+    gram = bandit.learner.ridge.gram
     np.testing.assert_allclose(gram, np.eye(3) + np.outer(learned, learned), atol=1e-12)
 
 

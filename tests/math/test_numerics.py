@@ -11,11 +11,11 @@ from dpbandit import numerics
 
 
 @njit
-def feed(ridge, d, xs, rs):
+def feed(ridge, xs, rs):
     for t in range(len(xs)):
-        quadratic = numerics.add_context(ridge, d, xs[t])
-        numerics.add_reward(ridge, d, xs[t], rs[t], quadratic)
-        numerics.refresh_when_due(ridge, d, quadratic)
+        quadratic = numerics.add_context(ridge, xs[t])
+        numerics.add_reward(ridge, xs[t], rs[t], quadratic)
+        numerics.refresh_when_due(ridge, quadratic)
 
 
 def exact_theta(xs, rs, lam):
@@ -49,9 +49,9 @@ def test_a_million_updates_agree_with_an_extended_precision_solve(decay, lam):
     xs /= np.linalg.norm(xs, axis=1).max()
     rs = xs @ rng.normal(size=d) + rng.normal(size=n) * 0.5
     ridge = numerics.new_ridge(d, lam)
-    feed(ridge, d, xs, rs)
+    feed(ridge, xs, rs)
     expected, condition = exact_theta(xs, rs, lam)
-    error = np.linalg.norm(numerics.parts(ridge, d)[5] - expected) / np.linalg.norm(expected)
+    error = np.linalg.norm(ridge.theta - expected) / np.linalg.norm(expected)
     allowed = 1e-9 if condition <= 1e6 else 100 * condition * 2.0**-53
     assert error <= allowed, f"relative error {error:.2e} at condition number {condition:.2e}"
 
@@ -62,8 +62,8 @@ def test_incremental_statistics_equal_batch_statistics(d, n, lam, seed):
     rng = np.random.default_rng(seed)
     xs, rs = rng.uniform(-1, 1, size=(n, d)), rng.uniform(-1, 1, size=n)
     ridge = numerics.new_ridge(d, lam)
-    feed(ridge, d, xs, rs)
-    inverse, gram, _, b, _, theta, _, _ = numerics.parts(ridge, d)
+    feed(ridge, xs, rs)
+    inverse, gram, b, theta = ridge.inverse, ridge.gram, ridge.moments, ridge.theta
     full = lam * np.eye(d) + xs.T @ xs
     np.testing.assert_allclose(gram, full, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(b, xs.T @ rs, rtol=1e-10, atol=1e-12)
@@ -73,9 +73,9 @@ def test_incremental_statistics_equal_batch_statistics(d, n, lam, seed):
 
 def test_a_refresh_repairs_an_inverse_that_has_lost_its_sign():
     ridge = numerics.new_ridge(2, 1.0)
-    numerics.parts(ridge, 2)[0][:] = -np.eye(2)
-    assert numerics.refresh_when_due(ridge, 2, -1.0)
-    np.testing.assert_allclose(numerics.parts(ridge, 2)[0], np.eye(2))
+    ridge.inverse[:] = -np.eye(2)
+    assert numerics.refresh_when_due(ridge, -1.0)
+    np.testing.assert_allclose(ridge.inverse, np.eye(2))
 
 
 def test_ties_are_broken_at_random_and_evenly():

@@ -58,11 +58,11 @@ def test_the_lazy_bound_covers_every_arm_at_all_times_and_is_never_far_above(d, 
     arms = np.empty((0, d)) if ball else pool
     ridge, memory = numerics.new_ridge(d, rng.choice([0.01, 1.0])), np.zeros(2)
     for _ in range(n):
-        quadratic = numerics.add_context(ridge, d, pool[rng.integers(12)])
-        inverse, step = numerics.parts(ridge, d)[0], numerics.parts(ridge, d)[6]
-        bound = sensitivity.observed_lazily(inverse, arms, 1.0, norm, step, quadratic, memory)
+        quadratic = numerics.add_context(ridge, pool[rng.integers(12)])
+        inverse, step = ridge.inverse, ridge.step
+        bound = sensitivity.observed_lazily(inverse, arms, 1.0, norm, step, quadratic, memory, np.empty((d, d)))
         worst = np.linalg.norm(pool @ inverse, ord=norm, axis=1).max()
-        exact = sensitivity.observed(inverse, arms, 1.0, norm)
+        exact = sensitivity.observed(inverse, arms, 1.0, norm, np.empty((d, d)))
         assert bound >= worst
         assert exact * (1 - 1e-12) <= bound <= exact * 1.12
 

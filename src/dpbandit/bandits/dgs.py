@@ -82,7 +82,7 @@ def make_figure(name: str, options: Options) -> LinearBandit:
         options,
         "figure",
         "none",
-        ("Δ_t = 1/t is 100 to 180 times below the true sensitivity: only to reproduce figures",),
+        ("Δ_t = 1/t is more than a hundred times below the true sensitivity: only to reproduce figures",),
     )
 
 

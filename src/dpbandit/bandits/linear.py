@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics, theory
-from dpbandit.bandits import steps
+from dpbandit import numerics
+from dpbandit.bandits import bonus, steps
 from dpbandit.bandits.base import Bandit, Matrix, Vector
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger
-from dpbandit.errors import NoiseError, NormError, OptionError
+from dpbandit.errors import NoiseError, NormError
 from dpbandit.noise import (
     CODES,
     GRID_BITS,
@@ -29,7 +29,6 @@ from dpbandit.noise import (
 )
 from dpbandit.randomness import CONTEXTS, START, TIES, derive_key
 from dpbandit.release import tree as trees
-from dpbandit.sensitivity import estimate_bounds
 
 DEFAULT_ALPHA = 0.3
 
@@ -98,89 +97,30 @@ class LinearBandit(Bandit):
         return checked
 
     def _choose(self, contexts: Matrix, k: int) -> NDArray[np.int64]:
-        seen = contexts
+        columns = np.ascontiguousarray(contexts.T)
         if self.plan.context_noise > 0:
-            seen = np.empty_like(contexts)
-            steps.perturb(
-                contexts,
-                self.plan.context_noise,
-                self.plan.max_norm,
-                self._key(CONTEXTS),
-                int(self.learner.clock[1]),
-                seen,
-            )
+            offered, columns = columns, np.empty_like(columns)
+            index = int(self.learner.clock[1])
+            steps.perturb(offered, self.plan.context_noise, self.plan.max_norm, self._key(CONTEXTS), index, columns)
         alpha = self._fixed_alpha
         if alpha is None:
             alpha = float(self.alphas(self.rounds + 1, 1)[0])
-        scores = np.empty(len(contexts))
-        first = int(steps.choose(self.learner, self.plan, seen, alpha, scores, self._key(TIES)))
+        work = np.empty((3, len(contexts)))
+        scores = work[2]
+        first = int(steps.choose(self.learner, self.plan, columns, alpha, work, scores, self._key(TIES)))
         chosen = [first]
         while len(chosen) < k:
             scores[chosen[-1]] = -np.inf
             chosen.append(int(numerics.pick(scores, self._key(TIES), int(self.learner.clock[1]) - 1)))
         if self.plan.context_noise > 0:
-            self._perturbed = {contexts[arm].tobytes(): seen[arm].copy() for arm in chosen}
+            self._perturbed = {contexts[arm].tobytes(): columns[:, arm].copy() for arm in chosen}
         return np.array(chosen, dtype=np.int64)
 
     def alphas(self, start: int, count: int) -> Vector:
         """The width of the bonus in rounds start, start + 1, …: fixed, or Lemma 2's α_t."""
         if self._fixed_alpha is not None:
             return np.full(count, self._fixed_alpha)
-        t = np.arange(start, start + count, dtype=np.float64)
-        o = self.options
-        spread = o.reward_noise
-        if self.plan.seat == steps.REWARD:
-            # Noise on a reward is more noise in the reward; Laplace counts by its standard deviation.
-            sd = self.plan.sensitivity * self.plan.multipliers[1] * (1.0 if self.noise == "gaussian" else math.sqrt(2))
-            spread = math.hypot(spread, float(sd))
-        radius = theory.confidence_radius(
-            t,
-            dim=o.dim,
-            ridge=o.ridge,
-            max_norm=o.max_norm,
-            theta_norm=o.theta_norm,
-            zeta=o.zeta,
-            reward_noise=spread,
-            noise=self._noise_radius(t),
-        )
-        return np.asarray(radius, dtype=np.float64)
-
-    def _noise_radius(self, t: Vector) -> Vector:
-        """A bound on ‖θ^p − θ̂‖ in A_t's norm, for Lemma 2."""
-        o, plan = self.options, self.plan
-        if plan.seat in (steps.RANDOM, steps.NOTHING, steps.REWARD) or math.isinf(o.epsilon or math.inf):
-            return np.zeros_like(t)
-        if plan.seat == steps.MOMENTS:
-            # ‖A⁻¹n‖_A = ‖n‖_{A⁻¹} ≤ ‖n‖/√λ, n the sum of at most popcount(t) node noises.
-            nodes = np.array([int(v).bit_count() for v in t], dtype=np.float64)
-            if plan.unknown_horizon:  # every finished block leaves one more
-                nodes += np.floor(np.log2(t))
-            levels = np.floor(np.log2(t)).astype(int) + 1 if plan.unknown_horizon else np.full(len(t), plan.levels)
-            sd = plan.sensitivity * plan.multipliers[levels]
-            log = math.log(2 * o.dim / o.zeta)
-            per_coordinate = math.sqrt(2 * log) if self.noise == "gaussian" else math.sqrt(8 * log) * math.sqrt(2 * log)
-            return np.asarray(sd * np.sqrt(nodes * o.dim) * per_coordinate / math.sqrt(o.ridge), dtype=np.float64)
-        eigenvalue = self.options.take("smallest_eigenvalue", None)
-        if eigenvalue is None:
-            if o.public_contexts is None:
-                raise OptionError(
-                    "alpha='theory' needs smallest_eigenvalue (the paper's λ₀), or public_contexts to estimate it from"
-                )
-            eigenvalue = estimate_bounds(o.public_contexts)[1]
-        noise = theory.noise_bound(
-            t,
-            horizon=o.horizon or int(t.max()) + 1,
-            epsilon=o.need_epsilon(),
-            smallest_eigenvalue=eigenvalue,
-            zeta=o.zeta,
-            max_norm=o.max_norm,
-            ridge=o.ridge,
-            dim=o.dim,
-            reward_width=o.width,
-        )
-        return np.asarray(
-            theory.noise_in_confidence_norm(t, noise, ridge=o.ridge, max_norm=o.max_norm), dtype=np.float64
-        )
+        return bonus.theoretical(self.options, self.plan, np.arange(start, start + count, dtype=np.float64))
 
     # ------------------------------------------------------------------ learning
 
@@ -252,10 +192,17 @@ class LinearBandit(Bandit):
         """The perturbed context that `select` scored, or a fresh perturbation for one that was not selected last."""
         seen = self._perturbed.get(x.tobytes())
         if seen is None:
-            seen = np.empty_like(x)[None, :]
+            column = np.empty((len(x), 1))
             index = (1 << 40) + self.rounds
-            steps.perturb(x[None, :], self.plan.context_noise, self.plan.max_norm, self._key(CONTEXTS), index, seen)
-            seen = seen[0]
+            steps.perturb(
+                np.ascontiguousarray(x[:, None]),
+                self.plan.context_noise,
+                self.plan.max_norm,
+                self._key(CONTEXTS),
+                index,
+                column,
+            )
+            seen = column[:, 0].copy()
         return seen
 
     def _key(self, purpose: int) -> np.uint64:
@@ -266,7 +213,7 @@ class LinearBandit(Bandit):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         learner = self.learner
         return {
-            "ridge": learner.ridge,
+            **{f"ridge_{name}": array for name, array in learner.ridge._asdict().items()},
             "tree_sums": learner.tree.sums,
             "tree_noisy": learner.tree.noisy,
             "tree_carry": learner.tree.carry,
@@ -278,8 +225,7 @@ class LinearBandit(Bandit):
         }
 
     def _released(self) -> dict[str, Any]:
-        inverse = numerics.parts(self.learner.ridge, self.dim)[0]
-        return {"theta": self.learner.theta.tolist(), "inverse_gram": inverse.tolist()}
+        return {"theta": self.learner.theta.tolist(), "inverse_gram": self.learner.ridge.inverse.tolist()}
 
 
 def _rows(arms: Matrix) -> set[bytes]:

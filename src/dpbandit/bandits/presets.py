@@ -63,6 +63,12 @@ def shared_by_levels(budget: float, noise: str) -> NDArray[np.float64]:
     return np.sqrt(levels) / budget if noise == "gaussian" else levels / budget
 
 
+def on_grid(multipliers: NDArray[np.float64], dim: int) -> NDArray[np.float64]:
+    """Scales for sums whose terms are rounded to a grid of 2⁻³⁰ of the scale: a term can then move by one step more in every
+    coordinate."""
+    return multipliers * (1 + dim * 2.0 ** (1 - PAN_PRIVATE_GRID_BITS) * multipliers)
+
+
 def norm_of(noise: str) -> int:
     """The norm in which this noise measures a shift."""
     return 1 if noise == "laplace" else 2

@@ -54,6 +54,7 @@ def on_moments(name: str, options: Options, noise: str) -> LinearBandit:
         l1_limit = float(np.abs(public).sum(axis=1).max())
         width_times_norm = min(width_times_norm, options.width * l1_limit)
     budget = presets.budget_per_reward(options, noise)
+    multipliers = presets.shared_by_levels(budget, noise)
     plan = presets.plan(
         options,
         steps.MOMENTS,
@@ -61,7 +62,7 @@ def on_moments(name: str, options: Options, noise: str) -> LinearBandit:
         pan_private=options.pan_private,
         # The norms are checked up to rounding; so is this.
         sensitivity=width_times_norm * (1 + 2e-9),
-        multipliers=presets.shared_by_levels(budget, noise),
+        multipliers=presets.on_grid(multipliers, options.dim) if options.pan_private else multipliers,
     )
     covers = (
         () if l1_limit is None else (f"contexts have L1 norm at most {l1_limit:.6g}, as the public contexts (checked)",)

@@ -1,4 +1,4 @@
-"""One round of learning for every bandit built on LinUCB's rule, compiled: the seats of 2-privacy, one function each way.
+"""One round of learning for every bandit built on LinUCB's rule, compiled, for every seat the noise can sit in (docs/privacy.md).
 
 `prepare` takes a context and a clipped reward and leaves the clean value to be released in `learner.pending`, returning
 the noise scale it needs. `commit` takes the noisy value and computes the released parameter. What lies between (drawing
@@ -12,11 +12,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dpbandit import numerics, sensitivity
+from dpbandit.compiled import kernel
 from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
+from dpbandit.numerics import Ridge
 from dpbandit.randomness import normal
 from dpbandit.release import tree as trees
 from dpbandit.release.tree import Tree
@@ -55,11 +56,14 @@ class Plan(NamedTuple):
 class Learner(NamedTuple):
     """Everything that changes as a bandit learns. Clean: `ridge` (except for REWARD), `tree.sums`, `pending`."""
 
-    ridge: Vector
+    ridge: Ridge
     tree: Tree
     theta: Vector  # the released parameter
     pending: Vector
     context: Vector
+    item: Vector  # scratch, like the next two
+    node: Vector
+    prefix: Vector
     bound: Vector  # memory of `sensitivity.observed_lazily`
     clock: NDArray[np.int64]  # rewards learned; decisions made; 1 once a context was outside `arms`
 
@@ -74,19 +78,29 @@ def new_learner(plan: Plan, horizon: int | None) -> Learner:
         np.zeros(d),
         np.zeros(1 if plan.seat == REWARD else d),
         np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
         np.zeros(2),
         np.zeros(3, dtype=np.int64),
     )
 
 
-@njit(cache=True)
+@kernel
 def reset(learner: Learner, plan: Plan) -> None:
     """Forget everything, in place."""
-    learner.ridge[:] = 0.0
-    parts = numerics.parts(learner.ridge, plan.dim)
+    ridge = learner.ridge
+    ridge.inverse[:] = 0.0
+    ridge.gram[:] = 0.0
     for i in range(plan.dim):
-        parts[0][i, i] = 1.0 / plan.ridge
-        parts[1][i, i] = plan.ridge
+        ridge.inverse[i, i] = 1.0 / plan.ridge
+        ridge.gram[i, i] = plan.ridge
+    ridge.gram_low[:] = 0.0
+    ridge.moments[:] = 0.0
+    ridge.moments_low[:] = 0.0
+    ridge.theta[:] = 0.0
+    ridge.step[:] = 0.0
+    ridge.age[:] = 0.0
     learner.tree.sums[:] = 0.0
     learner.tree.noisy[:] = 0.0
     learner.tree.carry[:] = 0.0
@@ -97,7 +111,7 @@ def reset(learner: Learner, plan: Plan) -> None:
     learner.clock[:] = 0
 
 
-@njit(cache=True)
+@kernel(inline="always")
 def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool) -> float:
     """Learn from one clipped reward; the clean value to release is then in `pending`. Returns its noise scale.
 
@@ -116,23 +130,23 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
     if plan.seat == REWARD:
         learner.pending[0] = reward
         return plan.sensitivity * plan.multipliers[1]
-    quadratic = numerics.add_context(learner.ridge, d, x)
-    inverse, _gram, _gl, _b, _bl, clean, step, _age = numerics.parts(learner.ridge, d)
+    ridge = learner.ridge
+    quadratic = numerics.add_context(ridge, x)
     if plan.seat == NOTHING:
-        numerics.add_reward(learner.ridge, d, x, reward, quadratic)
-        numerics.refresh_when_due(learner.ridge, d, quadratic)
+        numerics.add_reward(ridge, x, reward, quadratic)
+        numerics.refresh_when_due(ridge, quadratic)
         return 0.0
 
     _index, level, levels = trees.place(t, plan.unknown_horizon, plan.levels)
     multiplier = plan.multipliers[levels]
-    item = np.empty(d)
+    item = learner.item
     if plan.seat == INCREMENT:
         for i in range(d):
-            item[i] = -clean[i]
-        numerics.add_reward(learner.ridge, d, x, reward, quadratic)
-        numerics.refresh_when_due(learner.ridge, d, quadratic)
+            item[i] = -ridge.theta[i]
+        numerics.add_reward(ridge, x, reward, quadratic)
+        numerics.refresh_when_due(ridge, quadratic)
         for i in range(d):
-            item[i] += clean[i]
+            item[i] += ridge.theta[i]
         trees.add(learner.tree, t, plan.unknown_horizon, item, learner.pending)
         end = float(t - (1 << level) + 1) if plan.printed_index else float(t)
         return multiplier * sensitivity.lemma1(
@@ -142,7 +156,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
     for i in range(d):
         item[i] = x[i] * reward
     if plan.seat == MOMENTS:
-        numerics.refresh_when_due(learner.ridge, d, quadratic)
+        numerics.refresh_when_due(ridge, quadratic)
         if plan.pan_private:
             # Terms on the noise's own grid: otherwise the low bits of a noisy sum in memory would tell them.
             grid = 2.0 ** (math.floor(math.log2(multiplier * plan.sensitivity)) - PAN_PRIVATE_GRID_BITS)
@@ -155,56 +169,59 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
 
     norm = 1 if plan.noise == LAPLACE else 2
     arms = plan.arms if learner.clock[2] == 0 else plan.arms[:0]
-    bound = sensitivity.observed_lazily(inverse, arms, plan.max_norm, norm, step, quadratic, learner.bound)
-    numerics.refresh_when_due(learner.ridge, d, quadratic)
+    bound = sensitivity.observed_lazily(
+        ridge.inverse, arms, plan.max_norm, norm, ridge.step, quadratic, learner.bound, ridge.work
+    )
+    numerics.refresh_when_due(ridge, quadratic)
     trees.add(learner.tree, t, plan.unknown_horizon, item, item)
-    numerics.multiply(inverse, item, learner.pending)
+    numerics.multiply(ridge.inverse, item, learner.pending)
     return multiplier * plan.sensitivity * bound
 
 
-@njit(cache=True)
+@kernel(inline="always")
 def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
     """Turn the noisy value of this round's release into the released parameter."""
     d = plan.dim
     t = learner.clock[0]
     if plan.seat == RANDOM:
         return
-    inverse, gram, _gl, _b, _bl, theta, _step, _age = numerics.parts(learner.ridge, d)
+    ridge = learner.ridge
     if plan.seat == NOTHING or plan.seat == REWARD:
         if plan.seat == REWARD:
-            quadratic = numerics.add_context(learner.ridge, d, learner.context)
-            numerics.add_reward(learner.ridge, d, learner.context, noisy[0], quadratic)
-            numerics.refresh_when_due(learner.ridge, d, quadratic)
+            quadratic = numerics.add_context(ridge, learner.context)
+            numerics.add_reward(ridge, learner.context, noisy[0], quadratic)
+            numerics.refresh_when_due(ridge, quadratic)
         for i in range(d):
-            learner.theta[i] = theta[i]
+            learner.theta[i] = ridge.theta[i]
         return
-    prefix = np.empty(d)
+    prefix = learner.prefix
     if plan.seat == INCREMENT:
         trees.publish(learner.tree, t, plan.unknown_horizon, noisy, learner.theta)
         return
     if plan.seat == OWN:
         # Back to moments, with the public A_e: the noise of old nodes shrinks with A_t⁻¹ like everything else.
-        node = np.empty(d)
-        numerics.multiply(gram, noisy, node)
+        node = learner.node
+        numerics.multiply(ridge.gram, noisy, node)
         trees.publish(learner.tree, t, plan.unknown_horizon, node, prefix)
     else:
         trees.publish(learner.tree, t, plan.unknown_horizon, noisy, prefix)
-    numerics.multiply(inverse, prefix, learner.theta)
+    numerics.multiply(ridge.inverse, prefix, learner.theta)
 
 
-@njit(cache=True)
+@kernel(inline="always")
 def begin_simulated_nodes(learner: Learner, plan: Plan, key: np.uint64) -> None:
     """Pan-private form: put fresh noise into every node that begins with the coming round."""
     t = learner.clock[0] + 1
     _index, _level, levels = trees.place(t, plan.unknown_horizon, plan.levels)
-    zero = np.zeros(plan.dim)
+    zero = learner.item
+    zero[:] = 0.0
     scale = plan.multipliers[levels] * plan.sensitivity
     for level in range(levels):
         if trees.starts(t, plan.unknown_horizon, level):
             add_simulated(plan.noise, key, t * 64 + level, scale, zero, learner.tree.sums[level])
 
 
-@njit(cache=True)
+@kernel(inline="always")
 def learn_simulated(
     learner: Learner,
     plan: Plan,
@@ -225,31 +242,32 @@ def learn_simulated(
     return scale
 
 
-@njit(cache=True)
-def perturb(contexts: Matrix, sigma: float, max_norm: float, key: np.uint64, index: int, out: Matrix) -> None:
-    """out = contexts + N(0, σ²I), brought back to norm `max_norm` where longer (Corollary 1).
+@kernel
+def perturb(columns: Matrix, sigma: float, max_norm: float, key: np.uint64, index: int, out: Matrix) -> None:
+    """out = columns + N(0, σ²I), brought back to norm `max_norm` where longer (Corollary 1).
 
     The paper leaves x + z as it is, but then the noise, scaled for contexts of norm ≤ max_norm, would not cover it.
     """
-    arms, d = contexts.shape
+    d, arms = columns.shape
     for j in range(arms):
         square = 0.0
         for i in range(d):
-            out[j, i] = contexts[j, i] + sigma * normal(key, (index * arms + j) * d + i)
-            square += out[j, i] * out[j, i]
+            out[i, j] = columns[i, j] + sigma * normal(key, (index * arms + j) * d + i)
+            square += out[i, j] * out[i, j]
         factor = min(1.0, max_norm / math.sqrt(square)) if square > 0.0 else 1.0
         for i in range(d):
-            out[j, i] *= factor
+            out[i, j] *= factor
 
 
-@njit(cache=True)
-def choose(learner: Learner, plan: Plan, contexts: Matrix, alpha: float, scores: Vector, key: np.uint64) -> int:
-    """The arm to play among the rows of `contexts`, by the released parameter and the public A alone."""
+@kernel
+def choose(
+    learner: Learner, plan: Plan, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+) -> int:
+    """The arm to play among the columns, by the released parameter and the public A alone."""
     index = learner.clock[1]
     learner.clock[1] = index + 1
     if plan.seat == RANDOM:
         scores[:] = 0.0
     else:
-        inverse = numerics.parts(learner.ridge, plan.dim)[0]
-        numerics.score(inverse, learner.theta, contexts, alpha, scores)
+        numerics.score(learner.ridge.inverse, learner.theta, columns, alpha, work, scores)
     return numerics.pick(scores, key, index)

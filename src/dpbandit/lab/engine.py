@@ -190,8 +190,13 @@ class _Compiled(_Player):
             record,
             self.totals,
             out,
+            *self._scratch(d, block.shown.shape[1]),
         )
         self.recorded.append(out)
+
+    def _scratch(self, d: int, arms: int) -> tuple[NDArray[np.float64], ...]:
+        columns, seen, work = np.empty((d, arms)), np.empty((d, arms)), np.empty((3, arms))
+        return columns, seen, work, np.empty(d), np.empty_like(self.bandit.learner.pending)
 
 
 class _StepByStep(_Player):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dpbandit.bandits.steps import Learner, Plan, choose, learn_simulated, perturb
+from dpbandit.compiled import kernel
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def play(
     learner: Learner,
     plan: Plan,
@@ -30,31 +30,36 @@ def play(
     record: NDArray[np.int64],
     totals: Vector,
     out: Matrix,
+    columns: Matrix,
+    seen: Matrix,
+    work: Matrix,
+    x: Vector,
+    noisy: Vector,
 ) -> None:
     """Play a block. `totals` carries (reward, regret) over blocks; after rounds `record` (of this block) a row of `out`
-    gets (reward, regret, ‖θ − truth‖); `keys` are for noise, ties, contexts and node starts."""
+    gets (reward, regret, ‖θ − truth‖); `keys` are for noise, ties, contexts and node starts; the rest is scratch."""
     rounds, arms = shown.shape
     d = pool.shape[1]
-    contexts = np.empty((arms, d))
-    seen = np.empty((arms, d))
-    scores = np.empty(arms)
-    noisy = np.empty(learner.pending.shape[0])
+    scores = work[2]
     at = 0
     for n in range(rounds):
         best = -math.inf
         for j in range(arms):
+            row = shown[n, j]
             for i in range(d):
-                contexts[j, i] = pool[shown[n, j], i]
+                columns[i, j] = pool[row, i]
             best = max(best, means[n, j])
-        offered = contexts
+        offered = columns
         if plan.context_noise > 0.0:
-            perturb(contexts, plan.context_noise, plan.max_norm, keys[2], learner.clock[1], seen)
+            perturb(columns, plan.context_noise, plan.max_norm, keys[2], learner.clock[1], seen)
             offered = seen
-        arm = choose(learner, plan, offered, alphas[n], scores, keys[1])
+        arm = choose(learner, plan, offered, alphas[n], work, scores, keys[1])
         totals[0] += rewards[n, arm]
         totals[1] += best - means[n, arm]
         reward = min(max(rewards[n, arm], clip[0]), clip[1])
-        learn_simulated(learner, plan, offered[arm], reward, known, keys[0], keys[3], noisy)
+        for i in range(d):
+            x[i] = offered[i, arm]
+        learn_simulated(learner, plan, x, reward, known, keys[0], keys[3], noisy)
         if at < record.shape[0] and record[at] == n:
             square = 0.0
             for i in range(d):

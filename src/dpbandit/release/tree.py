@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dpbandit.compiled import kernel
 from dpbandit.errors import OptionError
 
 Vector = NDArray[np.float64]
@@ -55,7 +55,7 @@ def new_tree(dim: int, horizon: int | None) -> Tree:
     return Tree(np.zeros((levels, dim)), np.zeros((levels, dim)), np.zeros(dim))
 
 
-@njit(cache=True)
+@kernel
 def place(t: int, unknown_horizon: bool, levels: int) -> tuple[int, int, int]:
     """Where round t stands: (index within its block, level of the node it completes, levels sharing the budget)."""
     index = t
@@ -71,7 +71,7 @@ def place(t: int, unknown_horizon: bool, levels: int) -> tuple[int, int, int]:
     return index, level, levels
 
 
-@njit(cache=True)
+@kernel(inline="always")
 def add(tree: Tree, t: int, unknown_horizon: bool, item: Vector, out: Vector) -> None:
     """Add round t's vector and put the clean sum of the node it completes into `out`."""
     index, level, _ = place(t, unknown_horizon, 0)
@@ -88,7 +88,7 @@ def add(tree: Tree, t: int, unknown_horizon: bool, item: Vector, out: Vector) ->
         tree.sums[level, i] = out[i]
 
 
-@njit(cache=True)
+@kernel(inline="always")
 def publish(tree: Tree, t: int, unknown_horizon: bool, node: Vector, out: Vector) -> None:
     """Take the noisy value of round t's node and put the noisy sum of all rounds so far into `out`."""
     index, level, _ = place(t, unknown_horizon, 0)
@@ -101,7 +101,7 @@ def publish(tree: Tree, t: int, unknown_horizon: bool, node: Vector, out: Vector
         out[i] = tree.carry[i] + tree.noisy[level, i]
 
 
-@njit(cache=True)
+@kernel
 def _close_block(tree: Tree, last: int) -> None:
     """The block that ended with round `last` = 2^b − 1 … is one noisy number from now on: its top node."""
     top = 0
@@ -113,14 +113,14 @@ def _close_block(tree: Tree, last: int) -> None:
     tree.noisy[:] = 0.0
 
 
-@njit(cache=True)
+@kernel
 def starts(t: int, unknown_horizon: bool, level: int) -> bool:
     """Whether a node of this level begins with round t (pan-private form: its first noise is due now)."""
     index, _, _ = place(t, unknown_horizon, 0)
     return (index - 1) & ((1 << level) - 1) == 0
 
 
-@njit(cache=True)
+@kernel
 def add_pan_private(tree: Tree, t: int, unknown_horizon: bool, levels: int, item: Vector, out: Vector) -> None:
     """Add round t's vector to the node in progress at every level, and put the one it completes into `out`.
 

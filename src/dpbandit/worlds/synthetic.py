@@ -1,4 +1,4 @@
-"""The paper's simulation (section 5 of Wang, Zhao & Wang 2022), exactly as read in docs/paper.md, P11."""
+"""The paper's simulation (section 5 of Wang, Zhao & Wang 2022), exactly as read in docs/paper.md."""
 
 from __future__ import annotations
 

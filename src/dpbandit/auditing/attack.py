@@ -1,0 +1,372 @@
+"""`audit`: play the adversary. Many runs on two neighbouring streams, a test that tells them apart, and the ε it proves.
+
+The adversary knows everything but one reward and sees every release. Its score is the log-likelihood ratio of the whole
+transcript where the releases are known, and a statistic trained on one half of the runs where they are not. A threshold
+is chosen on one half and tried on the other, so the bound that comes out is valid whatever was chosen: with the stated
+confidence, no (ε, δ) with an ε below it is true. It can prove a claim wrong, never right.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from dpbandit.auditing import streams
+from dpbandit.auditing.joint_cost import Frozen, freeze
+from dpbandit.auditing.kernels import learner_scores, log_ratio, release_scores
+from dpbandit.auditing.releases import Watch
+from dpbandit.bandits import registry, steps
+from dpbandit.bandits.linear import LinearBandit
+from dpbandit.bandits.options import whole
+from dpbandit.budget import Claim
+from dpbandit.errors import OptionError
+from dpbandit.noise import CODES, Real
+from dpbandit.randomness import derive_key
+
+Scores = NDArray[np.float64]
+Progress = Callable[[float], None]
+
+CONFIDENCE = 0.999
+THRESHOLDS = 400
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound on ε at some δ, from scores on two streams."""
+
+    epsilon: float
+    threshold: float
+    above: bool  # whether the event is a score above the threshold (else below its negative side)
+    power: float
+    false_alarms: float
+
+
+def lower_bound(scores0: Scores, scores1: Scores, *, delta: float, confidence: float = CONFIDENCE) -> Bound:
+    """The largest ε that these scores refute, threshold chosen on the first half and tested on the second.
+
+    (ε, δ)-DP says P(E | one) ≤ e^ε P(E | other) + δ for every event E, either way round. Clopper–Pearson bounds each of the
+    two probabilities with half of the allowed error.
+
+    >>> rng = np.random.default_rng(0)
+    >>> found = lower_bound(rng.normal(0, 1, 20_000), rng.normal(1, 1, 20_000), delta=0.01)
+    >>> 1.0 < found.epsilon < 2.4
+    True
+    """
+    # Rounded, because the low bits of a score come from the low bits of simulated noise, and those leak: without this the
+    # attack breaks even a correct Laplace mechanism, through the floats instead of through its noise.
+    scores0, scores1 = np.round(scores0, 9), np.round(scores1, 9)
+    train0, test0 = np.sort(scores0[: len(scores0) // 2]), scores0[len(scores0) // 2 :]
+    train1, test1 = np.sort(scores1[: len(scores1) // 2]), scores1[len(scores1) // 2 :]
+    error = (1 - confidence) / 2
+    best = (-math.inf, 0.0, True)
+    # Quantiles of the mixture, with the tails finely covered: that is where ratios are extreme.
+    tail = np.geomspace(1e-6, 0.5, THRESHOLDS // 2)
+    both = np.sort(np.concatenate([train0, train1]))
+    for threshold in np.unique(np.quantile(both, np.concatenate([tail, 1 - tail]))):
+        for above in (True, False):
+            hits0, hits1 = _hits(train0, threshold, above), _hits(train1, threshold, above)
+            target, other = (hits1, hits0) if above else (hits0, hits1)
+            value = _epsilon(target, len(train1), other, len(train0), delta, error)
+            if value > best[0]:
+                best = (value, float(threshold), above)
+    _, threshold, above = best
+    hit0 = test0 > threshold if above else test0 < threshold
+    hit1 = test1 > threshold if above else test1 < threshold
+    seen, elsewhere = (hit1, hit0) if above else (hit0, hit1)
+    epsilon = _epsilon(int(seen.sum()), len(seen), int(elsewhere.sum()), len(elsewhere), delta, error)
+    return Bound(max(epsilon, 0.0), threshold, above, float(seen.mean()), float(elsewhere.mean()))
+
+
+def _hits(ordered: Scores, threshold: float, above: bool) -> int:
+    if above:
+        return len(ordered) - int(np.searchsorted(ordered, threshold, side="right"))
+    return int(np.searchsorted(ordered, threshold, side="left"))
+
+
+def _epsilon(hits: int, runs: int, other_hits: int, other_runs: int, delta: float, error: float) -> float:
+    low = float(beta.ppf(error, hits, runs - hits + 1)) if hits > 0 else 0.0
+    high = float(beta.ppf(1 - error, other_hits + 1, other_runs - other_hits)) if other_hits < other_runs else 1.0
+    return math.log((low - delta) / high) if low > delta else -math.inf
+
+
+@dataclass
+class Audit:
+    """What `audit` found."""
+
+    name: str
+    claim: Claim
+    epsilon: float
+    delta: float
+    confidence: float
+    runs: int
+    horizon: int
+    dim: int
+    noise: str
+    statistic: str
+    position: int
+    bound: Bound
+    scores0: Scores
+    scores1: Scores
+
+    @property
+    def holds(self) -> bool:
+        """Whether no ε above the requested one was proven."""
+        return self.bound.epsilon <= self.epsilon
+
+    def __str__(self) -> str:
+        verdict = "no violation found" if self.holds else "REFUTED"
+        return "\n".join(
+            [
+                f"{self.name}: {verdict} [requested ε = {self.epsilon:g}, δ = {self.delta:g}; status: {self.claim.status}]",
+                f"  found: ε ≥ {self.bound.epsilon:.4g} at δ = {self.delta:g}, with confidence {self.confidence:g}",
+                f"  by {self.statistic}, reward {self.position} changed, {self.runs:,} runs a side, {self.horizon} rounds, "
+                f"dim {self.dim}, {self.noise} noise",
+                f"  event: score {'above' if self.bound.above else 'below'} {self.bound.threshold:.4g}; "
+                f"seen in {self.bound.power:.4%} of runs on one stream, {self.bound.false_alarms:.4%} on the other",
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "holds": self.holds,
+            "requested": {"epsilon": self.epsilon, "delta": self.delta},
+            "found_epsilon": self.bound.epsilon,
+            "confidence": self.confidence,
+            "runs": self.runs,
+            "horizon": self.horizon,
+            "dim": self.dim,
+            "noise": self.noise,
+            "statistic": self.statistic,
+            "position": self.position,
+            "event": {"above": self.bound.above, "threshold": self.bound.threshold},
+            "seen": [self.bound.power, self.bound.false_alarms],
+            "claim": self.claim.to_dict(),
+        }
+
+    def plot(self) -> Any:
+        """A picture of the two score distributions."""
+        from dpbandit.auditing.picture import distributions
+
+        return distributions(self)
+
+
+def audit(
+    name: str,
+    *,
+    epsilon: float = 2.0,
+    delta: float = 1e-5,
+    horizon: int = 256,
+    dim: int = 1,
+    runs: int = 100_000,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+    real: bool = False,
+    unknown_horizon: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Audit:
+    """Attack an algorithm with `runs` runs on each of two neighbouring streams.
+
+    `real=True` runs the step-by-step object with real noise, exactly as it ships (slow: choose a short horizon).
+    Algorithms of your own are attacked through their `theta` with a trained statistic.
+
+    >>> import dpbandit as dpb
+    >>> result = dpb.audit("local", epsilon=1.0, horizon=8, runs=20_000)
+    >>> result.holds, result.bound.epsilon > 0.8
+    (True, True)
+    """
+    runs, horizon = whole("runs", runs, least=100), whole("horizon", horizon, least=1)
+    if not 0.5 <= confidence < 1:
+        raise OptionError(f"confidence must lie in [0.5, 1), not {confidence!r}")
+    workers = workers or os.cpu_count() or 1
+    say = progress or (lambda part: None)
+    given = {"dim": dim, "epsilon": epsilon, "delta": delta, "horizon": None if unknown_horizon else horizon, **options}
+    if "smallest_eigenvalue" in registry.find(name).own_options:
+        given.setdefault("smallest_eigenvalue", 1.0 / dim)
+    bandit = registry.construct(name, {**given, "seed": seed})
+    if type(bandit) is not LinearBandit:
+        xs = np.tile(np.ones(dim) / math.sqrt(dim), (horizon, 1))
+        scores, statistic = _black_box(name, given, xs, runs, say), "a statistic trained on half of the runs"
+        claim = getattr(bandit, "claim", None) or _no_claim()
+        positions, kind = np.array([0]), "its own"
+    else:
+        frozen, positions = _worst(bandit, horizon, seed, workers)
+        claim, statistic = bandit.claim, "the likelihood ratio of all releases"
+        if real:
+            scores, kind = _real_scores(name, given, frozen, positions, runs, say), "real"
+            claim = registry.construct(name, {**given, "seed": None}).claim
+        else:
+            scores, kind = _engine_scores(frozen, positions, runs, seed, workers, say), "simulated"
+    used = claim.delta if claim.status != "none" else (delta if claim.delta else 0.0)
+    bound = lower_bound(*scores, delta=used, confidence=confidence)
+    return Audit(
+        name,
+        claim,
+        epsilon,
+        used,
+        confidence,
+        runs,
+        horizon,
+        dim,
+        kind,
+        statistic,
+        int(positions[0]) + 1,
+        bound,
+        *scores,
+    )
+
+
+def _worst(bandit: LinearBandit, horizon: int, seed: int, workers: int) -> tuple[Frozen, NDArray[np.int64]]:
+    """The stream and the positions (m neighbouring ones for a user) whose change costs most, among those worth trying."""
+    together = min(bandit.options.rewards_per_unit, horizon)
+    last = horizon - together
+    first = np.unique(
+        np.concatenate([np.arange(min(last + 1, 64)), np.linspace(0, last, min(last + 1, 64)).astype(int)])
+    )
+    rows = (first[:, None] + np.arange(together)).astype(np.int64)
+    found: tuple[float, Frozen, NDArray[np.int64]] | None = None
+    for xs in streams.families(bandit.dim, horizon, seed).values():
+        frozen = freeze(bandit, xs, seed=seed)
+        costs = frozen.costs(rows, workers)
+        worst = int(costs.argmax())
+        if found is None or costs[worst] > found[0]:
+            found = (float(costs[worst]), frozen, rows[worst])
+    assert found is not None
+    return found[1], found[2]
+
+
+def _engine_scores(
+    frozen: Frozen, positions: NDArray[np.int64], runs: int, seed: int, workers: int, say: Progress
+) -> tuple[Scores, Scores]:
+    rs1, values1 = frozen.neighbour(positions)
+    sides = []
+    for side, rs in enumerate((frozen.rs, rs1)):
+        key = np.uint64(derive_key(seed, 100 + side))
+        out = np.empty(runs)
+
+        def work(part: slice, rs: Scores = rs, key: np.uint64 = key, out: Scores = out) -> None:
+            learner = steps.new_learner(frozen.bandit.plan, frozen.bandit.options.horizon)
+            learner_scores(
+                learner,
+                frozen.bandit.plan,
+                frozen.xs,
+                rs,
+                frozen.known,
+                key,
+                part.start,
+                frozen.values,
+                values1,
+                frozen.scales,
+                out[part],
+                np.empty_like(learner.pending),
+                np.empty(frozen.bandit.dim),
+            )
+
+        _in_parts(work, runs, workers, _share_of(say, side))
+        sides.append(out)
+    return sides[0], sides[1]
+
+
+def _share_of(say: Progress, side: int) -> Progress:
+    return lambda done: say((side + done) / 2)
+
+
+def scores_of_releases(
+    noise: str, values0: Any, values1: Any, scales: Any, *, runs: int, seed: int = 0, workers: int | None = None
+) -> tuple[Scores, Scores]:
+    """Scores for a mechanism described by its releases: values under both streams, and noise scales.
+
+    For mechanisms that are not among ours, such as deliberately broken ones.
+    """
+    v0, v1 = (np.ascontiguousarray(v, dtype=np.float64) for v in (values0, values1))
+    scale = np.ascontiguousarray(scales, dtype=np.float64)
+    sides = []
+    for side, value in enumerate((v0, v1)):
+        key = np.uint64(derive_key(seed, 200 + side))
+        out = np.empty(runs)
+
+        def work(part: slice, value: Any = value, key: np.uint64 = key, out: Scores = out) -> None:
+            release_scores(CODES[noise], key, part.start, value, v0, v1, scale, out[part], np.empty(v0.shape[1]))
+
+        _in_parts(work, runs, workers or os.cpu_count() or 1, lambda done: None)
+        sides.append(out)
+    return sides[0], sides[1]
+
+
+def _in_parts(work: Callable[[slice], None], runs: int, workers: int, say: Progress) -> None:
+    edges = np.linspace(0, runs, min(runs, 16 * workers) + 1).astype(int)
+    parts = [slice(int(a), int(b)) for a, b in pairwise(edges)]
+    with ThreadPoolExecutor(workers) as executor:
+        for number, _ in enumerate(executor.map(work, parts), start=1):
+            say(number / len(parts))
+
+
+def _real_scores(
+    name: str, given: dict[str, Any], frozen: Frozen, positions: NDArray[np.int64], runs: int, say: Progress
+) -> tuple[Scores, Scores]:
+    """The shipped object, real noise, one fresh bandit per run."""
+    users = ["target" if t in positions else f"other {t}" for t in range(len(frozen.xs))]
+    rs1, values1 = frozen.neighbour(positions)
+    sides = []
+    for side, rs in enumerate((frozen.rs, rs1)):
+        out = np.empty(runs)
+        for run in range(runs):
+            bandit = registry.construct(name, {**given, "seed": None})
+            watch = Watch(bandit.source if isinstance(bandit.source, Real) else Real())
+            bandit.source = watch
+            bandit.update(frozen.xs, rs, user=users)
+            code = bandit.plan.noise
+            out[run] = sum(
+                log_ratio(code, release.noisy, frozen.values, values1, t, frozen.scales[t])
+                for t, release in enumerate(watch.transcript.releases)
+            )
+            if run % 64 == 0:
+                say((side + run / runs) / 2)
+        sides.append(out)
+    return sides[0], sides[1]
+
+
+def _black_box(name: str, given: dict[str, Any], xs: Any, runs: int, say: Progress) -> tuple[Scores, Scores]:
+    """Scores for an algorithm of which only `theta` is known: a linear discriminant trained on the first half."""
+    low, high = given.get("reward_range", (-1.0, 1.0))
+    middle = (low + high) / 2
+    sides = []
+    for side, first in enumerate((low, high)):
+        rows = []
+        for run in range(runs):
+            bandit = registry.construct(name, {**given, "seed": 2 * run + side})
+            thetas = []
+            for t, x in enumerate(xs):
+                bandit.update(x, first if t == 0 else middle)
+                thetas.append(np.array(bandit.theta, dtype=np.float64))
+            rows.append(np.concatenate(thetas))
+            if run % 64 == 0:
+                say((side + run / runs) / 2)
+        sides.append(np.array(rows))
+    direction = discriminant(*(side[: runs // 2] for side in sides))
+    return sides[0] @ direction, sides[1] @ direction
+
+
+def discriminant(features0: Any, features1: Any) -> NDArray[np.float64]:
+    """Fisher's linear discriminant with a little ridge: the trained statistic."""
+    centred = np.concatenate([features0 - features0.mean(axis=0), features1 - features1.mean(axis=0)])
+    covariance = centred.T @ centred / len(centred)
+    ridge = 1e-9 + 1e-6 * np.trace(covariance) / len(covariance)
+    difference = features1.mean(axis=0) - features0.mean(axis=0)
+    return np.linalg.solve(covariance + ridge * np.eye(len(covariance)), difference)
+
+
+def _no_claim() -> Claim:
+    return Claim("one reward", "none", math.inf, 0.0, None, "none", "none", ("none is stated by this algorithm",))

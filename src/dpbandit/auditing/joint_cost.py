@@ -1,0 +1,324 @@
+"""`verify`: the exact joint cost over all releases, for every position, on ordinary, degenerate and searched contexts.
+
+Run the algorithm on a stream; freeze the transcript; change one reward from one end of its range to the other (or, for a
+user, all of that user's); recompute every clean value and add up what the shifts cost under the noise that was used.
+This is an identity, not an estimate: for Gaussian noise the total is μ² of the whole transcript, for Laplace noise its
+pure ε. Checking each release alone would pass mechanisms whose releases together are not private.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.auditing import streams
+from dpbandit.auditing.kernels import position_costs, trace
+from dpbandit.bandits import registry, steps
+from dpbandit.bandits.linear import LinearBandit
+from dpbandit.bandits.options import whole
+from dpbandit.budget import Claim, epsilon_of, mu_of
+from dpbandit.errors import OptionError
+from dpbandit.noise import Simulation
+from dpbandit.randomness import START
+from dpbandit.sensitivity import estimate_bounds
+from dpbandit.worlds import Synthetic
+
+Matrix = NDArray[np.float64]
+Progress = Callable[[str, float], None]
+
+# Relative rounding allowed before a cost counts as too high: scales carry a margin of 2e-9 for the same rounding.
+ROUNDING = 1e-9
+ALL_POSITIONS_UP_TO = 4096
+SIMULATION = "the paper's simulation"
+SEARCHED = "searched for"
+
+
+@dataclass
+class Frozen:
+    """A stream of played contexts with the transcript of one run on it."""
+
+    bandit: LinearBandit
+    xs: Matrix
+    rs: NDArray[np.float64]
+    changed: NDArray[np.float64]
+    known: NDArray[np.bool_]
+    noisy: Matrix
+    values: Matrix
+    scales: NDArray[np.float64]
+
+    def costs(self, positions: NDArray[np.int64], workers: int) -> NDArray[np.float64]:
+        """The joint cost of changing the rewards at each row of positions."""
+        out = np.empty(len(positions))
+        plan, options = self.bandit.plan, self.bandit.options
+
+        def work(part: slice) -> None:
+            learner = steps.new_learner(plan, options.horizon)
+            position_costs(
+                learner,
+                plan,
+                self.xs,
+                self.rs,
+                self.changed,
+                self.known,
+                np.uint64(self.bandit.keys[START]),
+                self.noisy,
+                self.values,
+                self.scales,
+                positions[part],
+                out[part],
+                np.zeros_like(self.values),
+                np.zeros_like(self.scales),
+                self.rs.copy(),
+            )
+
+        edges = np.linspace(0, len(positions), 4 * workers + 1).astype(int)
+        parts = [slice(a, b) for a, b in pairwise(edges) if a < b]
+        if workers == 1 or len(parts) == 1:
+            for part in parts:
+                work(part)
+        else:
+            with ThreadPoolExecutor(workers) as executor:
+                list(executor.map(work, parts))
+        return out
+
+    def neighbour(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.float64], Matrix]:
+        """The rewards and clean values of the neighbouring stream that differs at these positions."""
+        rs = self.rs.copy()
+        rs[positions] = self.changed[positions]
+        other, scales = np.zeros_like(self.values), np.zeros_like(self.scales)
+        learner = steps.new_learner(self.bandit.plan, self.bandit.options.horizon)
+        start_key = np.uint64(self.bandit.keys[START])
+        trace(
+            learner, self.bandit.plan, self.xs, rs, self.known, np.uint64(0), start_key, True, self.noisy, other, scales
+        )
+        return rs, other
+
+
+def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
+    """Run the bandit's learner over played contexts, with rewards far outside the range on either side.
+
+    Rewards go through the bandit's own clipping, so a mechanism that forgets to clip is seen to.
+    """
+    rng = np.random.default_rng([seed, 17])
+    low, high = bandit.options.reward_range
+    far = 10 * (high - low)
+    # A user's rewards all move the same way, which is worst when their contexts agree.
+    down = 0.5 if bandit.options.rewards_per_unit == 1 else 1.0
+    raw = np.where(rng.random(len(xs)) < down, low - far, high + far)
+    other = np.where(raw < low, high + far, low - far)
+    rs = np.array([bandit._clip(float(r)) for r in raw])
+    changed = np.array([bandit._clip(float(r)) for r in other])
+    known = np.array([not bandit._known or x.tobytes() in bandit._known for x in xs], dtype=np.bool_)
+    plan = bandit.plan
+    width = plan.dim if plan.seat != steps.REWARD else 1
+    frozen = Frozen(
+        bandit,
+        np.ascontiguousarray(xs),
+        rs,
+        changed,
+        known,
+        np.zeros((len(xs), width)),
+        np.zeros((len(xs), width)),
+        np.zeros(len(xs)),
+    )
+    assert isinstance(bandit.source, Simulation)
+    learner = steps.new_learner(plan, bandit.options.horizon)
+    key, start_key = np.uint64(bandit.source.key), np.uint64(bandit.keys[START])
+    trace(learner, plan, frozen.xs, rs, known, key, start_key, False, frozen.noisy, frozen.values, frozen.scales)
+    return frozen
+
+
+@dataclass(frozen=True)
+class Case:
+    """The worst reward (or user) of one stream."""
+
+    contexts: str
+    rounds: int
+    dim: int
+    position: int
+    cost: float  # μ or ε of the whole transcript
+    ratio: float  # cost / what was asked for
+
+    def __str__(self) -> str:
+        return f"{self.contexts:<32} {self.ratio:>9.4g} × the request, worst at round {self.position:,}"
+
+
+@dataclass
+class Verification:
+    """What `verify` found."""
+
+    name: str
+    epsilon: float
+    delta: float
+    currency: str
+    requested: float
+    claim: Claim
+    cases: list[Case] = field(default_factory=list)
+
+    @property
+    def worst(self) -> Case:
+        """The costliest case."""
+        return max(self.cases, key=lambda case: case.ratio)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no case costs more than was asked for."""
+        return self.worst.ratio <= 1 + ROUNDING
+
+    @property
+    def true_epsilon(self) -> float:
+        """The ε that the worst case really has, at the requested δ for Gaussian noise and at δ = 0 otherwise."""
+        if self.currency == "μ" and math.isfinite(self.worst.cost):
+            return epsilon_of(mu=self.worst.cost, delta=self.delta)
+        return self.worst.cost
+
+    def __str__(self) -> str:
+        verdict = "HOLDS" if self.holds else "DOES NOT HOLD"
+        setting = f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.currency == "μ" else "")
+        lines = [
+            f"{self.name}: {setting} for {self.claim.unit} {verdict} on these streams [status: {self.claim.status}]",
+            f"exact joint cost over all releases, in {self.currency} (requested: {self.requested:.6g})",
+            *(f"  {case}" for case in self.cases),
+            f"worst case: {self.currency} = {self.worst.cost:.6g}, true ε = {self.true_epsilon:.4g}",
+        ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "holds": self.holds,
+            "requested": {
+                "epsilon": self.epsilon,
+                "delta": self.delta,
+                "currency": self.currency,
+                "value": self.requested,
+            },
+            "true_epsilon": _finite(self.true_epsilon),
+            "claim": self.claim.to_dict(),
+            "cases": [{k: _finite(v) for k, v in asdict(case).items()} for case in self.cases],
+        }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def verify(
+    name: str,
+    *,
+    epsilon: float = 2.0,
+    delta: float = 1e-5,
+    horizon: int = 512,
+    dim: int = 5,
+    seed: int = 0,
+    tries: int = 200,
+    contexts: Matrix | None = None,
+    unknown_horizon: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Verification:
+    """Compute the exact joint cost of an algorithm on several streams and compare it with (ε, δ).
+
+    The comparison is with what was asked for, whatever the algorithm's status says. `contexts` of shape (T, d) replaces the
+    streams; `tries` is the length of the search for bad contexts (0 for none). Gaussian noise is compared in μ, Laplace
+    noise in pure ε, where δ plays no part.
+
+    >>> import dpbandit as dpb
+    >>> result = dpb.verify("tree-gauss", epsilon=1.0, delta=1e-6, horizon=32, dim=2, tries=20)
+    >>> result.holds, round(result.worst.ratio, 3)
+    (True, 1.0)
+    """
+    horizon, dim = whole("horizon", horizon, least=1), whole("dim", dim, least=1)
+    workers = workers or os.cpu_count() or 1
+    say = progress or (lambda what, part: None)
+    if contexts is not None:
+        contexts = np.ascontiguousarray(contexts, dtype=np.float64)
+        horizon, dim = contexts.shape
+    episode = Synthetic(dim=dim).episode(seed)
+    own = registry.find(name).own_options
+    if "smallest_eigenvalue" in own and "smallest_eigenvalue" not in options:
+        options["smallest_eigenvalue"] = estimate_bounds(episode.public_contexts)[1]
+
+    def make(rounds: int, **more: Any) -> LinearBandit:
+        given = {"dim": dim, "epsilon": epsilon, "delta": delta, "seed": seed, **options, **more}
+        given["horizon"] = None if unknown_horizon else rounds
+        bandit = registry.construct(name, given)
+        if type(bandit) is not LinearBandit:
+            raise OptionError(f"verify knows the releases of built-in algorithms only; {name!r} is not one: use audit")
+        return bandit
+
+    bandit = make(horizon)
+    gaussian = bandit.plan.seat >= steps.REWARD and bandit.noise == "gaussian"
+    requested = mu_of(epsilon=epsilon, delta=delta) if gaussian else epsilon
+    result = Verification(name, epsilon, delta, "μ" if gaussian else "ε", requested, bandit.claim)
+
+    def measure(frozen: Frozen) -> tuple[int, float]:
+        positions = _positions(len(frozen.xs), bandit.options.rewards_per_unit)
+        costs = frozen.costs(positions, workers)
+        worst = int(costs.argmax())
+        cost = float(costs[worst])
+        return int(positions[worst, 0]) + 1, math.sqrt(cost) if gaussian else cost
+
+    def case(label: str, frozen: Frozen) -> Case:
+        position, cost = measure(frozen)
+        return Case(label, len(frozen.xs), dim, position, cost, cost / requested)
+
+    if contexts is not None:
+        result.cases.append(case("as given", freeze(bandit, contexts, seed=seed)))
+        return result
+    say(SIMULATION, 0.0)
+    played = _play(make(horizon, public_contexts=episode.public_contexts), Synthetic(dim=dim).episode(seed), horizon)
+    frozen = freeze(make(horizon, public_contexts=episode.public_contexts), played, seed=seed)
+    result.cases.append(case(SIMULATION, frozen))
+    named = streams.families(dim, horizon, seed)
+    for number, (label, xs) in enumerate(named.items()):
+        say(label, 0.3 + 0.1 * number)
+        result.cases.append(case(label, freeze(make(horizon), xs, seed=seed)))
+    if tries:
+        say(SEARCHED, 0.8)
+        short = min(horizon, 48)
+        probe = make(short)
+        starts = list(streams.families(dim, short, seed).values())
+        found = streams.search(lambda xs: measure(freeze(probe, xs, seed=seed))[1], starts, tries=tries, seed=seed)
+        result.cases.append(case(SEARCHED, freeze(probe, found, seed=seed)))
+    say("done", 1.0)
+    return result
+
+
+def _play(bandit: LinearBandit, episode: Any, horizon: int) -> Matrix:
+    """The contexts the algorithm itself chooses in the paper's simulation."""
+    block = episode.block(horizon)
+    played = np.empty((horizon, bandit.dim))
+    for t in range(horizon):
+        x = block.pool[block.shown[t]]
+        arm = bandit.select(x)
+        played[t] = x[arm]
+        user = None if bandit.options.unit == "reward" else f"user {t}"
+        bandit.update(x[arm], float(block.rewards[t, arm]), user=user)
+    return played
+
+
+def _positions(rounds: int, together: int) -> NDArray[np.int64]:
+    """Every position for short streams; for long ones the first, the ends of nodes, and evenly spread ones.
+
+    A unit of m rewards changes m at once: neighbours, because neighbouring rewards share the most nodes.
+    """
+    together = min(together, rounds)
+    if rounds <= ALL_POSITIONS_UP_TO:
+        first = np.arange(rounds - together + 1)
+    else:
+        powers = 2 ** np.arange(int(rounds).bit_length())
+        spread = np.linspace(0, rounds - together, 512).astype(int)
+        first = np.unique(np.concatenate([np.arange(256), powers - 1, powers, spread]))
+        first = first[first <= rounds - together]
+    return (first[:, None] + np.arange(together)).astype(np.int64)

@@ -1,0 +1,202 @@
+"""Compiled loops of the auditor, around the very functions that ship (`bandits.steps`)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.bandits.steps import (
+    NOTHING,
+    REWARD,
+    Learner,
+    Plan,
+    begin_simulated_nodes,
+    commit,
+    learn_simulated,
+    prepare,
+    reset,
+)
+from dpbandit.compiled import kernel
+from dpbandit.noise import GAUSSIAN, LAPLACE, LAPLACE_L2, add_simulated
+from dpbandit.randomness import bits, knorm_laplace, laplace, normal
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# What a release without noise adds to a score when it fits one side only: more than any likelihood ratio.
+CERTAIN = 1e6
+
+
+@kernel
+def trace(
+    learner: Learner,
+    plan: Plan,
+    xs: Matrix,
+    rs: Vector,
+    known: NDArray[np.bool_],
+    key: np.uint64,
+    start_key: np.uint64,
+    forced: bool,
+    noisy: Matrix,
+    values: Matrix,
+    scales: Vector,
+) -> None:
+    """Learn a stream; record the clean value and noise scale of every release.
+
+    With `forced`, the noisy values are taken from `noisy` (an earlier run's transcript) instead of being written to it:
+    this is what a neighbouring stream looks like to someone who saw that transcript.
+    """
+    reset(learner, plan)
+    for t in range(xs.shape[0]):
+        if plan.pan_private:
+            begin_simulated_nodes(learner, plan, start_key)
+        scales[t] = prepare(learner, plan, xs[t], rs[t], known[t])
+        if plan.seat >= REWARD:
+            for i in range(values.shape[1]):
+                values[t, i] = learner.pending[i]
+            if not forced:
+                add_simulated(plan.noise, key, t + 1, scales[t], learner.pending, noisy[t])
+        commit(learner, plan, noisy[t])
+        if plan.seat == NOTHING:
+            for i in range(values.shape[1]):
+                values[t, i] = learner.theta[i]  # released as it is
+
+
+@kernel
+def release_cost(noise: int, value: Vector, other: Vector, scale: float) -> float:
+    """What one release costs a reward that moves its value to `other`: μ² for Gaussian noise, ε for the others."""
+    square, total = 0.0, 0.0
+    for i in range(value.shape[0]):
+        shift = other[i] - value[i]
+        square += shift * shift
+        total += abs(shift)
+    if total == 0.0:
+        return 0.0
+    if scale <= 0.0:
+        return math.inf
+    if noise == GAUSSIAN:
+        return square / (scale * scale)
+    return (total if noise == LAPLACE else math.sqrt(square)) / scale
+
+
+@kernel
+def position_costs(
+    learner: Learner,
+    plan: Plan,
+    xs: Matrix,
+    rs: Vector,
+    changed: Vector,
+    known: NDArray[np.bool_],
+    start_key: np.uint64,
+    noisy: Matrix,
+    values: Matrix,
+    scales: Vector,
+    positions: NDArray[np.int64],
+    out: Vector,
+    other: Matrix,
+    other_scales: Vector,
+    stream: Vector,
+) -> None:
+    """The joint cost over all releases of changing the rewards at each row of `positions` to `changed`.
+
+    `other`, `other_scales` and `stream` are scratch: zeros like `values` and `scales`, and a copy of `rs`.
+    """
+    rounds = xs.shape[0]
+    for p in range(positions.shape[0]):
+        for k in positions[p]:
+            stream[k] = changed[k]
+        trace(learner, plan, xs, stream, known, np.uint64(0), start_key, True, noisy, other, other_scales)
+        for k in positions[p]:
+            stream[k] = rs[k]
+        cost = 0.0
+        for t in range(rounds):
+            if other_scales[t] != scales[t]:
+                cost = math.inf  # the noise itself tells the two streams apart
+            cost += release_cost(plan.noise, values[t], other[t], scales[t])
+        out[p] = cost
+
+
+@kernel
+def log_ratio(noise: int, y: Vector, v0: Matrix, v1: Matrix, t: int, scale: float) -> float:
+    """log p(y | value v1[t]) − log p(y | value v0[t])."""
+    a, b = 0.0, 0.0
+    for i in range(y.shape[0]):
+        from0, from1 = y[i] - v0[t, i], y[i] - v1[t, i]
+        if noise == LAPLACE:
+            a += abs(from0)
+            b += abs(from1)
+        else:
+            a += from0 * from0
+            b += from1 * from1
+    if scale <= 0.0:
+        return 0.0 if a == b else (CERTAIN if b < a else -CERTAIN)
+    if noise == LAPLACE:
+        return (a - b) / scale
+    if noise == LAPLACE_L2:
+        return (math.sqrt(a) - math.sqrt(b)) / scale
+    return (a - b) / (2.0 * scale * scale)
+
+
+@kernel
+def learner_scores(
+    learner: Learner,
+    plan: Plan,
+    xs: Matrix,
+    rs: Vector,
+    known: NDArray[np.bool_],
+    key: np.uint64,
+    first: int,
+    v0: Matrix,
+    v1: Matrix,
+    scales: Vector,
+    out: Vector,
+    noisy: Vector,
+    x: Vector,
+) -> None:
+    """Log-likelihood ratios of whole transcripts, each from a fresh run of the shipped learner with its own noise."""
+    for run in range(out.shape[0]):
+        reset(learner, plan)
+        noise_key = bits(key, 2 * (first + run))
+        start_key = bits(key, 2 * (first + run) + 1)
+        total = 0.0
+        for t in range(xs.shape[0]):
+            for i in range(x.shape[0]):
+                x[i] = xs[t, i]
+            learn_simulated(learner, plan, x, rs[t], known[t], noise_key, start_key, noisy)
+            if plan.seat == NOTHING:
+                total += log_ratio(plan.noise, learner.theta, v0, v1, t, 0.0)
+            elif plan.seat >= REWARD:
+                total += log_ratio(plan.noise, noisy, v0, v1, t, scales[t])
+        out[run] = total
+
+
+@kernel
+def release_scores(
+    noise: int,
+    key: np.uint64,
+    first: int,
+    value: Matrix,
+    v0: Matrix,
+    v1: Matrix,
+    scales: Vector,
+    out: Vector,
+    y: Vector,
+) -> None:
+    """The same for a mechanism given by its releases alone: `value` plus independent noise of these scales."""
+    rounds, d = value.shape
+    for run in range(out.shape[0]):
+        run_key = bits(key, first + run)
+        total = 0.0
+        for t in range(rounds):
+            if noise == LAPLACE_L2:
+                knorm_laplace(run_key, t, y)
+            for i in range(d):
+                if noise == LAPLACE:
+                    y[i] = laplace(run_key, t * d + i)
+                elif noise == GAUSSIAN:
+                    y[i] = normal(run_key, t * d + i)
+                y[i] = value[t, i] + scales[t] * y[i]
+            total += log_ratio(noise, y, v0, v1, t, scales[t])
+        out[run] = total

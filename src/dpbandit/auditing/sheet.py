@@ -1,0 +1,80 @@
+"""The claim sheet: one page that says what is promised, for a privacy reviewer to sign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpbandit import __version__
+from dpbandit.bandits import registry
+from dpbandit.bandits.base import Bandit
+
+NOTIONS = {
+    "pure": "pure ε-differential privacy",
+    "approximate": "(ε, δ)-differential privacy",
+    "gdp": "μ-Gaussian differential privacy, which implies (ε, δ) at every δ; the pair above is the one asked for",
+    "joint": "joint differential privacy: contexts are protected too",
+    "none": "no notion of privacy",
+}
+STATUS = {
+    "proven": "PROVEN: derived in docs/privacy.md, checked by `dpbandit verify` and attacked by `dpbandit audit`",
+    "as-published": "AS PUBLISHED, NOT PROVEN: do not rely on it",
+    "none": "NO CLAIM: do not use it to protect anyone",
+}
+
+
+def claim_sheet(name: str, **options: Any) -> str:
+    """The sheet as Markdown, for the bandit that these options would make.
+
+    >>> "PROVEN" in claim_sheet("tree-gauss", dim=10, epsilon=1.0, delta=1e-6, horizon=10_000)
+    True
+    """
+    bandit: Bandit = registry.construct(name, options)
+    claim, given = bandit.claim, bandit.options
+    low, high = given.reward_range
+    described = registry.find(name).description
+    horizon = (
+        "unknown: the promise holds however long it runs"
+        if given.horizon is None
+        else f"{given.horizon:,} rewards; learning stops there"
+    )
+    mu = "" if claim.mu is None else f", μ = {claim.mu:.6g}"
+    promise = "nothing is promised" if claim.status == "none" else f"ε = {claim.epsilon:g}, δ = {claim.delta:g}{mu}"
+    lines = [
+        f"# Claim sheet: {name}",
+        "",
+        f"dpbandit {__version__}. {described[0].upper() + described[1:]} ({registry.find(name).reference}).",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| Promise | {promise} |",
+        f"| Notion | {NOTIONS[claim.notion]} |",
+        f"| Status | {STATUS[claim.status]} |",
+        f"| Who is protected | {claim.unit} |",
+        f"| Noise | {claim.noise}{': exact samplers of OpenDP, safe against low-bit attacks' if claim.noise == 'real' else ''}{': NOT for production' if claim.noise == 'simulation' else ''} |",
+        f"| Rewards | clipped to [{low:g}, {high:g}] |" if bandit._clips else "| Rewards | not clipped |",
+        f"| Contexts | at most {given.max_norm:g} long, {given.dim} features, public |",
+        f"| Horizon | {horizon} |",
+        "",
+        "## It rests on",
+        "",
+        *(f"- {line}" for line in claim.assumptions),
+        "",
+        "## It does not cover",
+        "",
+        "- contexts, arm features, which arm was shown, and when: they are public",
+        "- the file that `save` writes and the memory of the learner: trusted side only",
+        "- other bandits that learn from the same people: budgets add up",
+        "- rewards that a person reveals in another way",
+        "",
+        "## How to check it",
+        "",
+        "```console",
+        f"$ dpbandit verify {name} --epsilon {given.epsilon or 1:g}"
+        + (f" --delta {given.delta:g}" if given.delta else ""),
+        f"$ dpbandit audit {name} --epsilon {given.epsilon or 1:g}"
+        + (f" --delta {given.delta:g}" if given.delta else ""),
+        "```",
+        "",
+        "Reviewed by: ______________________   Date: ______________   Signature: ______________________",
+    ]
+    return "\n".join(lines)

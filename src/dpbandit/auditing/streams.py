@@ -1,0 +1,75 @@
+"""Streams of played contexts to try a mechanism on: ordinary, degenerate, and searched for.
+
+A mechanism's claim must hold on every one of them: contexts are public and an adversary may choose them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+
+
+def families(dim: int, horizon: int, seed: int) -> dict[str, Matrix]:
+    """Streams that break mechanisms in different ways, each of shape (horizon, dim) with norms at most 1.
+
+    >>> sorted(families(3, 16, 0))
+    ['all equal', 'late direction', 'one direction, small then large', 'random directions', 'spread over all coordinates']
+    """
+    rng = np.random.default_rng([seed, dim, horizon])
+    first = np.eye(dim)[0]
+    equal = np.tile(first, (horizon, 1))
+    growing = equal * np.where(np.arange(horizon) < horizon // 4, 0.02, 1.0)[:, None]
+    random = rng.normal(size=(horizon, dim))
+    random /= np.linalg.norm(random, axis=1, keepdims=True)
+    # the first coordinate is never explored until the end, where a reward moves θ as much as in round 1
+    late = random.copy()
+    late[:, 0] = 0.0
+    late /= np.maximum(np.linalg.norm(late, axis=1, keepdims=True), 1e-300)
+    late[-max(1, horizon // 64) :] = first
+    signs = rng.choice([-1.0, 1.0], size=(horizon, dim)) / np.sqrt(dim)
+    return {
+        "random directions": random,
+        "all equal": equal,
+        "one direction, small then large": growing,
+        "late direction": late,
+        "spread over all coordinates": signs,
+    }
+
+
+def search(cost: Callable[[Matrix], float], start: list[Matrix], *, tries: int, seed: int) -> Matrix:
+    """Contexts that make `cost` large, by hill climbing from the costliest of `start`."""
+    rng = np.random.default_rng(seed)
+    best = max(start, key=cost)
+    highest = cost(best)
+    for _ in range(tries):
+        candidate = _vary(best, rng)
+        value = cost(candidate)
+        if value >= highest:
+            best, highest = candidate, value
+    return best
+
+
+def _vary(xs: Matrix, rng: np.random.Generator) -> Matrix:
+    """Change one stretch of the stream: shrink it, turn it, repeat it, or swap it."""
+    horizon, dim = xs.shape
+    varied = xs.copy()
+    start = int(rng.integers(horizon))
+    stop = min(horizon, start + 1 + int(rng.geometric(4 / horizon)))
+    match int(rng.integers(5)):
+        case 0:
+            varied[start:stop] *= rng.choice([0.0, 0.02, 0.1, 0.5])
+        case 1:
+            varied[start:stop] = np.eye(dim)[rng.integers(dim)] * rng.choice([-1.0, 1.0, 0.1])
+        case 2:
+            direction = rng.normal(size=dim)
+            varied[start:stop] = direction / np.linalg.norm(direction)
+        case 3:
+            varied[start:stop] = varied[rng.integers(horizon)]
+        case _:
+            lengths = np.linalg.norm(varied[start:stop], axis=1, keepdims=True)
+            varied[start:stop] = varied[start:stop] / np.maximum(lengths, 1e-12)
+    return varied

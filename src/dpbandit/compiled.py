@@ -1,0 +1,53 @@
+"""How kernels are compiled: once, cached on disk, without reference counting.
+
+Kernels work in place on arrays they are given and allocate nothing, so Numba's reference counting (atomic operations on
+every array of every tuple that is passed on) is switched off: it took most of the time of a round, and of compilation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast, overload
+
+from numba import njit
+
+HERE = Path(__file__).parent
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def kernel(function: F) -> F: ...
+@overload
+def kernel(*, inline: Literal["never", "always"]) -> Callable[[F], F]: ...
+def kernel(function: F | None = None, *, inline: Literal["never", "always"] = "never") -> F | Callable[[F], F]:
+    """Compile a function that allocates nothing. `inline="always"` where a call would pass many arrays in a hot loop."""
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False, "inline": inline}
+    compile_: Any = njit(**options)
+    return cast(F, compile_(function)) if function is not None else cast(Callable[[F], F], compile_)
+
+
+def drop_stale_caches() -> None:
+    """Remove cached machine code if any source file has changed.
+
+    Numba looks at the file of the outermost function alone: after a change in a function it calls, it would go on
+    running the old code. For code that adds noise that is not acceptable.
+    """
+    sources = sorted(HERE.rglob("*.py"))
+    stamps = "".join(f"{path.relative_to(HERE)}:{path.stat().st_mtime_ns}:{path.stat().st_size};" for path in sources)
+    now = hashlib.sha256(stamps.encode()).hexdigest()
+    record = HERE / "__pycache__" / "kernels.stamp"
+    try:
+        if record.exists() and record.read_text() == now:
+            return
+        for cached in HERE.rglob("*.nbi"):
+            cached.unlink(missing_ok=True)
+        record.parent.mkdir(exist_ok=True)
+        record.write_text(now)
+    except OSError:
+        return  # a read-only installation: its files do not change either
+
+
+drop_stale_caches()

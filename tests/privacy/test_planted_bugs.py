@@ -1,0 +1,41 @@
+"""Every planted bug is caught, and the documentation shows the table that these tests make."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import planted
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
+
+
+@pytest.mark.parametrize("bug", planted.BUGS, ids=lambda bug: bug.name)
+def test_the_planted_bug_is_caught(bug):
+    assert bug.plant()
+
+
+def test_the_table_in_the_documentation_is_the_one_made_here():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = planted.table()
+    written = planted.DOCS.read_text().split(planted.START)[1].split(planted.END)[0].strip()
+    assert written == expected, "run: python tests/privacy/planted.py --write"
+
+
+def test_checking_each_node_alone_would_pass_the_per_node_mutant():
+    """Why the joint sum is needed: every single release of that mutant is within its share."""
+    from dpbandit.auditing.kernels import release_cost
+    from dpbandit.auditing.releases import record
+    from dpbandit.noise import LAPLACE
+
+    horizon = 256
+    rewards = [-100.0] * horizon
+    changed = [100.0, *rewards[1:]]
+    one = record(lambda: planted.per_node(horizon, "laplace", 9.0), planted.ones(horizon), rewards)
+    two = record(lambda: planted.per_node(horizon, "laplace", 9.0), planted.ones(horizon), changed, script=one)
+    shares = [release_cost(LAPLACE, a.value, b.value, a.scale) for a, b in zip(one.releases, two.releases, strict=True)]
+    assert max(shares) <= 2.0 / 9 * (1 + 1e-9)
+    assert sum(shares) > 2.0 * 2.2

@@ -1,0 +1,231 @@
+"""The exact joint cost: proven algorithms hold on every stream, the others fail by the known factors."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, target
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import dpbandit as dpb
+from dpbandit.auditing.joint_cost import _positions, freeze
+from dpbandit.auditing.releases import joint_cost, record
+from dpbandit.bandits import registry
+from dpbandit.errors import OptionError, UnknownAlgorithmError
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
+
+PROVEN = [
+    ("random", {}),
+    ("private-linucb", {}),
+    ("private-linucb", {"noise": "laplace-l2"}),
+    ("private-linucb", {"noise": "gaussian", "pan_private": True}),
+    ("private-linucb", {"unknown_horizon": True}),
+    ("tree-gauss", {}),
+    ("tree-gauss", {"unknown_horizon": True, "pan_private": True}),
+    ("tree-gauss", {"unit": ("user", 3)}),
+    ("dgs", {}),
+    ("dgs", {"noise": "laplace"}),
+    ("dgs", {"noise": "laplace-l2", "unknown_horizon": True}),
+    ("dgs", {"unit": ("user", 4), "unknown_horizon": True}),
+    ("local", {}),
+    ("local", {"noise": "gaussian", "unit": ("user", 2)}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), PROVEN)
+def test_every_proven_algorithm_holds_on_ordinary_degenerate_and_searched_contexts(name, options):
+    result = dpb.verify(name, epsilon=1.5, delta=1e-4, horizon=130, dim=3, tries=60, **options)
+    assert result.holds, str(result)
+    assert len(result.cases) == 7
+    assert result.claim.status == "proven"
+
+
+def test_every_algorithm_with_status_proven_is_tried():
+    tried = {name for name, _ in PROVEN}
+    for name, algorithm in dpb.algorithms().items():
+        if not algorithm.registered_by_user and "not proven" not in algorithm.claim and "proven" in algorithm.claim:
+            assert name in tried
+
+
+@pytest.mark.parametrize("name", ["tree-gauss", "private-linucb", "local"])
+def test_the_claim_is_used_to_the_full(name):
+    """Noise is not wasted: the worst reward on the worst stream pays exactly what was asked for."""
+    assert dpb.verify(name, epsilon=1.0, delta=1e-5, horizon=64, dim=4, tries=0).worst.ratio == pytest.approx(
+        1, abs=1e-6
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(2, 24), st.integers(1, 3)),
+        elements=st.sampled_from([0.0, 1.0, -1.0, 0.02, 0.3]) | st.floats(-1, 1),
+    ),
+    st.sampled_from(
+        [("dgs", "gaussian"), ("dgs", "laplace"), ("tree-gauss", "gaussian"), ("private-linucb", "laplace")]
+    ),
+    st.booleans(),
+    st.sampled_from([0.01, 1.0]),
+)
+def test_no_contexts_found_by_search_cost_more_than_the_claim(xs, algorithm, unknown, ridge):
+    xs = xs / np.maximum(np.linalg.norm(xs, axis=1, keepdims=True), 1.0)
+    name, noise = algorithm
+    result = dpb.verify(name, epsilon=2.0, delta=1e-3, contexts=xs, noise=noise, unknown_horizon=unknown, ridge=ridge)
+    target(result.worst.ratio)
+    assert result.holds, str(result)
+
+
+def test_the_known_arms_of_dgs_are_enough_also_when_a_stranger_joins_them():
+    rng = np.random.default_rng(0)
+    pool = 0.2 * rng.normal(size=(20, 3)) / 3
+    for played in (
+        pool[rng.integers(20, size=60)],
+        np.vstack([pool[rng.integers(20, size=40)], np.eye(3)[rng.integers(3, size=20)]]),
+    ):
+        result = dpb.verify("dgs", epsilon=2.0, delta=1e-3, contexts=played, public_contexts=pool)
+        assert result.holds, str(result)
+
+
+def test_linucb_fails_and_random_passes_whatever_is_asked():
+    assert not dpb.verify("linucb", epsilon=100.0, horizon=16, dim=2, tries=0).holds
+    assert dpb.verify("linucb", horizon=16, dim=2, tries=0).worst.cost == math.inf
+    assert dpb.verify("random", epsilon=1e-6, horizon=16, dim=2, tries=0).holds
+
+
+def test_dgs_figure_costs_hundreds_of_times_its_epsilon_on_the_papers_simulation():
+    result = dpb.verify("dgs-figure", epsilon=2.0, delta=0.1, horizon=2048, dim=10, tries=0)
+    assert result.cases[0].contexts == "the paper's simulation"
+    assert 150 < result.cases[0].ratio < 800
+    assert not result.holds
+
+
+@pytest.mark.slow
+def test_dgs_published_and_dgs_figure_at_4096_rounds_fail_by_the_known_factors():
+    published = dpb.verify("dgs-published", epsilon=2.0, delta=0.1, horizon=4096, dim=10, tries=0)
+    assert 1.05 < published.cases[0].ratio < 1.35
+    figure = dpb.verify("dgs-figure", epsilon=2.0, delta=0.1, horizon=4096, dim=10, tries=0)
+    assert 300 < figure.cases[0].ratio < 700
+
+
+def test_dgs_published_on_the_papers_simulation_at_4096_rounds_overspends():
+    """The stream of the test above with the first 64 positions only: the worst one is among them."""
+    world = dpb.worlds.Synthetic(dim=10)
+    episode = world.episode(0)
+    options = {
+        "dim": 10,
+        "epsilon": 2.0,
+        "delta": 0.1,
+        "horizon": 4096,
+        "seed": 0,
+        "public_contexts": episode.public_contexts,
+    }
+    from dpbandit.auditing.joint_cost import _play
+
+    played = _play(registry.construct("dgs-published", options), world.episode(0), 4096)
+    costs = freeze(registry.construct("dgs-published", options), played).costs(np.arange(64)[:, None], 2)
+    assert 1.05 < costs.max() / 2.0 < 1.35
+
+
+def test_dgs_published_fails_badly_where_its_assumption_does():
+    """Contexts as diverse as Lemma 1 asks for, except that one direction comes last."""
+    result = dpb.verify(
+        "dgs-published", epsilon=2.0, delta=0.1, horizon=2048, dim=3, smallest_eigenvalue=1 / 3, tries=0
+    )
+    late = next(case for case in result.cases if case.contexts == "late direction")
+    assert late.ratio > 5
+
+
+def test_the_papers_private_linucb_overspends_by_the_half_sensitivity_and_the_missing_level():
+    result = dpb.verify("private-linucb-published", epsilon=2.0, horizon=1024, dim=1, tries=0)
+    # twice the sensitivity, 11 levels instead of 10
+    assert result.worst.ratio == pytest.approx(2 * 11 / 10, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [
+        ("tree-gauss", "gaussian"),
+        ("private-linucb", "laplace"),
+        ("dgs", "gaussian"),
+        ("dgs-published", "laplace"),
+        ("local", "laplace"),
+    ],
+)
+@pytest.mark.parametrize("horizon", [20, None])
+def test_the_compiled_cost_is_that_of_the_step_by_step_object(name, noise, horizon):
+    """Two implementations of the auditor, one answer: what is verified is what ships."""
+    rng = np.random.default_rng(5)
+    xs = rng.normal(size=(20, 2))
+    xs /= np.linalg.norm(xs, axis=1, keepdims=True)
+    options = {"dim": 2, "epsilon": 2.0, "delta": 1e-3, "horizon": horizon, "noise": noise, "seed": 3}
+    if name == "dgs-published":
+        options["smallest_eigenvalue"] = 0.3
+
+    def make():
+        return registry.construct(name, options)
+
+    frozen = freeze(make(), xs)
+    compiled = frozen.costs(np.arange(20)[:, None], 1)
+    for k in (0, 3, 11, 19):
+        other = frozen.rs.copy()
+        other[k] = frozen.changed[k]
+        one = record(make, xs, frozen.rs)
+        two = record(make, xs, other, script=one)
+        assert joint_cost(one, two)[0] == pytest.approx(compiled[k], rel=1e-9)
+
+
+def test_a_users_group_cost_is_m_times_the_single_cost_at_worst_and_not_the_root_of_m():
+    """Ten neighbouring rewards cost nearly ten times one reward's μ: 99.4 of the bound 100 in μ²."""
+    bandit = registry.construct("tree-gauss", {"dim": 1, "epsilon": 2.0, "delta": 1e-3, "horizon": 4096, "seed": 0})
+    frozen = freeze(bandit, np.ones((4096, 1)))
+    frozen.rs[:], frozen.changed[:] = -1.0, 1.0
+    frozen = freeze_again(frozen)
+    single = frozen.costs(np.array([[0]]), 1)[0]
+    rows = np.array([np.arange(first, first + 10) for first in (0, 512, 1024, 2048)])
+    ratio = frozen.costs(rows, 1).max() / single
+    assert 50 < ratio <= 100
+
+
+def freeze_again(frozen):
+    from dpbandit.auditing.kernels import trace
+    from dpbandit.bandits import steps
+
+    learner = steps.new_learner(frozen.bandit.plan, frozen.bandit.options.horizon)
+    trace(
+        learner,
+        frozen.bandit.plan,
+        frozen.xs,
+        frozen.rs,
+        frozen.known,
+        np.uint64(1),
+        np.uint64(2),
+        False,
+        frozen.noisy,
+        frozen.values,
+        frozen.scales,
+    )
+    return frozen
+
+
+def test_long_streams_try_the_positions_that_matter():
+    rows = _positions(100_000, 1)
+    assert len(rows) < 2000
+    assert {0, 1, 65535, 65536 - 1}.issubset(set(rows[:, 0]))
+    assert _positions(100, 7).shape == (94, 7)
+
+
+def test_bad_calls_are_named():
+    with pytest.raises(UnknownAlgorithmError):
+        dpb.verify("dgz")
+    with pytest.raises(OptionError):
+        dpb.verify("dgs", horizon=0)
+
+    class Mine:
+        def __init__(self, **_): ...
+
+    dpb.register("mine-test", Mine, replace=True)
+    with pytest.raises(OptionError, match="use audit"):
+        dpb.verify("mine-test", horizon=8)
