@@ -48,6 +48,23 @@ def test_every_public_name_exists():
         _ = dpbandit.mak
 
 
+def test_every_public_docstring_has_an_example_that_is_run():
+    things = [getattr(dpbandit, name) for name in dpbandit.__all__]
+    bandit = dpbandit.Bandit
+    things += [
+        bandit.select,
+        bandit.update,
+        bandit.theta.fget,
+        bandit.spent.fget,
+        bandit.save,
+        bandit.export,
+        bandit.receipt,
+    ]
+    things += [dpbandit.worlds.Synthetic, dpbandit.worlds.Arrays]
+    without = [t for t in things if callable(t) and t is not bandit and ">>>" not in (t.__doc__ or "")]
+    assert not without
+
+
 def test_the_command_line_lists_algorithms():
     listed = json.loads(dpb("algorithms", "--json").stdout)
     assert set(listed) == set(dpbandit.algorithms()) or set(listed) <= set(dpbandit.algorithms())

@@ -98,7 +98,12 @@ class Bandit(ABC):
 
     @property
     def theta(self) -> Vector:
-        """The released parameter, never the clean one."""
+        """The released parameter, never the clean one.
+
+        >>> import dpbandit as dpb
+        >>> dpb.make("linucb", dim=2, seed=0).theta.tolist()
+        [0.0, 0.0]
+        """
         return self._theta().copy()
 
     @property
@@ -113,7 +118,14 @@ class Bandit(ABC):
 
     @property
     def spent(self) -> Spent:
-        """What the worst-off reward (or user) has paid so far, in the claim's terms."""
+        """What the worst-off reward (or user) has paid so far, in the claim's terms.
+
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("private-linucb", dim=1, epsilon=2.0, horizon=3, seed=0)  # two levels share ε = 2
+        >>> bandit.update([1.0], 0.5)
+        >>> bandit.spent.epsilon
+        1.0
+        """
         claim, m = self.claim, self.options.rewards_per_unit
         if self.ledger.currency == "mu²":
             mu = m * math.sqrt(self.ledger.total)
@@ -135,13 +147,27 @@ class Bandit(ABC):
         }
 
     def save(self, path: str | Path) -> None:
-        """Write everything, clean statistics and noise in use included: trusted side only (file mode 0600)."""
+        """Write everything, clean statistics and noise in use included: trusted side only (file mode 0600).
+
+        >>> import dpbandit as dpb, tempfile, os
+        >>> file = os.path.join(tempfile.mkdtemp(), "bandit.npz")
+        >>> dpb.make("linucb", dim=2, seed=0).save(file)
+        >>> oct(os.stat(file).st_mode & 0o777)
+        '0o600'
+        """
         from dpbandit.bandits.files import save
 
         save(self, path)
 
     def export(self, path: str | Path) -> None:
-        """Write the released model only: what a ranker or a stranger may hold."""
+        """Write the released model only: what a ranker or a stranger may hold.
+
+        >>> import dpbandit as dpb, tempfile, os
+        >>> file = os.path.join(tempfile.mkdtemp(), "model.json")
+        >>> dpb.make("linucb", dim=2, seed=0).export(file)
+        >>> dpb.load(file).select([[1.0, 0.0], [0.0, 0.5]])
+        0
+        """
         from dpbandit.bandits.files import export
 
         export(self, path)

@@ -15,7 +15,16 @@ COLUMNS = ("algorithm", "seed", "round", "reward", "regret", "theta_error")
 
 @dataclass
 class Results:
-    """Cumulative reward and regret and the parameter error at recorded rounds, for every algorithm and seed."""
+    """Cumulative reward and regret and the parameter error at recorded rounds, for every algorithm and seed.
+
+    >>> import dpbandit as dpb
+    >>> results = dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=50, seeds=2, record=[10])
+    >>> results.frame()[["algorithm", "seed", "round"]].values.tolist()
+    [['linucb', 0, 10], ['linucb', 0, 50], ['linucb', 1, 10], ['linucb', 1, 50]]
+    >>> int(results.summary().loc["linucb", "seeds"])
+    2
+    >>> figure = results.plot("regret")
+    """
 
     world: str
     horizon: int
