@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 EXTRAS := lab,audit,service,postgres,dev
 
-.PHONY: run test test-all check tables clean help
+.PHONY: run test test-all check tables reproduction clean help
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -18,13 +18,19 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
-run: $(READY)    ## compare the algorithms on the paper's simulation; pictures and tables in out/
-	$(BIN)/dpbandit run --out out
+run: $(READY)    ## reproduce the paper's experiments and judge its claims; figures and report.html in out/
+	$(BIN)/dpbandit reproduce --out out
 
-test: $(READY)   ## the tests that every change must pass (minutes)
+# Browser tests need a Chromium: installed where apt can, otherwise those tests say that they did not run.
+.PHONY: browser
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	  && { apt-get install -y -qq chromium >/dev/null 2>&1 || { apt-get update -qq >/dev/null 2>&1; apt-get install -y -qq chromium >/dev/null 2>&1; }; } || true; }
+
+test: $(READY) browser ## the tests that every change must pass (minutes)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-all: $(READY) ## the slow statistical and soak runs as well
+test-all: $(READY) browser ## the slow statistical and soak runs as well
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(READY)  ## format, lint, type-check, and see that imports point downward
@@ -35,6 +41,11 @@ check: $(READY)  ## format, lint, type-check, and see that imports point downwar
 
 tables: $(READY) ## write the generated tables into docs/
 	$(BIN)/python -W ignore tests/privacy/planted.py --write
+
+reproduction: $(READY) ## run the paper profile and put its report and figures into docs/reproduction/
+	$(BIN)/dpbandit reproduce --profile paper --out build/reproduction
+	mkdir -p docs/reproduction
+	cp build/reproduction/report.html build/reproduction/verdicts.json build/reproduction/config.json build/reproduction/figure-*.png docs/reproduction/
 
 clean:           ## remove the environment and everything generated
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -118,10 +118,7 @@ def _play_seed(
     stop: threading.Event,
 ) -> list[dict[str, Any]] | None:
     episode = world.episode(seed)
-    players = [
-        _player(label, _make(name, options, world, episode, seed, horizon), episode, rounds)
-        for label, name, options in jobs
-    ]
+    players = [_player(job, world, episode, seed, horizon, rounds) for job in jobs]
     for start in range(0, horizon, BLOCK):
         block = episode.block(min(BLOCK, horizon - start))
         for player in players:
@@ -225,7 +222,39 @@ class _StepByStep(_Player):
         self.recorded.append(out)
 
 
-def _player(label: str, bandit: Any, episode: Any, rounds: NDArray[np.int64]) -> _Player:
+class _PerUser(_Player):
+    """One bandit for every user, each made when the user first appears."""
+
+    def __init__(self, label: str, make: Callable[[], Any], episode: Any, rounds: NDArray[np.int64]) -> None:
+        super().__init__(label, None, episode, rounds)
+        self._make, self._episode = make, episode
+        self._bandits: dict[int, Any] = {}
+
+    def play(self, block: Block, start: int) -> None:
+        record = set(self.due(start, len(block.shown)).tolist())
+        out = []
+        for n, (shown, user) in enumerate(zip(block.shown, self._episode.users_of_last_block(), strict=True)):
+            if user not in self._bandits:
+                self._bandits[user] = self._make()
+            contexts = block.pool[shown]
+            arm = int(self._bandits[user].select(contexts))
+            self.totals[0] += block.rewards[n, arm]
+            self.totals[1] += block.means[n].max() - block.means[n, arm]
+            self._bandits[user].update(contexts[arm], float(block.rewards[n, arm]))
+            if n in record:
+                out.append((*self.totals, np.nan))
+        self.recorded.append(np.array(out).reshape(-1, 3))
+
+
+def _player(job: Job, world: World, episode: Any, seed: int, horizon: int, rounds: NDArray[np.int64]) -> _Player:
+    label, name, options = job
+
+    def make() -> Any:
+        return _make(name, options, world, episode, seed, horizon)
+
+    if getattr(world, "per_user", False):
+        return _PerUser(label, make, episode, rounds)
+    bandit = make()
     kind = _Compiled if isinstance(bandit, LinearBandit) else _StepByStep
     return kind(label, bandit, episode, rounds)
 

@@ -6,6 +6,20 @@ A world has `dim`, `arms` (per round) and `episode(seed)`; an episode has `theta
 
 from dpbandit.worlds.arrays import Arrays
 from dpbandit.worlds.block import Block, Episode, World
+from dpbandit.worlds.data import DataMissing
+from dpbandit.worlds.lastfm import LastFM
+from dpbandit.worlds.open_bandit import OpenBandit, Replay, replay
 from dpbandit.worlds.synthetic import Synthetic
 
-__all__ = ["Arrays", "Block", "Episode", "Synthetic", "World"]
+__all__ = [
+    "Arrays",
+    "Block",
+    "DataMissing",
+    "Episode",
+    "LastFM",
+    "OpenBandit",
+    "Replay",
+    "Synthetic",
+    "World",
+    "replay",
+]

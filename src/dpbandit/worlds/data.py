@@ -157,7 +157,7 @@ def _intact(path: Path, source: Source) -> bool:
 
 def _missing(source: Source, tried: str) -> str:
     given = _given_folder()
-    looked = f"$DPBANDIT_DATA ({'not set' if given is None else given}) and the user cache ({cache_folder()})"
+    looked = f"$DPBANDIT_DATA ({'not set' if given is None else given}) nor in the user cache ({cache_folder()})"
     return (
         f"the data set {source.title} is missing: {source.file} is neither in {looked}, and {tried}. "
         f"Get it from {source.origin}, and put it at {cache_folder() / source.file}, "
