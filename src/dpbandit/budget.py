@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from numbers import Real
 from typing import Any, Literal
 
 from scipy.optimize import brentq
@@ -43,8 +44,10 @@ def delta_of(*, epsilon: float, mu: float) -> float:
 def _delta_at(y: float, epsilon: float) -> float:
     # With y = ε/μ − μ/2 the second argument's square is y² + 2ε, so e^ε Φ(−√(y² + 2ε)) = ½ erfcx(√(y²/2 + ε)) e^{−y²/2}:
     # nothing overflows, however large ε is.
+    first = float(ndtr(-y))
     tail = 0.5 * erfcx(math.sqrt(y * y / 2 + epsilon)) * math.exp(-y * y / 2)
-    return max(float(ndtr(-y) - tail), 0.0)
+    # The two terms nearly cancel when ε is small: add what rounding may have taken off either.
+    return max(float(first - tail), 0.0) + (1 + y * y) * 4e-16 * first
 
 
 def mu_of(*, epsilon: float, delta: float) -> float:
@@ -60,10 +63,12 @@ def mu_of(*, epsilon: float, delta: float) -> float:
     # δ falls as y = ε/μ − μ/2 grows; μ = √(y² + 2ε) − y.
     y = float(brentq(lambda y: _delta_at(y, epsilon) - delta, -39.0, 39.0, xtol=1e-14, rtol=1e-14))
     root = math.sqrt(y * y + 2 * epsilon)
-    mu = (2 * epsilon / (root + y) if y > 0 else root - y) * (1 - SAFE)
-    if delta_of(epsilon=epsilon, mu=mu) > delta:  # the solver missed by more than SAFE covers
-        raise OptionError(f"no μ found for ε = {epsilon!r}, δ = {delta!r}: use less extreme values")
-    return mu
+    exact = 2 * epsilon / (root + y) if y > 0 else root - y
+    for safe in (SAFE, 1e-8, 1e-6, 1e-4, 1e-2):  # the first is enough unless both ε and δ are tiny
+        mu = exact * (1 - safe)
+        if delta_of(epsilon=epsilon, mu=mu) <= delta:
+            return mu
+    raise OptionError(f"no μ found for ε = {epsilon!r}, δ = {delta!r}: use less extreme values")
 
 
 def epsilon_of(*, mu: float, delta: float) -> float:
@@ -130,14 +135,14 @@ def epsilon_of_rho(*, rho: float, delta: float) -> float:
 
 def check_epsilon(epsilon: float) -> float:
     """ε as a float, or an error that says what is allowed."""
-    if not isinstance(epsilon, (int, float)) or isinstance(epsilon, bool) or not epsilon > 0:
+    if not isinstance(epsilon, Real) or isinstance(epsilon, bool) or not epsilon > 0:
         raise OptionError(f"epsilon must be a number above 0 (math.inf for none), not {epsilon!r}")
     return float(epsilon)
 
 
 def check_delta(delta: float) -> float:
     """δ as a float, or an error that says what is allowed."""
-    if not isinstance(delta, (int, float)) or isinstance(delta, bool) or not 0 < delta < 1:
+    if not isinstance(delta, Real) or isinstance(delta, bool) or not 0 < delta < 1:
         raise OptionError(f"delta must lie strictly between 0 and 1, not {delta!r}")
     return float(delta)
 
@@ -230,7 +235,7 @@ class Ledger:
     with rounds.
 
     >>> ledger = Ledger(limit=1.0, currency="mu²")
-    >>> ledger.charge(0.5, when=1, what="level 0"); ledger.charge(0.5, when=2, what="level 1")
+    >>> _ = ledger.charge(0.5, when=1, what="level 0"); _ = ledger.charge(0.5, when=2, what="level 1")
     >>> ledger.total
     1.0
     >>> ledger.charge(0.5, when=4, what="level 2")
@@ -245,8 +250,11 @@ class Ledger:
     releases: int = 0
     fingerprint: str = ""
 
-    def charge(self, cost: float, *, when: int, what: str, group: int = 0) -> None:
-        """Record a release that is about to happen; raise BudgetError and change nothing if it is not affordable."""
+    def charge(self, cost: float, *, when: int, what: str, group: int = 0) -> Callable[[], None]:
+        """Record a release that is about to happen; raise BudgetError and change nothing if it is not affordable.
+
+        Returns a function that takes the charge back, for a release that failed before anyone saw it.
+        """
         if not cost >= 0:
             raise BudgetError(f"a release at round {when} ({what}) has cost {cost!r}: a cost is a number of at least 0")
         lanes = self.groups.get(group, {})
@@ -258,12 +266,22 @@ class Ledger:
                 f"a release at round {when} ({what}) would bring the total to {total:g} {self.currency}; "
                 f"the limit is {self.limit:g}"
             )
+        kept = (None if lane is None else replace(lane), self.total, self.releases, self.fingerprint)
         if lane is None:
             self.groups.setdefault(group, {})[what] = Lane(what, when, when, 1, cost)
         else:
             lane.last, lane.releases, lane.dearest = when, lane.releases + 1, max(cost, before)
         self.total = max(self.total, total)
         self.releases += 1
+
+        def undo() -> None:
+            old, self.total, self.releases, self.fingerprint = kept
+            if old is None:
+                self.groups[group].pop(what, None)
+            else:
+                self.groups[group][what] = old
+
+        return undo
 
     def seal(self, released: bytes) -> None:
         """Chain what was just released into the fingerprint: histories that differ anywhere differ from there on."""

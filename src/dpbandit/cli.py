@@ -235,6 +235,7 @@ Unit = Annotated[
     int, typer.Option("--user-rewards", help="Protect a user with at most this many rewards; 0 for one reward.")
 ]
 Unknown = Annotated[bool, typer.Option("--unknown-horizon", help="Make the algorithm without a horizon.")]
+Pan = Annotated[bool, typer.Option("--pan-private", help="The pan-private form.")]
 Folder = Annotated[Path | None, typer.Option("--out", help="Write results here.")]
 
 
@@ -255,7 +256,7 @@ def verify(
     noise: Noise = None,
     user_rewards: Unit = 0,
     unknown_horizon: Unknown = False,
-    pan_private: Annotated[bool, typer.Option("--pan-private", help="The pan-private form.")] = False,
+    pan_private: Pan = False,
     smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
     folder: Folder = None,
     json_: Json = False,
@@ -308,6 +309,7 @@ def audit(
     noise: Noise = None,
     user_rewards: Unit = 0,
     unknown_horizon: Unknown = False,
+    pan_private: Pan = False,
     smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
     folder: Folder = None,
     json_: Json = False,
@@ -340,7 +342,9 @@ def audit(
             real=real,
             unknown_horizon=unknown_horizon,
             progress=lambda part: status.update(f"attacking ({part:.0%})"),
-            **_make_options(noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue),
+            **_make_options(
+                noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue, pan_private=pan_private or None
+            ),
         )
     _report(result, folder, "audit", json_)
 
@@ -377,6 +381,7 @@ def claim(
     ),
     noise: Noise = None,
     user_rewards: Unit = 0,
+    pan_private: Pan = False,
     smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
     file: Annotated[Path | None, typer.Option("--out", help="Write the sheet to this file (Markdown).")] = None,
     json_: Json = False,
@@ -396,6 +401,7 @@ def claim(
         dim=dim,
         horizon=horizon,
         smallest_eigenvalue=smallest_eigenvalue,
+        pan_private=pan_private or None,
     ) | {"reward_range": reward_range}
     sheet = claim_sheet(name, **given)
     if file:

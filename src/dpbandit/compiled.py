@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, overload
 
+import numba
 from numba import njit
 
 HERE = Path(__file__).parent
+CACHE_FOLDER: str = getattr(numba.config, "CACHE_DIR", "")  # set by NUMBA_CACHE_DIR
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,11 +40,13 @@ def drop_stale_caches() -> None:
     sources = sorted(HERE.rglob("*.py"))
     stamps = "".join(f"{path.relative_to(HERE)}:{path.stat().st_mtime_ns}:{path.stat().st_size};" for path in sources)
     now = hashlib.sha256(stamps.encode()).hexdigest()
-    record = HERE / "__pycache__" / "kernels.stamp"
+    record = (Path(CACHE_FOLDER) if CACHE_FOLDER else HERE / "__pycache__") / "dpbandit-kernels.stamp"
     try:
         if record.exists() and record.read_text() == now:
             return
-        for cached in HERE.rglob("*.nbi"):
+        elsewhere = Path(CACHE_FOLDER).rglob("*.nbi") if CACHE_FOLDER else ()
+        ours = tuple(f"{path.stem}." for path in sources)
+        for cached in [*HERE.rglob("*.nbi"), *(path for path in elsewhere if path.name.startswith(ours))]:
             cached.unlink(missing_ok=True)
         record.parent.mkdir(exist_ok=True)
         record.write_text(now)

@@ -297,4 +297,4 @@ def pick(scores: Vector, key: np.uint64, index: int) -> int:
             lot = bits(key, index * 65536 + j)
             if lot > highest:
                 chosen, highest = j, lot
-    return chosen
+    return max(chosen, 0)

@@ -38,7 +38,7 @@ UPDATES = [
     ((np.zeros((2, 2, 2)), np.zeros(2)), errors.ShapeError, "batch"),
     (([math.nan, 0.0], 0.5), errors.NotFiniteError, "NaN or infinity"),
     (([math.inf, 0.0], 0.5), errors.NotFiniteError, "NaN or infinity"),
-    (([1e200, 1e200], 0.5), errors.NotFiniteError, "finite"),
+    (([1e200, 1e200], 0.5), errors.NormError, "above max_norm"),
     (([2.0, 0.0], 0.5), errors.NormError, "norm 2, above max_norm = 1"),
     ((GOOD, math.nan), errors.NotFiniteError, "reward"),
     ((GOOD, -math.inf), errors.NotFiniteError, "reward"),

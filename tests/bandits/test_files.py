@@ -35,6 +35,7 @@ def step(bandit, rng):
     return arm
 
 
+@pytest.mark.filterwarnings("ignore:a context that is not among")
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_loaded_bandit_continues_bit_for_bit(name, options, tmp_path):
     given = {"dim": 3, "epsilon": 1.0, "delta": 1e-3, "horizon": 300, "seed": 42} | options
@@ -93,6 +94,7 @@ def test_an_exported_model_ranks_like_the_bandit_and_holds_no_clean_number(tmp_p
         "dim",
         "round",
         "alpha",
+        "plays_at_random",
         "claim",
         "theta",
         "inverse_gram",

@@ -17,7 +17,7 @@ import numpy as np
 import dpbandit as dpb
 from dpbandit.auditing import guards
 from dpbandit.auditing.attack import lower_bound, scores_of_releases
-from dpbandit.auditing.joint_cost import freeze
+from dpbandit.auditing.joint_cost import freeze, uses_noise_twice
 from dpbandit.auditing.releases import joint_cost, record
 from dpbandit.bandits import steps
 from dpbandit.errors import BudgetError
@@ -315,6 +315,51 @@ def plant_rounded_down() -> str:
     return f"{ratio:.7f} × the claimed μ"
 
 
+def plant_repeated_noise() -> str:
+    """A source that forgets to move on: every node gets the noise of the first."""
+    bandit = make()
+    frozen = freeze(bandit, ones(16))
+    first = frozen.noisy[0] - frozen.values[0]
+    frozen.noisy[:] = frozen.values + first
+    assert uses_noise_twice(frozen)
+    assert not uses_noise_twice(freeze(bandit, ones(64)))
+    return "two releases carry the same noise"
+
+
+def plant_retry() -> str:
+    """An update that fails after the reward went in, and is tried again."""
+
+    def factory(rolls_back: bool):
+        bandit = make()
+
+        def learn(self, x, reward, known, share):
+            if self.rounds == 0 and not hasattr(self, "failed"):
+                self.failed = True
+                steps.prepare(self.learner, self.plan, x, reward, known)
+                raise MemoryError
+            type(self)._learn_from_source(self, x, reward, known, share)
+
+        patched(bandit, _learn_from_source=learn)
+        if not rolls_back:
+            bandit._arrays = dict  # nothing is put back
+        update = bandit.update
+
+        def stubborn(x, reward):
+            try:
+                update(x, reward)
+            except MemoryError:
+                update(x, reward)
+
+        bandit.update = stubborn
+        return bandit
+
+    broken = stepwise_ratio(lambda: factory(False), ones(31), [0])
+    sound = stepwise_ratio(lambda: factory(True), ones(31), [0])
+    assert broken > 1.1
+    assert sound <= 1 + 1e-9
+    return f"{broken:.2f} × the claimed μ when nothing is put back; {sound:.2f} × as it ships"
+
+
 BUGS = [
     Bug("fresh noise each round", "verify, audit", plant_fresh_noise),
     Bug("L2 sensitivity where L1 is needed (a missing √d)", "verify", plant_l2_for_l1),
@@ -332,6 +377,8 @@ BUGS = [
     Bug("float noise added to a clean value", "guard", plant_float_noise),
     Bug("a clean statistic in the exported model", "verify", plant_clean_export),
     Bug("an accountant that rounds down", "verify", plant_rounded_down),
+    Bug("one noise for two releases", "verify", plant_repeated_noise),
+    Bug("a failed update tried again counts a reward twice", "verify", plant_retry),
 ]
 
 

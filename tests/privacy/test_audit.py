@@ -43,7 +43,7 @@ def test_the_attack_on_one_release_finds_nearly_all_there_is_and_never_more(nois
     if noise == "gaussian":
         true = epsilon_of(mu=1.0, delta=0.01)
     elif noise == "laplace":
-        true = 2 * math.log(math.exp(0.5) / 1.0) if False else 1 + 2 * math.log(1 - 0.01)  # δ = 1 − e^{(ε−1)/2}
+        true = 1 + 2 * math.log(1 - 0.01)  # δ = 1 − e^{(ε−1)/2}
     else:
         true = 1.0
     assert found.epsilon <= true * 1.0001 + 1e-9
@@ -157,6 +157,11 @@ def test_an_audit_says_what_it_found_and_draws_it(tmp_path):
     result.plot().savefig(tmp_path / "audit.png")
     assert (tmp_path / "audit.png").stat().st_size > 10_000
     assert isinstance(result.bound, Bound)
+
+
+def test_real_runs_of_an_algorithm_without_noise_are_told_apart():
+    result = dpb.audit("linucb", epsilon=2.0, horizon=4, runs=400, real=True)
+    assert not result.holds
 
 
 def test_bad_calls_are_named():

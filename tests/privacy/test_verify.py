@@ -38,7 +38,7 @@ PROVEN = [
 def test_every_proven_algorithm_holds_on_ordinary_degenerate_and_searched_contexts(name, options):
     result = dpb.verify(name, epsilon=1.5, delta=1e-4, horizon=130, dim=3, tries=60, **options)
     assert result.holds, str(result)
-    assert len(result.cases) == 7
+    assert len(result.cases) == 8
     assert result.claim.status == "proven"
 
 
@@ -140,8 +140,9 @@ def test_dgs_published_fails_badly_where_its_assumption_does():
 
 def test_the_papers_private_linucb_overspends_by_the_half_sensitivity_and_the_missing_level():
     result = dpb.verify("private-linucb-published", epsilon=2.0, horizon=1024, dim=1, tries=0)
+    equal = next(case for case in result.cases if case.contexts == "all equal")
     # twice the sensitivity, 11 levels instead of 10
-    assert result.worst.ratio == pytest.approx(2 * 11 / 10, rel=1e-6)
+    assert equal.ratio == pytest.approx(2 * 11 / 10, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +216,34 @@ def test_long_streams_try_the_positions_that_matter():
     assert len(rows) < 2000
     assert {0, 1, 65535, 65536 - 1}.issubset(set(rows[:, 0]))
     assert _positions(100, 7).shape == (94, 7)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_norm": 3.0},
+        {"max_norm": 0.2},
+        {"public_contexts": np.eye(3)},
+        {"ridge": 1e-9},
+        {"reward_range": (100, 101)},
+    ],
+)
+@pytest.mark.parametrize("name", ["private-linucb", "dgs", "tree-gauss"])
+@pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
+def test_proven_algorithms_hold_at_other_sizes_too(name, options):
+    result = dpb.verify(name, epsilon=2.0, delta=1e-3, horizon=300, dim=3, tries=10, **options)
+    assert result.holds, str(result)
+
+
+def test_the_shipped_object_is_run_and_a_forgotten_clip_in_update_shows(monkeypatch):
+    from dpbandit.bandits.base import Bandit
+
+    assert dpb.verify("tree-gauss", horizon=24, dim=2, tries=0).holds
+    monkeypatch.setattr(Bandit, "_clip", lambda self, reward: reward)
+    broken = dpb.verify("tree-gauss", horizon=24, dim=2, tries=0)
+    assert not broken.holds
+    assert broken.cases[-1].contexts == "step by step, as shipped"
+    assert broken.cases[-1].ratio > 5
 
 
 def test_bad_calls_are_named():

@@ -2,8 +2,8 @@
 
 Run the algorithm on a stream; freeze the transcript; change one reward from one end of its range to the other (or, for a
 user, all of that user's); recompute every clean value and add up what the shifts cost under the noise that was used.
-This is an identity, not an estimate: for Gaussian noise the total is μ² of the whole transcript, for Laplace noise its
-pure ε. Checking each release alone would pass mechanisms whose releases together are not private.
+Given that the noises of different releases are independent (that none is used twice is checked), this is an identity, not
+an estimate: for Gaussian noise the total is μ² of the whole transcript, for Laplace noise its pure ε. Checking each release alone would pass mechanisms whose releases together are not private.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from dpbandit.auditing import streams
 from dpbandit.auditing.kernels import position_costs, trace
+from dpbandit.auditing.releases import joint_cost, record
 from dpbandit.bandits import registry, steps
 from dpbandit.bandits.linear import LinearBandit
 from dpbandit.bandits.options import whole
 from dpbandit.budget import Claim, epsilon_of, mu_of
-from dpbandit.errors import OptionError
+from dpbandit.errors import OptionError, ShapeError
 from dpbandit.noise import Simulation
 from dpbandit.randomness import START
 from dpbandit.sensitivity import estimate_bounds
@@ -39,6 +40,7 @@ ROUNDING = 1e-9
 ALL_POSITIONS_UP_TO = 4096
 SIMULATION = "the paper's simulation"
 SEARCHED = "searched for"
+SHIPPED = "step by step, as shipped"
 
 
 @dataclass
@@ -107,6 +109,7 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
 
     Rewards go through the bandit's own clipping, so a mechanism that forgets to clip is seen to.
     """
+    xs = bandit.check_contexts(xs)
     rng = np.random.default_rng([seed, 17])
     low, high = bandit.options.reward_range
     far = 10 * (high - low)
@@ -134,6 +137,37 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     key, start_key = np.uint64(bandit.source.key), np.uint64(bandit.keys[START])
     trace(learner, plan, frozen.xs, rs, known, key, start_key, False, frozen.noisy, frozen.values, frozen.scales)
     return frozen
+
+
+def uses_noise_twice(frozen: Frozen) -> bool:
+    """Whether two releases carry the same noise: their difference would then be clean, whatever the scales."""
+    if frozen.bandit.plan.seat < steps.REWARD or not (frozen.scales > 0).all():
+        return False
+    noise = np.round((frozen.noisy - frozen.values) / frozen.scales[:, None], 6)
+    return len(np.unique(np.abs(noise), axis=0)) < len(noise)
+
+
+def as_shipped(make: Callable[[], Any], xs: Matrix) -> float:
+    """The worst joint cost through the public `update` of the step-by-step object: raw rewards, clipping, caps and all.
+
+    A few positions on a short stream: it is there to see that what ships is what is verified. With users, one user has more
+    rewards than the cap, and all of them change.
+    """
+    bandit = make()
+    low, high = bandit.options.reward_range
+    far = 10 * (high - low)
+    cap = bandit.options.rewards_per_unit
+    worst = 0.0
+    for first in {0, 1, len(xs) // 2, len(xs) - 1}:
+        changed = [first] if bandit.options.unit == "reward" else list(range(first, min(len(xs), first + cap + 2)))
+        users = ["target" if t in changed else f"other {t}" for t in range(len(xs))]
+        rewards = np.full(len(xs), low - far)
+        other = rewards.copy()
+        other[changed] = high + far
+        one = record(make, xs, rewards, users=users)
+        two = record(make, xs, other, users=users, script=one)
+        worst = max(worst, joint_cost(one, two)[0])
+    return worst
 
 
 @dataclass(frozen=True)
@@ -243,6 +277,8 @@ def verify(
     say = progress or (lambda what, part: None)
     if contexts is not None:
         contexts = np.ascontiguousarray(contexts, dtype=np.float64)
+        if contexts.ndim != 2 or len(contexts) == 0:
+            raise ShapeError(f"contexts must have shape (rounds, dim), not {contexts.shape}")
         horizon, dim = contexts.shape
     episode = Synthetic(dim=dim).episode(seed)
     own = registry.find(name).own_options
@@ -263,6 +299,8 @@ def verify(
     result = Verification(name, epsilon, delta, "μ" if gaussian else "ε", requested, bandit.claim)
 
     def measure(frozen: Frozen) -> tuple[int, float]:
+        if uses_noise_twice(frozen):
+            return 1, math.inf
         positions = _positions(len(frozen.xs), bandit.options.rewards_per_unit)
         costs = frozen.costs(positions, workers)
         worst = int(costs.argmax())
@@ -277,10 +315,14 @@ def verify(
         result.cases.append(case("as given", freeze(bandit, contexts, seed=seed)))
         return result
     say(SIMULATION, 0.0)
-    played = _play(make(horizon, public_contexts=episode.public_contexts), Synthetic(dim=dim).episode(seed), horizon)
-    frozen = freeze(make(horizon, public_contexts=episode.public_contexts), played, seed=seed)
+    known = (
+        {} if "public_contexts" in options else {"public_contexts": episode.public_contexts * bandit.options.max_norm}
+    )
+    played = _play(make(horizon, **known), Synthetic(dim=dim).episode(seed), horizon)
+    frozen = freeze(make(horizon, **known), played, seed=seed)
     result.cases.append(case(SIMULATION, frozen))
-    named = streams.families(dim, horizon, seed)
+    limits = (bandit.options.max_norm, bandit.l1_limit)
+    named = streams.families(dim, horizon, seed, *limits)
     for number, (label, xs) in enumerate(named.items()):
         say(label, 0.3 + 0.1 * number)
         result.cases.append(case(label, freeze(make(horizon), xs, seed=seed)))
@@ -288,9 +330,18 @@ def verify(
         say(SEARCHED, 0.8)
         short = min(horizon, 48)
         probe = make(short)
-        starts = list(streams.families(dim, short, seed).values())
-        found = streams.search(lambda xs: measure(freeze(probe, xs, seed=seed))[1], starts, tries=tries, seed=seed)
+        starts = list(streams.families(dim, short, seed, *limits).values())
+
+        def cost(xs: Matrix) -> float:
+            return measure(freeze(probe, streams.within(xs, *limits), seed=seed))[1]
+
+        found = streams.within(streams.search(cost, starts, tries=tries, seed=seed), *limits)
         result.cases.append(case(SEARCHED, freeze(probe, found, seed=seed)))
+    say(SHIPPED, 0.95)
+    short_stream = streams.families(dim, min(horizon, 20), seed, *limits)["random directions"]
+    shipped = as_shipped(lambda: make(len(short_stream)), short_stream)
+    shipped = math.sqrt(shipped) if gaussian else shipped
+    result.cases.append(Case(SHIPPED, len(short_stream), dim, 1, shipped, shipped / requested))
     say("done", 1.0)
     return result
 
@@ -300,7 +351,9 @@ def _play(bandit: LinearBandit, episode: Any, horizon: int) -> Matrix:
     block = episode.block(horizon)
     played = np.empty((horizon, bandit.dim))
     for t in range(horizon):
-        x = block.pool[block.shown[t]]
+        x = streams.within(
+            block.pool[block.shown[t]] * bandit.options.max_norm, bandit.options.max_norm, bandit.l1_limit
+        )
         arm = bandit.select(x)
         played[t] = x[arm]
         user = None if bandit.options.unit == "reward" else f"user {t}"

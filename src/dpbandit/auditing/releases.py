@@ -66,7 +66,7 @@ class Watch:
 def record(
     make: Callable[[], Any],
     xs: NDArray[np.float64],
-    rewards: Sequence[float],
+    rewards: Sequence[float] | Vector,
     *,
     users: Sequence[str] | None = None,
     script: Transcript | None = None,

@@ -11,7 +11,7 @@ from dpbandit.bandits.base import Bandit
 NOTIONS = {
     "pure": "pure ε-differential privacy",
     "approximate": "(ε, δ)-differential privacy",
-    "gdp": "μ-Gaussian differential privacy, which implies (ε, δ) at every δ; the pair above is the one asked for",
+    "gdp": "μ-Gaussian differential privacy; it implies the pair above, and others (smaller δ, larger ε)",
     "joint": "joint differential privacy: contexts are protected too",
     "none": "no notion of privacy",
 }
@@ -32,6 +32,15 @@ def claim_sheet(name: str, **options: Any) -> str:
     claim, given = bandit.claim, bandit.options
     low, high = given.reward_range
     described = registry.find(name).description
+    flags = " ".join(
+        [f"--epsilon {given.epsilon or 1:g}"]
+        + ([f"--delta {given.delta:g}"] if given.delta else [])
+        + ([f"--noise {given.noise}"] if given.noise else [])
+        + ([f"--user-rewards {given.rewards_per_unit}"] if given.unit != "reward" else [])
+        + (["--unknown-horizon"] if given.horizon is None else [])
+        + (["--pan-private"] if given.pan_private else [])
+    )
+    memory = [] if given.pan_private else ["- the memory of the learner: trusted side only"]
     horizon = (
         "unknown: the promise holds however long it runs"
         if given.horizon is None
@@ -62,17 +71,16 @@ def claim_sheet(name: str, **options: Any) -> str:
         "## It does not cover",
         "",
         "- contexts, arm features, which arm was shown, and when: they are public",
-        "- the file that `save` writes and the memory of the learner: trusted side only",
+        "- the file that `save` writes: trusted side only",
+        *memory,
         "- other bandits that learn from the same people: budgets add up",
         "- rewards that a person reveals in another way",
         "",
         "## How to check it",
         "",
         "```console",
-        f"$ dpbandit verify {name} --epsilon {given.epsilon or 1:g}"
-        + (f" --delta {given.delta:g}" if given.delta else ""),
-        f"$ dpbandit audit {name} --epsilon {given.epsilon or 1:g}"
-        + (f" --delta {given.delta:g}" if given.delta else ""),
+        f"$ dpbandit verify {name} {flags}",
+        f"$ dpbandit audit {name} {flags}",
         "```",
         "",
         "Reviewed by: ______________________   Date: ______________   Signature: ______________________",

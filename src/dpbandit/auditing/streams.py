@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 
 
-def families(dim: int, horizon: int, seed: int) -> dict[str, Matrix]:
-    """Streams that break mechanisms in different ways, each of shape (horizon, dim) with norms at most 1.
+def families(
+    dim: int, horizon: int, seed: int, max_norm: float = 1.0, l1_limit: float | None = None
+) -> dict[str, Matrix]:
+    """Streams that break mechanisms in different ways, each of shape (horizon, dim) with norms at most `max_norm`.
 
     >>> sorted(families(3, 16, 0))
     ['all equal', 'late direction', 'one direction, small then large', 'random directions', 'spread over all coordinates']
@@ -31,13 +33,22 @@ def families(dim: int, horizon: int, seed: int) -> dict[str, Matrix]:
     late /= np.maximum(np.linalg.norm(late, axis=1, keepdims=True), 1e-300)
     late[-max(1, horizon // 64) :] = first
     signs = rng.choice([-1.0, 1.0], size=(horizon, dim)) / np.sqrt(dim)
-    return {
+    unit = {
         "random directions": random,
         "all equal": equal,
         "one direction, small then large": growing,
         "late direction": late,
         "spread over all coordinates": signs,
     }
+    return {label: within(xs * max_norm, max_norm, l1_limit) for label, xs in unit.items()}
+
+
+def within(xs: Matrix, max_norm: float, l1_limit: float | None) -> Matrix:
+    """The contexts, shortened where a bandit would refuse them."""
+    lengths: Matrix = np.linalg.norm(xs, axis=1, keepdims=True) / max_norm
+    if l1_limit is not None:
+        lengths = np.maximum(lengths, np.abs(xs).sum(axis=1, keepdims=True) / l1_limit)
+    return np.where(lengths > 1 + 1e-12, xs / np.maximum(lengths, 1.0), xs)  # known contexts stay the same bit for bit
 
 
 def search(cost: Callable[[Matrix], float], start: list[Matrix], *, tries: int, seed: int) -> Matrix:

@@ -6,7 +6,9 @@ A subclass chooses arms and learns; it never sees a reward that was not checked 
 from __future__ import annotations
 
 import math
+import os
 import secrets
+import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger, Spent, epsilon_of
-from dpbandit.errors import HorizonError, NormError, NotFiniteError, OptionError, ShapeError
+from dpbandit.errors import BudgetError, HorizonError, NormError, NotFiniteError, OptionError, ShapeError
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -38,6 +40,8 @@ class Bandit(ABC):
         self.over_cap = 0
         self._clips = clips
         self._user_counts: dict[str, int] = {}
+        self._lock = threading.RLock()
+        self._process = os.getpid()
 
     # ------------------------------------------------------------------ what users call
 
@@ -52,10 +56,12 @@ class Bandit(ABC):
         """
         checked = self.check_contexts(contexts)
         if k is None:
-            return int(self._choose(checked, 1)[0])
+            with self._lock:
+                return int(self._choose(checked, 1)[0])
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= len(checked):
             raise OptionError(f"k must be a whole number from 1 to the {len(checked)} arms given, not {k!r}")
-        return self._choose(checked, int(k))
+        with self._lock:
+            return self._choose(checked, int(k))
 
     def update(self, contexts: ArrayLike, rewards: ArrayLike, *, user: Any = None) -> None:
         """Learn from one played context and its reward, or from a batch: shapes (n, d) and (n,).
@@ -85,16 +91,35 @@ class Bandit(ABC):
             # The reward's value stays out of the message: it is private.
             raise NotFiniteError("a reward is NaN or infinite: rewards must be finite numbers")
         users = self._check_users(user, len(xs))
-        admitted = self._admit(users) if users is not None else None
-        count = len(xs) if admitted is None else sum(admitted)
-        self._check_horizon(count)
-        for i in range(len(xs)):
-            if users is not None and admitted is not None:
-                self._user_counts[users[i]] = self._user_counts.get(users[i], 0) + 1
-                if not admitted[i]:
-                    self.over_cap += 1
-                    continue
-            self._learn(xs[i], self._clip(float(rs[i])))
+        with self._lock:
+            if os.getpid() != self._process:
+                raise BudgetError(
+                    "this bandit was made in another process: a forked copy would spend the same budget a second time. "
+                    "Learn in one process, or make the bandit (or load it) after the fork"
+                )
+            admitted = self._admit(users) if users is not None else [True] * len(xs)
+            self._check_horizon(sum(admitted))
+            for i in range(len(xs)):
+                try:
+                    self._update_one(xs[i], float(rs[i]), None if users is None else users[i], admitted[i])
+                except BaseException as error:
+                    if len(xs) > 1:
+                        error.add_note(f"the first {i} of this batch of {len(xs)} were learned; none of the others was")
+                    raise
+
+    def _update_one(self, x: Vector, reward: float, user: str | None, admitted: bool) -> None:
+        """One checked reward. What fails leaves no trace: the clean sums, the ledger and the counts are as before."""
+        if not admitted:
+            self.over_cap += 1
+        else:
+            clipped = self.clipped
+            try:
+                self._learn(x, self._clip(reward))
+            except BaseException:
+                self.clipped = clipped
+                raise
+        if user is not None:
+            self._user_counts[user] = self._user_counts.get(user, 0) + 1
 
     @property
     def theta(self) -> Vector:
@@ -157,7 +182,8 @@ class Bandit(ABC):
         """
         from dpbandit.bandits.files import save
 
-        save(self, path)
+        with self._lock:
+            save(self, path)
 
     def export(self, path: str | Path) -> None:
         """Write the released model only: what a ranker or a stranger may hold.
@@ -170,7 +196,8 @@ class Bandit(ABC):
         """
         from dpbandit.bandits.files import export
 
-        export(self, path)
+        with self._lock:
+            export(self, path)
 
     def __repr__(self) -> str:
         horizon = "unknown" if self.options.horizon is None else f"{self.options.horizon:,}"
@@ -183,14 +210,14 @@ class Bandit(ABC):
         given = np.ascontiguousarray(_numbers(contexts, "contexts"), dtype=np.float64)
         if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != self.dim:
             raise ShapeError(f"contexts must have shape (arms, {self.dim}) with at least one arm, not {given.shape}")
-        squares = np.einsum("ij,ij->i", given, given)
-        longest = float(squares.max())
-        if not math.isfinite(longest):
+        if not np.isfinite(given).all():
             raise NotFiniteError("a context holds NaN or infinity: contexts must be finite numbers")
-        limit = self.options.max_norm * (1 + NORM_TOLERANCE)
-        if longest > limit * limit:
+        scaled = given / self.options.max_norm  # so that squares neither overflow nor vanish
+        with np.errstate(over="ignore"):
+            longest = math.sqrt(float(np.einsum("ij,ij->i", scaled, scaled).max()))
+        if longest > 1 + NORM_TOLERANCE:
             raise NormError(
-                f"a context has norm {math.sqrt(longest):.6g}, above max_norm = {self.options.max_norm:g}: "
+                f"a context has norm {longest * self.options.max_norm:.6g}, above max_norm = {self.options.max_norm:g}: "
                 "scale the contexts, or make the bandit with a larger max_norm"
             )
         return given
@@ -206,12 +233,16 @@ class Bandit(ABC):
     def _check_users(self, user: Any, count: int) -> list[str] | None:
         if self.options.unit == "reward":
             return None
-        users = [user] * count if isinstance(user, (str, int)) else user
-        if users is None or len(users) != count or any(u is None for u in users):
+        users = [user] * count if isinstance(user, (str, int, np.integer)) else user
+        if not isinstance(users, (list, tuple, np.ndarray)) or len(users) != count:
             raise OptionError(
                 f"the unit of privacy is {self.options.unit_in_words}: update needs user=..., one for each of {count}"
             )
-        return [str(u) for u in users]
+        for name in users:
+            # 17 and 17.0, or "u" and b"u", would be two users: one person could then exceed the cap.
+            if isinstance(name, bool) or not isinstance(name, (str, int, np.integer)):
+                raise OptionError(f"update needs user=... as text or whole numbers, not {type(name).__name__}")
+        return [str(name) for name in users]
 
     def _admit(self, users: list[str]) -> list[bool]:
         """Which of these rewards are within their user's cap. Decisions are counted, not clicks, so this is public."""
@@ -229,7 +260,8 @@ class Bandit(ABC):
             return reward
         low, high = self.options.reward_range
         inside = min(max(reward, low), high)
-        self.clipped += inside != reward
+        # A count of rewards in memory is not pan-private.
+        self.clipped += inside != reward and not self.options.pan_private
         return inside
 
     # ------------------------------------------------------------------ what an algorithm provides

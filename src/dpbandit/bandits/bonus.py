@@ -17,7 +17,7 @@ from dpbandit.bandits import steps
 from dpbandit.bandits.options import Options
 from dpbandit.errors import OptionError
 from dpbandit.noise import GAUSSIAN, LAPLACE_L2
-from dpbandit.sensitivity import SIMPLIFIED, estimate_bounds, lemma1
+from dpbandit.sensitivity import FIGURE, estimate_bounds, lemma1
 
 Vector = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def _noise_radius(options: Options, plan: steps.Plan, t: Vector) -> Vector:
     if plan.seat < steps.MOMENTS:
         return np.zeros_like(t)
     in_moments = plan.seat == steps.MOMENTS
-    eigenvalue = 1.0 if in_moments or plan.form != SIMPLIFIED else _smallest_eigenvalue(options)
+    eigenvalue = 1.0 if in_moments or plan.form == FIGURE else _smallest_eigenvalue(options)
     squares = np.array(
         [sum(_scale(plan, end, levels, eigenvalue) ** 2 for end, levels in _nodes(plan, int(v))) for v in t]
     )

@@ -59,7 +59,8 @@ def make(name: str, options: Options) -> LinearBandit:
         options,
         steps.OWN,
         noise=CODES[noise],
-        sensitivity=options.width * (1 + 2e-9),
+        sensitivity=options.width * (1 + presets.rounding(options)),
+        lemma_delta=options.zeta,  # for alpha="theory" alone
         multipliers=presets.shared_by_levels(budget, noise),
         arms=np.empty((0, options.dim)) if known is None else known,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +23,7 @@ from numpy.typing import ArrayLike
 from dpbandit import __version__
 from dpbandit.bandits.base import Bandit
 from dpbandit.budget import Claim, Ledger
-from dpbandit.errors import RollbackError, SaveError, ShapeError
+from dpbandit.errors import NotFiniteError, RollbackError, SaveError, ShapeError
 
 FORMAT = 1
 
@@ -44,8 +45,9 @@ def save(bandit: Bandit, path: str | Path) -> None:
         "clipped": bandit.clipped,
         "over_cap": bandit.over_cap,
         "user_counts": bandit._user_counts,
-        "source": getattr(bandit, "source").kind,  # noqa: B009
         "keys": {str(purpose): key for purpose, key in getattr(bandit, "keys", {}).items()},
+        # contexts as `select` perturbed them, by their bytes: the next update must learn from these
+        "perturbed": {raw.hex(): seen.tolist() for raw, seen in getattr(bandit, "_perturbed", {}).items()},
     }
     text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
     target = Path(path)
@@ -75,7 +77,8 @@ def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
     """
     path = Path(path)
     try:
-        start = path.read_bytes()[:1]
+        with path.open("rb") as file:
+            start = file.read(1)
     except OSError as error:
         raise SaveError(f"cannot read {path}: {error.strerror}") from error
     if start == b"{":
@@ -123,6 +126,8 @@ def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
     bandit.ledger = Ledger.from_dict(record["ledger"])
     bandit.clipped, bandit.over_cap = record["clipped"], record["over_cap"]
     bandit._user_counts = record["user_counts"]
+    perturbed = {bytes.fromhex(raw): np.array(seen) for raw, seen in record["perturbed"].items()}
+    bandit._perturbed = perturbed  # type: ignore[attr-defined]
     if record["keys"]:
         bandit.keys = {int(purpose): key for purpose, key in record["keys"].items()}  # type: ignore[attr-defined]
     return bandit
@@ -130,13 +135,11 @@ def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
 
 def export(bandit: Bandit, path: str | Path) -> None:
     """Write the released model as JSON."""
-    alpha = getattr(bandit, "alpha", None)
     record = {
         "dpbandit_model": FORMAT,
         "name": bandit.name,
         "dim": bandit.dim,
         "round": bandit.rounds,
-        "alpha": alpha,
         "claim": bandit.claim.to_dict(),
         **bandit._released(),
     }
@@ -152,7 +155,8 @@ class ReleasedModel:
         self.round: int = record["round"]
         self.theta = np.array(record["theta"])
         self.inverse_gram = np.array(record["inverse_gram"])
-        self.alpha = 0.0 if isinstance(record["alpha"], str) else float(record["alpha"])
+        self.alpha = float(record["alpha"])
+        self.plays_at_random = bool(record["plays_at_random"])
         claim = dict(record["claim"])
         claim["assumptions"] = tuple(claim["assumptions"])
         claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
@@ -163,6 +167,10 @@ class ReleasedModel:
         given = np.asarray(contexts, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != self.dim or len(given) == 0:
             raise ShapeError(f"contexts must have shape (arms, {self.dim}) with at least one arm, not {given.shape}")
+        if not np.isfinite(given).all():
+            raise NotFiniteError("a context holds NaN or infinity: contexts must be finite numbers")
+        if self.plays_at_random:
+            return secrets.randbelow(len(given))
         widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", given, self.inverse_gram, given), 0.0))
         return int(np.argmax(given @ self.theta + self.alpha * widths))
 

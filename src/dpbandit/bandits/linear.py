@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import secrets
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from dpbandit.bandits import bonus, steps
 from dpbandit.bandits.base import Bandit, Matrix, Vector
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger
-from dpbandit.errors import NoiseError, NormError
+from dpbandit.errors import NoiseError, NormError, PrivacyWarning
 from dpbandit.noise import (
     CODES,
     GRID_BITS,
@@ -128,24 +130,50 @@ class LinearBandit(Bandit):
         if self.plan.context_noise > 0:
             x = self._as_seen(x)
         known = not self._known or x.tobytes() in self._known
-        share = self._charge()
-        if isinstance(self.source, Simulation):
-            key = np.uint64(self.source.key)
-            steps.learn_simulated(self.learner, self.plan, x, reward, known, key, self._key(START), self._noisy)
-        else:
-            self._learn_from_source(x, reward, known, share)
-        if share > 0:
+        if not known and self.learner.clock[2] == 0:
+            warnings.warn(
+                "a context that is not among public_contexts (bit for bit): from now on the noise covers the whole ball, "
+                "which is more; leave public_contexts out if not all contexts are known",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+        if self.plan.seat < steps.REWARD:
+            self._learn_in_the_clear(x, reward, known)
+            return
+        before = {name: array.copy() for name, array in self._arrays().items()}
+        share, undo = self._charge()
+        try:
+            if isinstance(self.source, Simulation):
+                key = np.uint64(self.source.key)
+                steps.learn_simulated(self.learner, self.plan, x, reward, known, key, self._key(START), self._noisy)
+            else:
+                self._learn_from_source(x, reward, known, share)
             self.ledger.seal(self.learner.theta.tobytes())
+        except BaseException:
+            # Nobody has seen this round's noise. Without this, trying again would count the reward twice.
+            for name, array in self._arrays().items():
+                array[...] = before[name]
+            undo()
+            raise
+
+    def _learn_in_the_clear(self, x: Vector, reward: float, known: bool) -> None:
+        if self.plan.seat == steps.NOTHING and self.ledger.releases == 0:
+            self.ledger.charge(math.inf, when=1, what="rewards in the clear")
+        steps.learn_simulated(self.learner, self.plan, x, reward, known, np.uint64(0), np.uint64(0), self._noisy)
+
+    def known_rows(self, pool: Matrix) -> NDArray[np.bool_]:
+        """For each row of a pool of contexts, whether it is one of those known in advance."""
+        if not self._known or pool is self.plan.arms:
+            return np.ones(len(pool), dtype=np.bool_)
+        return np.array([row.tobytes() in self._known for row in pool], dtype=np.bool_)
 
     def _learn_from_source(self, x: Vector, reward: float, known: bool, share: float) -> None:
         """The same round with noise from any source, one Python call per release."""
         if self.plan.pan_private:
             self._begin_nodes(share)
         scale = float(steps.prepare(self.learner, self.plan, x, reward, known))
-        noisy = self.learner.pending
-        if share > 0:
-            shift = scale / self._multiplier(share)
-            noisy = self.source.release(self.noise, noisy, scale=scale, shift=shift, index=self.rounds)
+        shift = self._shift(scale, share)
+        noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=shift, index=self.rounds)
         steps.commit(self.learner, self.plan, noisy)
 
     def _begin_nodes(self, share: float) -> None:
@@ -155,32 +183,27 @@ class LinearBandit(Bandit):
         scale = float(self.plan.multipliers[levels]) * self.plan.sensitivity
         for level in range(levels):
             if trees.starts(t, self.plan.unknown_horizon, level):
-                shift = scale / self._multiplier(share)
-                zero = np.zeros(self.dim)
+                shift, zero = self._shift(scale, share), np.zeros(self.dim)
                 # Not a release: it stays in memory. A negative index keeps it apart from the node's own.
                 begun = self.source.release(self.noise, zero, scale=scale, shift=shift, index=-(t * 64 + level))
                 self.learner.tree.sums[level] = begun
 
-    def _multiplier(self, share: float) -> float:
-        """Noise scale per unit of shift for a release that costs `share`."""
-        return share**-0.5 if self.noise == "gaussian" else 1 / share
+    def _shift(self, scale: float, share: float) -> float:
+        """How far apart neighbours can be, for a release of this scale that costs `share`."""
+        if math.isinf(share):
+            return 1.0  # no noise, no claim
+        return scale * (math.sqrt(share) if self.noise == "gaussian" else share)
 
-    def _charge(self) -> float:
-        """Ask the ledger for the coming round's release; returns what each reward in it pays."""
+    def _charge(self) -> tuple[float, Callable[[], None]]:
+        """Ask the ledger for the coming round's release; returns what each reward in it pays, and how to take it back."""
         t = self.rounds + 1
-        if self.plan.seat < steps.REWARD:
-            if self.plan.seat == steps.NOTHING and self.ledger.releases == 0:
-                self.ledger.charge(math.inf, when=t, what="rewards in the clear")
-            return 0.0
         if self.plan.seat == steps.REWARD:
             share = self._share(1)
-            self.ledger.charge(share, when=t, what="the reward itself")
-            return share
+            return share, self.ledger.charge(share, when=t, what="the reward itself")
         _index, level, levels = trees.place(t, self.plan.unknown_horizon, self.plan.levels)
         share = self._share(levels)
         block = t.bit_length() - 1 if self.plan.unknown_horizon else 0
-        self.ledger.charge(share, when=t, what=f"tree level {level}", group=block)
-        return share
+        return share, self.ledger.charge(share, when=t, what=f"tree level {level}", group=block)
 
     def _share(self, levels: int) -> float:
         multiplier = float(self.plan.multipliers[levels])
@@ -225,7 +248,13 @@ class LinearBandit(Bandit):
         }
 
     def _released(self) -> dict[str, Any]:
-        return {"theta": self.learner.theta.tolist(), "inverse_gram": self.learner.ridge.inverse.tolist()}
+        alpha = self._fixed_alpha if self._fixed_alpha is not None else float(self.alphas(self.rounds + 1, 1)[0])
+        return {
+            "theta": self.learner.theta.tolist(),
+            "inverse_gram": self.learner.ridge.inverse.tolist(),
+            "alpha": alpha,
+            "plays_at_random": self.plan.seat == steps.RANDOM,
+        }
 
 
 def _rows(arms: Matrix) -> set[bytes]:

@@ -17,6 +17,7 @@ OWN = ("clip_rewards",)
 
 def make(name: str, options: Options) -> LinearBandit:
     """`clip_rewards=True` clips like the private algorithms do, to compare with them at ε = ∞."""
+    presets.refuse_pan_private(options, name, "it is not private at all")
     claim = Claim(
         unit=options.unit_in_words,
         notion="none",

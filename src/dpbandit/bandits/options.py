@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpbandit.budget import check_delta, check_epsilon
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
+from dpbandit.noise import CODES, check_noise
 
 
 @dataclass
@@ -44,6 +45,8 @@ class Options:
             self.delta = check_delta(self.delta)
         if self.horizon is not None:
             self.horizon = whole("horizon", self.horizon, least=1, also="None for unknown")
+            if self.horizon > 2**60:
+                raise OptionError(f"horizon must be at most 2**60, not {self.horizon}: use horizon=None for unknown")
         if self.seed is not None:
             self.seed = whole("seed", self.seed, least=0, also="None for real noise")
         for name in ("ridge", "max_norm", "theta_norm"):
@@ -51,7 +54,8 @@ class Options:
         for name in ("context_noise", "reward_noise"):
             if getattr(self, name) != 0:
                 setattr(self, name, positive(name, getattr(self, name)))
-        if not 0 < self.zeta < 1:
+        self.zeta = positive("zeta", self.zeta)
+        if not self.zeta < 1:
             raise OptionError(f"zeta must lie strictly between 0 and 1, not {self.zeta!r}")
         self.reward_range = _range(self.reward_range)
         if isinstance(self.alpha, str):
@@ -59,12 +63,36 @@ class Options:
                 raise OptionError(f"alpha must be a number of at least 0, or 'theory', not {self.alpha!r}")
         elif self.alpha is not None and self.alpha != 0:
             self.alpha = positive("alpha", self.alpha)
-        _ = self.rewards_per_unit
+        if self.unit != "reward":
+            self.unit = ("user", self.rewards_per_unit)
+        if not isinstance(self.pan_private, (bool, np.bool_)):
+            raise OptionError(f"pan_private must be True or False, not {self.pan_private!r}")
+        if self.noise is not None:
+            check_noise(self.noise, tuple(CODES))
+        self._check_sizes()
         if self.public_contexts is not None:
             self.public_contexts = self._contexts(self.public_contexts)
 
+    def _check_sizes(self) -> None:
+        """Sizes at which float arithmetic can still be trusted."""
+        for name, size in (
+            ("max_norm", self.max_norm),
+            ("ridge", self.ridge),
+            ("the width of reward_range", self.width),
+        ):
+            if not 1e-100 < size < 1e100:
+                raise OptionError(f"{name} must lie between 1e-100 and 1e100, not {size!r}: rescale the problem")
+        if self.max_norm**2 / self.ridge > 1e10:
+            raise OptionError(
+                f"max_norm²/ridge = {self.max_norm**2 / self.ridge:.3g} is above 1e10: the inverse would be rounding noise; "
+                "take a larger ridge or smaller contexts"
+            )
+
     def _contexts(self, given: Any) -> NDArray[np.float64]:
-        sample = np.ascontiguousarray(given, dtype=np.float64)
+        try:
+            sample = np.ascontiguousarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ShapeError(f"public_contexts must be an array of numbers of shape (n, {self.dim})") from None
         if sample.ndim != 2 or sample.shape[1] != self.dim or len(sample) == 0:
             raise ShapeError(f"public_contexts must have shape (n, {self.dim}) with n ≥ 1, not {sample.shape}")
         if not np.isfinite(sample).all():
@@ -88,7 +116,8 @@ class Options:
     @property
     def unit_in_words(self) -> str:
         m = self.rewards_per_unit
-        return "one reward" if self.unit == "reward" else f"one user with at most {m} reward{'s' * (m > 1)}"
+        words = "one reward" if self.unit == "reward" else f"one user with at most {m} reward{'s' * (m > 1)}"
+        return words + (", also against one look into memory between two updates" if self.pan_private else "")
 
     def need_epsilon(self) -> float:
         """ε, or an error that says it is missing."""
@@ -126,12 +155,8 @@ def build(given: dict[str, Any], own: tuple[str, ...], algorithm: str) -> Option
 def whole(name: str, value: Any, *, least: int, also: str = "") -> int:
     """A whole number, or an error."""
     also = f" ({also})" if also else ""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, np.integer, float))
-        or value != int(value)
-        or value < least
-    ):
+    number = isinstance(value, (int, np.integer, float, np.floating)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value != int(value) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}{also}, not {value!r}")
     return int(value)
 

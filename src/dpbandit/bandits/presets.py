@@ -21,7 +21,6 @@ CLIPPED = (
 )
 CONTEXTS_PUBLIC = "contexts, arm features, the order of learning and all timing are public and not protected"
 OTHERS = "other people's rewards do not react to the changed one except through what was released"
-PAN = "also against one look into memory, at any time (the statistics are kept noisy)"
 # With an unknown horizon, real noise is charged for this many coordinates in advance: drawing them takes a year.
 UNKNOWN_COORDINATES = 1e12
 
@@ -66,7 +65,21 @@ def shared_by_levels(budget: float, noise: str) -> NDArray[np.float64]:
 def on_grid(multipliers: NDArray[np.float64], dim: int) -> NDArray[np.float64]:
     """Scales for sums whose terms are rounded to a grid of 2⁻³⁰ of the scale: a term can then move by one step more in every
     coordinate."""
-    return multipliers * (1 + dim * 2.0 ** (1 - PAN_PRIVATE_GRID_BITS) * multipliers)
+    return multipliers * (1 + dim * 2.0 ** (2 - PAN_PRIVATE_GRID_BITS) * multipliers)
+
+
+def rounding(options: Options) -> float:
+    """How much float rounding can add to a sensitivity, relatively: norms are checked to 1e-9, and a sum over a node of n
+    rewards, added up pairwise, is off by at most n·log₂n·2⁻⁵³ of the largest term, on either side."""
+    rounds = float(options.horizon or 2**30)
+    size = max(abs(end) for end in options.reward_range) / options.width
+    slack = 2e-9 + 4 * rounds * max(math.log2(rounds), 1.0) * size * 2.0**-53
+    if slack > 1e-3:
+        raise OptionError(
+            f"reward_range = {options.reward_range} lies too far from 0 for its width {options.width:g}: float rounding would "
+            "eat the noise's margin; subtract a constant from the rewards"
+        )
+    return slack
 
 
 def norm_of(noise: str) -> int:
@@ -110,7 +123,6 @@ def claim(
     epsilon = options.need_epsilon()
     if math.isinf(epsilon):
         status, notion = "none", "none"
-    pan = (PAN,) if options.pan_private else ()
     return Claim(
         unit=options.unit_in_words,
         notion=notion or ("gdp" if gaussian else "pure"),
@@ -123,7 +135,6 @@ def claim(
             CLIPPED.format(options.reward_range, options.width),
             CONTEXTS_PUBLIC,
             OTHERS,
-            *pan,
             *assumptions,
         ),
     )

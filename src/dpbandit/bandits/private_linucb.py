@@ -40,19 +40,12 @@ def on_moments(name: str, options: Options, noise: str) -> LinearBandit:
     """A tree on moments with any of the noises: also what `tree-gauss` is."""
     check_noise(noise, ("gaussian", "laplace", "laplace-l2"))
     norm = presets.norm_of(noise)
-    # Perturbed contexts are not the public ones.
-    public = options.public_contexts if options.context_noise == 0 else None
+    # In L1 known contexts are worth knowing; perturbed contexts are not the known ones.
+    public = options.public_contexts if norm == 1 and options.context_noise == 0 else None
     width_times_norm = sensitivity.constant(
-        reward_width=options.width,
-        max_norm=options.max_norm,
-        dim=options.dim,
-        norm=norm,
-        public_contexts=None,
+        reward_width=options.width, max_norm=options.max_norm, dim=options.dim, norm=norm, public_contexts=public
     )
-    l1_limit = None
-    if norm == 1 and public is not None:
-        l1_limit = float(np.abs(public).sum(axis=1).max())
-        width_times_norm = min(width_times_norm, options.width * l1_limit)
+    l1_limit = None if public is None else width_times_norm / options.width
     budget = presets.budget_per_reward(options, noise)
     multipliers = presets.shared_by_levels(budget, noise)
     plan = presets.plan(
@@ -60,8 +53,7 @@ def on_moments(name: str, options: Options, noise: str) -> LinearBandit:
         steps.MOMENTS,
         noise=CODES[noise],
         pan_private=options.pan_private,
-        # The norms are checked up to rounding; so is this.
-        sensitivity=width_times_norm * (1 + 2e-9),
+        sensitivity=width_times_norm * (1 + presets.rounding(options)),
         multipliers=presets.on_grid(multipliers, options.dim) if options.pan_private else multipliers,
     )
     covers = (

@@ -14,6 +14,7 @@ OWN: tuple[str, ...] = ()
 
 
 def make(name: str, options: Options) -> LinearBandit:
+    presets.refuse_pan_private(options, name, "it keeps no reward")
     claim = Claim(
         unit=options.unit_in_words,
         notion="pure",

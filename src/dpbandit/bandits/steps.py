@@ -54,7 +54,11 @@ class Plan(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """Everything that changes as a bandit learns. Clean: `ridge` (except for REWARD), `tree.sums`, `pending`."""
+    """Everything that changes as a bandit learns.
+
+    Clean, so for the trusted side only: `ridge.moments` and `ridge.theta` where the seat keeps them, `tree.sums`, `pending`. In
+    the pan-private form these hold noisy sums or nothing.
+    """
 
     ridge: Ridge
     tree: Tree
@@ -159,22 +163,28 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
         numerics.refresh_when_due(ridge, quadratic)
         if plan.pan_private:
             # Terms on the noise's own grid: otherwise the low bits of a noisy sum in memory would tell them.
-            grid = 2.0 ** (math.floor(math.log2(multiplier * plan.sensitivity)) - PAN_PRIVATE_GRID_BITS)
-            for i in range(d):
-                item[i] = np.rint(item[i] / grid) * grid
+            # One power of two coarser, because real noise is enlarged a little and may round up to the next power.
+            if multiplier > 0.0:
+                grid = 2.0 ** (math.floor(math.log2(multiplier * plan.sensitivity)) + 1 - PAN_PRIVATE_GRID_BITS)
+                for i in range(d):
+                    item[i] = np.rint(item[i] / grid) * grid
             trees.add_pan_private(learner.tree, t, plan.unknown_horizon, levels, item, learner.pending)
         else:
             trees.add(learner.tree, t, plan.unknown_horizon, item, learner.pending)
+        item[:] = 0.0  # no clean term stays in memory
         return multiplier * plan.sensitivity
 
+    # Refresh first: the bound must be that of the very matrix that is multiplied below.
+    if numerics.refresh_when_due(ridge, quadratic):
+        learner.bound[:] = 0.0
     norm = 1 if plan.noise == LAPLACE else 2
     arms = plan.arms if learner.clock[2] == 0 else plan.arms[:0]
     bound = sensitivity.observed_lazily(
         ridge.inverse, arms, plan.max_norm, norm, ridge.step, quadratic, learner.bound, ridge.work
     )
-    numerics.refresh_when_due(ridge, quadratic)
     trees.add(learner.tree, t, plan.unknown_horizon, item, item)
     numerics.multiply(ridge.inverse, item, learner.pending)
+    item[:] = 0.0
     return multiplier * plan.sensitivity * bound
 
 
@@ -252,7 +262,7 @@ def perturb(columns: Matrix, sigma: float, max_norm: float, key: np.uint64, inde
     for j in range(arms):
         square = 0.0
         for i in range(d):
-            out[i, j] = columns[i, j] + sigma * normal(key, (index * arms + j) * d + i)
+            out[i, j] = columns[i, j] + sigma * normal(key, (index * 65536 + j) * d + i)
             square += out[i, j] * out[i, j]
         factor = min(1.0, max_norm / math.sqrt(square)) if square > 0.0 else 1.0
         for i in range(d):

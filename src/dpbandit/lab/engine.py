@@ -136,7 +136,8 @@ class _Player:
         self.label, self.bandit, self.rounds = label, bandit, rounds
         truth = getattr(episode, "theta", None)
         self.truth = np.full(0, np.nan) if truth is None else np.ascontiguousarray(truth, dtype=np.float64)
-        self.public = getattr(episode, "public_contexts", None)
+        self.checked: NDArray[np.float64] | None = None
+        self.known = np.ones(0, dtype=np.bool_)
         self.totals = np.zeros(2)
         self.recorded: list[NDArray[np.float64]] = []
 
@@ -158,9 +159,11 @@ class _Compiled(_Player):
 
     def play(self, block: Block, start: int) -> None:
         bandit, d = self.bandit, self.bandit.dim
-        known = block.pool is self.public or len(bandit.plan.arms) == 0
-        if block.pool is not self.public or start == 0:
-            _check(bandit, block)
+        if block.pool is not self.checked:
+            bandit.check_contexts(block.pool)
+            self.checked, self.known = block.pool, bandit.known_rows(block.pool)
+        if not np.isfinite(block.rewards).all():
+            raise NotFiniteError("the world pays a reward that is NaN or infinite")
         low, high = bandit.options.reward_range if bandit._clips else (-np.inf, np.inf)
         truth = self.truth if len(self.truth) else np.full(d, np.nan)
         record = self.due(start, len(block.shown))
@@ -181,7 +184,7 @@ class _Compiled(_Player):
             block.means,
             bandit.alphas(start + 1, len(block.shown)),
             (float(low), float(high)),
-            known,
+            self.known,
             keys,
             truth,
             record,
@@ -225,7 +228,7 @@ class _StepByStep(_Player):
 class _PerUser(_Player):
     """One bandit for every user, each made when the user first appears."""
 
-    def __init__(self, label: str, make: Callable[[], Any], episode: Any, rounds: NDArray[np.int64]) -> None:
+    def __init__(self, label: str, make: Callable[[int], Any], episode: Any, rounds: NDArray[np.int64]) -> None:
         super().__init__(label, None, episode, rounds)
         self._make, self._episode = make, episode
         self._bandits: dict[int, Any] = {}
@@ -235,7 +238,7 @@ class _PerUser(_Player):
         out = []
         for n, (shown, user) in enumerate(zip(block.shown, self._episode.users_of_last_block(), strict=True)):
             if user not in self._bandits:
-                self._bandits[user] = self._make()
+                self._bandits[user] = self._make(int(user))
             contexts = block.pool[shown]
             arm = int(self._bandits[user].select(contexts))
             self.totals[0] += block.rewards[n, arm]
@@ -249,21 +252,16 @@ class _PerUser(_Player):
 def _player(job: Job, world: World, episode: Any, seed: int, horizon: int, rounds: NDArray[np.int64]) -> _Player:
     label, name, options = job
 
-    def make() -> Any:
-        return _make(name, options, world, episode, seed, horizon)
+    def make(user: int) -> Any:
+        # Each user's bandit has noise of its own; −1 stands for the bandit that all users share.
+        return _make(name, options, world, episode, seed if user < 0 else (seed + 1) * 1_000_003 + user, horizon)
 
     if getattr(world, "per_user", False):
         return _PerUser(label, make, episode, rounds)
-    bandit = make()
-    kind = _Compiled if isinstance(bandit, LinearBandit) else _StepByStep
+    bandit = make(-1)
+    # A subclass may choose or learn in its own way: then its methods are called.
+    kind = _Compiled if type(bandit) is LinearBandit else _StepByStep
     return kind(label, bandit, episode, rounds)
-
-
-def _check(bandit: LinearBandit, block: Block) -> None:
-    """The checks that `select` and `update` make, once for a whole block."""
-    bandit.check_contexts(block.pool)
-    if not np.isfinite(block.rewards).all():
-        raise NotFiniteError("the world pays a reward that is NaN or infinite")
 
 
 def _make(name: str, options: dict[str, Any], world: World, episode: Any, seed: int, horizon: int) -> Any:

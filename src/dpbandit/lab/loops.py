@@ -24,7 +24,7 @@ def play(
     means: Matrix,
     alphas: Vector,
     clip: tuple[float, float],
-    known: bool,
+    known: NDArray[np.bool_],
     keys: tuple[np.uint64, np.uint64, np.uint64, np.uint64],
     truth: Vector,
     record: NDArray[np.int64],
@@ -36,7 +36,7 @@ def play(
     x: Vector,
     noisy: Vector,
 ) -> None:
-    """Play a block. `totals` carries (reward, regret) over blocks; after rounds `record` (of this block) a row of `out`
+    """Play a block. `known` says for each row of the pool whether it is one of `plan.arms`. `totals` carries (reward, regret) over blocks; after rounds `record` (of this block) a row of `out`
     gets (reward, regret, ‖θ − truth‖); `keys` are for noise, ties, contexts and node starts; the rest is scratch."""
     rounds, arms = shown.shape
     d = pool.shape[1]
@@ -59,7 +59,7 @@ def play(
         reward = min(max(rewards[n, arm], clip[0]), clip[1])
         for i in range(d):
             x[i] = offered[i, arm]
-        learn_simulated(learner, plan, x, reward, known, keys[0], keys[3], noisy)
+        learn_simulated(learner, plan, x, reward, known[shown[n, arm]], keys[0], keys[3], noisy)
         if at < record.shape[0] and record[at] == n:
             square = 0.0
             for i in range(d):

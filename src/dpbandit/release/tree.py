@@ -4,7 +4,7 @@ Round t needs one new node, (t − lowbit(t), t]; its noise is drawn once and se
 A reward is in at most one node of each level, so the budget is shared by the levels: ⌊log₂T⌋ + 1 for horizon T.
 Unknown horizon: blocks of doubling length, each with a tree of its own. A finished block's total is its top node, so no
 budget is set aside for totals, and a block of length 2^b shares its budget over b + 1 levels.
-Clean sums exist here and nowhere else.
+Clean sums of nodes live in `Tree.sums`; nothing outside the trusted side may read them.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def add(tree: Tree, t: int, unknown_horizon: bool, item: Vector, out: Vector) ->
     d = item.shape[0]
     if unknown_horizon and index == 1 and t > 1:
         _close_block(tree, t - 1)
+        tree.sums[:] = 0.0
     for i in range(d):
         out[i] = item[i]
     for below in range(level):
@@ -109,7 +110,6 @@ def _close_block(tree: Tree, last: int) -> None:
         top += 1
     for i in range(tree.carry.shape[0]):
         tree.carry[i] += tree.noisy[top, i]
-    tree.sums[:] = 0.0
     tree.noisy[:] = 0.0
 
 
@@ -131,12 +131,7 @@ def add_pan_private(tree: Tree, t: int, unknown_horizon: bool, levels: int, item
     """
     index, level, _ = place(t, unknown_horizon, 0)
     if unknown_horizon and index == 1 and t > 1:
-        top = 0
-        while ((t - 1) >> (top + 1)) > 0:
-            top += 1
-        for i in range(item.shape[0]):
-            tree.carry[i] += tree.noisy[top, i]
-        tree.noisy[:] = 0.0
+        _close_block(tree, t - 1)
     for row in range(levels):
         for i in range(item.shape[0]):
             tree.sums[row, i] += item[i]
