@@ -130,13 +130,29 @@ def figure_1b(tables: dict[str, pd.DataFrame]) -> Figure:
 
 
 def figure_1c(tables: dict[str, pd.DataFrame]) -> Figure:
-    return _over_rounds(
-        tables["simulation"],
+    frame = tables["simulation"]
+    figure = _over_rounds(
+        frame,
         "theta_error",
         f"Figure 1(c): parameter error on the simulation (setting ε = {EPSILON:g}, δ = {DELTA:g})",
         "‖θ^p − θ*‖₂",
         log=True,
     )
+    horizon = int(frame["round"].max())
+    rounds = np.unique(np.geomspace(2, horizon, 60).astype(int))
+    common: dict[str, Any] = {"horizon": horizon, "epsilon": EPSILON, "smallest_eigenvalue": 0.022}
+    for words, dashes, more in (
+        ("Theorem 2 as printed", (1, 2), {"as_published": True}),
+        ("Theorem 2 corrected", (6, 3), {"dim": 10, "delta": DELTA}),
+    ):
+        bound = np.asarray(theory.noise_bound(rounds, **common, **more))
+        figure.axes[1].plot(
+            rounds, bound, color="grey", lw=1.1, dashes=dashes, label=f"{words}: noise of DGS as published"
+        )
+    for legend in list(figure.legends):
+        legend.remove()
+    _legend(figure, figure.axes)
+    return figure
 
 
 def figure_2a(tables: dict[str, pd.DataFrame]) -> Figure:
