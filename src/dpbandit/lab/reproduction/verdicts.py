@@ -137,7 +137,8 @@ def one_over_epsilon(tables: Tables) -> tuple[str, str, str]:
     slopes = {}
     for name in ("dgs-figure", "dgs-published", "dgs"):
         part = frame[frame["algorithm"] == name].groupby("epsilon")["regret"].mean() - base
-        if (part <= 0).any() or len(part) < 3:
+        part = part[part > 0]  # at large ε the figure's noise is so small that nothing is added
+        if len(part) < 3:
             slopes[name] = (math.nan, math.nan)
             continue
         fit = stats.linregress(np.log(part.index), np.log(part))
