@@ -117,3 +117,19 @@ def test_one_model_per_user_learns_each_user_apart(monkeypatch):
     frame = dpb.run(dpb.worlds.LastFM(per_user=True), ["random", "linucb"], horizon=300, seeds=1).frame()
     assert frame["round"].max() == 300
     assert frame["reward"].notna().all()
+
+
+def test_an_exponent_that_is_hardly_known_supports_nothing():
+    assert verdicts._supports(-1.0, 0.05, -1.25, -0.75)
+    assert not verdicts._supports(-1.68, 0.48, -1.25, -0.75)
+    assert not verdicts._supports(-1.0, 0.48, -1.25, -0.75)
+    assert not verdicts._supports(float("nan"), float("inf"), -1.25, -0.75)
+
+
+def test_the_exponent_is_found_also_where_noise_made_added_regret_negative():
+    import numpy as np
+
+    x = np.array([0.5, 1.0, 2.0, 4.0, 8.0])
+    y = 40 / x + np.array([0.5, -0.5, 1.0, -12.0, -7.0])
+    exponent, error = verdicts._power(x, y, np.array([1.0, 1.0, 2.0, 8.0, 8.0]), -1.0)
+    assert exponent == pytest.approx(-1.0, abs=3 * error)
