@@ -230,7 +230,8 @@ def test_a_context_outside_the_known_ones_is_said_aloud_once():
     bandit = make("dgs", public_contexts=np.eye(2))
     with pytest.warns(dpb.errors.PrivacyWarning, match="not among public_contexts"):
         bandit.update(X[2], 0.1)
-    bandit.update(X[2], 0.1)
+    bandit.update(X[2], 0.1)  # a second warning would be an error here
+    assert bandit.rounds == 2
 
 
 def test_selected_and_perturbed_contexts_survive_a_save(tmp_path):

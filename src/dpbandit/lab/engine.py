@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -129,7 +130,7 @@ def _play_seed(
     return [{"algorithm": p.label, "seed": seed, "round": rounds, **p.columns()} for p in players]
 
 
-class _Player:
+class _Player(ABC):
     """One algorithm on one seed, and what has been recorded of it."""
 
     def __init__(self, label: str, bandit: Any, episode: Any, rounds: NDArray[np.int64]) -> None:
@@ -150,8 +151,9 @@ class _Player:
         table = np.concatenate(self.recorded)
         return {"reward": table[:, 0], "regret": table[:, 1], "theta_error": table[:, 2]}
 
+    @abstractmethod
     def play(self, block: Block, start: int) -> None:
-        raise NotImplementedError
+        """Play a block whose first round is number start + 1."""
 
 
 class _Compiled(_Player):

@@ -1,0 +1,5 @@
+"""`python -m dpbandit.cli`."""
+
+from dpbandit.cli import main
+
+main()

@@ -1,0 +1,216 @@
+"""`dpbandit algorithms` and `dpbandit run`: what there is, and how it compares on the simulation."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from dpbandit.cli.shared import Json, app, err, out
+
+if TYPE_CHECKING:
+    from dpbandit.lab.results import Results
+
+
+@app.command()
+def algorithms(json_: Json = False) -> None:
+    """List the algorithms, what each promises, and where it comes from.
+
+    [dim]Example:[/dim]  dpbandit algorithms --json
+    """
+    from dpbandit.bandits.registry import algorithms as known
+
+    if json_:
+        rows = {
+            n: {"description": a.description, "claim": a.claim, "reference": a.reference} for n, a in known().items()
+        }
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    for name, algorithm in known().items():
+        out.print(f"[bold]{name}[/bold]  {escape(algorithm.description)}", highlight=False)
+        out.print(
+            f"    claim: {escape(algorithm.claim)}   [dim]{escape(algorithm.reference)}[/dim]",
+            highlight=False,
+        )
+
+
+@app.command()
+def run(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Algorithms to compare; all of them if none is named.", metavar="[ALGORITHM]..."),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="Privacy: smaller is stronger.")] = 2.0,
+    delta: Annotated[
+        float,
+        typer.Option(help="Failure probability of the promise; the paper's 0.1 is far too large to protect people."),
+    ] = 0.1,
+    horizon: Annotated[int, typer.Option(help="Rounds.")] = 10_000,
+    unknown_horizon: Annotated[
+        bool,
+        typer.Option("--unknown-horizon", help="Do not tell the algorithms how many rounds there will be."),
+    ] = False,
+    seeds: Annotated[int, typer.Option(help="Repetitions, each with its own world and noise.")] = 20,
+    alpha: Annotated[
+        str, typer.Option(help="Width of the confidence bonus: a number, or 'theory' for Lemma 2.")
+    ] = "0.3",
+    ridge: Annotated[float, typer.Option(help="Ridge regularisation λ.")] = 1.0,
+    reward_range: Annotated[
+        tuple[float, float],
+        typer.Option(help="Rewards are clipped to this range by private algorithms.", metavar="LOW HIGH"),
+    ] = (-0.5, 1.5),
+    noise: Annotated[
+        str | None, typer.Option(help="gaussian, laplace or laplace-l2, for the algorithms that allow it.")
+    ] = None,
+    context_noise: Annotated[float, typer.Option(help="Perturb contexts by N(0, σ²) (Corollary 1).")] = 0.0,
+    arms: Annotated[int, typer.Option(help="Arms in the pool.")] = 1000,
+    dim: Annotated[int, typer.Option(help="Features per arm.")] = 10,
+    shown: Annotated[int, typer.Option(help="Arms shown each round.")] = 10,
+    reward_noise: Annotated[float, typer.Option(help="Standard deviation of reward noise.")] = 0.5,
+    workers: Annotated[
+        int | None, typer.Option(help="Cores to use; all if not given. Results do not depend on it.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Write tables, pictures and the configuration here.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Compare algorithms on the paper's simulation.
+
+    [dim]Examples:[/dim]
+
+    dpbandit run                                        all algorithms, the paper's setting
+
+    dpbandit run linucb dgs tree-gauss --delta 1e-5 --out out
+
+    dpbandit run linucb local --noise gaussian --horizon 2000 --seeds 5 --json
+    """
+    from dpbandit import worlds
+    from dpbandit.bandits.registry import algorithms as known
+    from dpbandit.bandits.registry import find
+    from dpbandit.errors import OptionError, PrivacyWarning
+    from dpbandit.lab.engine import run as play
+
+    chosen = names or list(known())
+    for name in chosen:
+        find(name)
+    try:
+        width: float | str = alpha if alpha == "theory" else float(alpha)
+    except ValueError:
+        raise OptionError(f"--alpha must be a number or 'theory', not {alpha!r}") from None
+    options: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "ridge": ridge,
+        "reward_range": reward_range,
+    }
+    options |= {"alpha": width, "context_noise": context_noise, "reward_noise": reward_noise}
+    jobs = {name: (name, _noise_for(name, noise) | ({"horizon": None} if unknown_horizon else {})) for name in chosen}
+    try:
+        world = worlds.Synthetic(arms=arms, dim=dim, shown=shown, reward_noise=reward_noise)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrivacyWarning)
+        results = play(world, jobs, horizon=horizon, seeds=seeds, workers=workers, progress=not json_, **options)
+    for message in {str(w.message) for w in caught if issubclass(w.category, PrivacyWarning)}:
+        err.print(f"[yellow]note:[/yellow] {message}", highlight=False)
+    if not results.rows:
+        err.print("interrupted before the first seed was finished: nothing to show")
+        raise typer.Exit(130)
+    files = results.save(folder) if folder else []
+    if json_:
+        print(json.dumps(_as_json(results, files), indent=1, ensure_ascii=False))
+    else:
+        _show(results)
+        if folder:
+            out.print(
+                f"tables and pictures are in [bold]{folder}[/bold]: {', '.join(f.name for f in files)}",
+                highlight=False,
+            )
+    if not results.complete:
+        err.print("interrupted: only finished seeds are counted")
+        raise typer.Exit(130)
+
+
+def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
+    """The wanted noise where the algorithm has it; its own default elsewhere, said aloud."""
+    if noise is None or name in ("random", "linucb"):
+        return {}
+    from dpbandit.errors import OptionError
+    from dpbandit.noise import CODES, check_noise
+
+    check_noise(noise, tuple(CODES))
+    from dpbandit.bandits.registry import find, make
+
+    if find(name).registered_by_user:
+        return {"noise": noise}
+    try:
+        make(
+            name,
+            dim=1,
+            epsilon=1.0,
+            delta=0.001,
+            horizon=2,
+            seed=0,
+            noise=noise,
+            **({"smallest_eigenvalue": 1.0} if "dgs" in name else {}),
+        )
+    except OptionError as error:
+        err.print(f"[yellow]note:[/yellow] {name} keeps its own noise: {error}", highlight=False)
+        return {}
+    return {"noise": noise}
+
+
+def _show(results: Results) -> None:
+    summary = results.summary()
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        title=f"{results.world}, {results.horizon:,} rounds",
+        title_justify="left",
+    )
+    table.add_column("algorithm", no_wrap=True)
+    known_regret = summary["regret"].notna().any()
+    columns = {"regret": 1, "theta_error": 2} if known_regret else {"reward": 0}
+    for column in columns:
+        table.add_column({"theta_error": "‖θ − θ*‖"}.get(column, column), justify="right", no_wrap=True)
+    table.add_column("claim", overflow="fold")
+    for name, row in summary.iterrows():
+        claim = results.claims[str(name)]
+        words = "none stated" if claim is None else claim.brief().split(" for ")[0]
+        table.add_row(str(name), *(_pair(row[c], row[f"{c}_se"], digits) for c, digits in columns.items()), words)
+    out.print(table)
+    out.print(
+        f"mean ± standard error over {int(summary['seeds'].max())} seeds; claims are for one reward; noise is simulated",
+        style="dim",
+        highlight=False,
+    )
+
+
+def _pair(mean: float, error: float, digits: int) -> str:
+    if mean != mean:
+        return "–"
+    return f"{mean:,.{digits}f}" + ("" if error != error else f" ± {error:,.{digits}f}")
+
+
+def _as_json(results: Results, files: list[Path]) -> dict[str, Any]:
+    summary = results.summary()
+    rows = {str(n): {k: None if v != v else float(v) for k, v in row.items()} for n, row in summary.iterrows()}
+    for name, row in rows.items():
+        claim = results.claims[name]
+        row["claim"] = None if claim is None else claim.to_dict()
+    return {
+        "world": results.world,
+        "horizon": results.horizon,
+        "complete": results.complete,
+        "options": results.options,
+        "algorithms": rows,
+        "files": [str(path) for path in files],
+    }

@@ -1,0 +1,195 @@
+"""`dpbandit verify`, `audit` and `claim`: check a promise, attack it, print it for signing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpbandit.cli.shared import Folder, Json, Noise, app, err, out
+
+Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
+Delta = Annotated[float, typer.Option(help="The δ to check (no part in pure ε).")]
+Seed = Annotated[int, typer.Option(help="Seed of contexts, rewards and simulated noise.")]
+Unit = Annotated[
+    int, typer.Option("--user-rewards", help="Protect a user with at most this many rewards; 0 for one reward.")
+]
+Unknown = Annotated[bool, typer.Option("--unknown-horizon", help="Make the algorithm without a horizon.")]
+Pan = Annotated[bool, typer.Option("--pan-private", help="The pan-private form.")]
+
+
+def _make_options(noise: str | None, user_rewards: int, **more: Any) -> dict[str, Any]:
+    given = {name: value for name, value in more.items() if value is not None}
+    return given | ({"noise": noise} if noise else {}) | ({"unit": ("user", user_rewards)} if user_rewards else {})
+
+
+@app.command()
+def verify(
+    name: Annotated[str, typer.Argument(help="The algorithm.", metavar="ALGORITHM")],
+    epsilon: Epsilon = 2.0,
+    delta: Delta = 1e-5,
+    horizon: Annotated[int, typer.Option(help="Rounds; every position is tried up to 4,096.")] = 512,
+    dim: Annotated[int, typer.Option(help="Features per context.")] = 5,
+    runs: Annotated[int, typer.Option(help="Steps of the search for bad contexts; 0 for none.")] = 200,
+    seed: Seed = 0,
+    noise: Noise = None,
+    user_rewards: Unit = 0,
+    unknown_horizon: Unknown = False,
+    pan_private: Pan = False,
+    smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
+    folder: Folder = None,
+    json_: Json = False,
+) -> None:
+    """Compute the exact joint cost of an algorithm over all its releases, and compare it with (ε, δ).
+
+    Every position's reward is changed, on ordinary, degenerate and searched contexts. Exit status 0 if the request holds
+    on all of them, 3 if not.
+
+    [dim]Examples:[/dim]
+
+    dpbandit verify dgs --epsilon 1 --delta 1e-6
+
+    dpbandit verify dgs-figure --delta 0.1 --horizon 4096 --dim 10 --runs 0
+    """
+    from dpbandit.auditing.joint_cost import verify as check
+
+    options = _make_options(
+        noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue, pan_private=pan_private or None
+    )
+    with err.status("starting (compiles once, under a minute)") as status:
+        result = check(
+            name,
+            epsilon=epsilon,
+            delta=delta,
+            horizon=horizon,
+            dim=dim,
+            tries=runs,
+            seed=seed,
+            unknown_horizon=unknown_horizon,
+            progress=lambda what, part: status.update(f"{what} ({part:.0%})"),
+            **options,
+        )
+    _report(result, folder, "verify", json_)
+
+
+@app.command()
+def audit(
+    name: Annotated[str, typer.Argument(help="The algorithm.", metavar="ALGORITHM")],
+    epsilon: Epsilon = 2.0,
+    delta: Delta = 1e-5,
+    horizon: Annotated[int | None, typer.Option(help="Rounds: 256, or 16 with --real, if not given.")] = None,
+    dim: Annotated[int, typer.Option(help="Features per context.")] = 1,
+    runs: Annotated[int | None, typer.Option(help="Runs a side: 100,000, or 2,000 with --real, if not given.")] = None,
+    seed: Seed = 0,
+    confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.999,
+    real: Annotated[
+        bool, typer.Option("--real", help="Run the step-by-step object with real noise, exactly as it ships.")
+    ] = False,
+    noise: Noise = None,
+    user_rewards: Unit = 0,
+    unknown_horizon: Unknown = False,
+    pan_private: Pan = False,
+    smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
+    folder: Folder = None,
+    json_: Json = False,
+) -> None:
+    """Attack an algorithm: many runs on two neighbouring streams, and the ε that telling them apart proves.
+
+    The threshold is chosen on one half of the runs and tested on the other. Exit status 0 if no violation was found,
+    3 if the request is refuted. With --out, a picture of the two score distributions is written.
+
+    [dim]Examples:[/dim]
+
+    dpbandit audit tree-gauss --delta 0.1 --out audit
+
+    dpbandit audit dgs --real --runs 10000
+
+    dpbandit audit dgs-figure --delta 0.1
+    """
+    from dpbandit.auditing.attack import audit as attack
+
+    with err.status("starting (compiles once, under a minute)") as status:
+        result = attack(
+            name,
+            epsilon=epsilon,
+            delta=delta,
+            horizon=horizon or (16 if real else 256),
+            dim=dim,
+            runs=runs or (2_000 if real else 100_000),
+            seed=seed,
+            confidence=confidence,
+            real=real,
+            unknown_horizon=unknown_horizon,
+            progress=lambda part: status.update(f"attacking ({part:.0%})"),
+            **_make_options(
+                noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue, pan_private=pan_private or None
+            ),
+        )
+    _report(result, folder, "audit", json_)
+
+
+def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
+    """Print what was found, write it where asked, and leave with status 0 or 3."""
+    record = result.to_dict()
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{kind}-{result.name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False))
+        if hasattr(result, "plot"):
+            figure = result.plot()
+            for ending in ("svg", "png"):
+                figure.savefig(folder / f"{kind}-{result.name}.{ending}", dpi=160)
+    if json_:
+        print(json.dumps(record, indent=1, ensure_ascii=False))
+    else:
+        out.print(str(result), style=None if result.holds else "bold", highlight=False, markup=False, soft_wrap=True)
+        if folder:
+            out.print(f"written to {folder}", style="dim", highlight=False)
+    raise typer.Exit(0 if result.holds else 3)
+
+
+@app.command()
+def claim(
+    name: Annotated[str, typer.Argument(help="The algorithm.", metavar="ALGORITHM")],
+    epsilon: Annotated[float, typer.Option(help="ε.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="δ, for noise that needs one.")] = 1e-6,
+    dim: Annotated[int, typer.Option(help="Features per context.")] = 10,
+    horizon: Annotated[int | None, typer.Option(help="Rewards it may learn from; unknown if not given.")] = None,
+    reward_range: Annotated[tuple[float, float], typer.Option(help="Range of rewards.", metavar="LOW HIGH")] = (
+        0.0,
+        1.0,
+    ),
+    noise: Noise = None,
+    user_rewards: Unit = 0,
+    pan_private: Pan = False,
+    smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
+    file: Annotated[Path | None, typer.Option("--out", help="Write the sheet to this file (Markdown).")] = None,
+    json_: Json = False,
+) -> None:
+    """Print the claim sheet of an algorithm at these settings: one page for a reviewer to sign.
+
+    [dim]Example:[/dim]  dpbandit claim dgs --epsilon 1 --delta 1e-6 --horizon 100000 --user-rewards 5
+    """
+    from dpbandit.auditing.sheet import claim_sheet
+    from dpbandit.bandits.registry import construct
+
+    given = _make_options(
+        noise,
+        user_rewards,
+        epsilon=epsilon,
+        delta=delta,
+        dim=dim,
+        horizon=horizon,
+        smallest_eigenvalue=smallest_eigenvalue,
+        pan_private=pan_private or None,
+    ) | {"reward_range": reward_range}
+    sheet = claim_sheet(name, **given)
+    if file:
+        file.write_text(sheet + "\n")
+    if json_:
+        print(json.dumps(construct(name, given).claim.to_dict(), indent=1, ensure_ascii=False))
+    elif not file:
+        print(sheet)
+    else:
+        out.print(f"written to {file}", style="dim", highlight=False)
