@@ -215,7 +215,10 @@ class Spent:
 
 @dataclass
 class Lane:
-    """Releases that no reward is in twice: one level of a tree, say. A reward pays at most the dearest of them."""
+    """Releases that no reward is in twice: one level of a tree, say. A reward pays at most the dearest of them.
+
+    Or, where every charge adds to the lane, releases that the same rewards are in again and again.
+    """
 
     what: str
     first: int
@@ -250,17 +253,18 @@ class Ledger:
     releases: int = 0
     fingerprint: str = ""
 
-    def charge(self, cost: float, *, when: int, what: str, group: int = 0) -> Callable[[], None]:
+    def charge(self, cost: float, *, when: int, what: str, group: int = 0, adds: bool = False) -> Callable[[], None]:
         """Record a release that is about to happen; raise BudgetError and change nothing if it is not affordable.
 
-        Returns a function that takes the charge back, for a release that failed before anyone saw it.
+        With `adds`, rewards that paid for earlier releases of this lane pay for this one too. Returns a function that takes the charge back, for a release that failed before anyone saw it.
         """
         if not cost >= 0:
             raise BudgetError(f"a release at round {when} ({what}) has cost {cost!r}: a cost is a number of at least 0")
         lanes = self.groups.get(group, {})
         lane = lanes.get(what)
         before = lane.dearest if lane else 0.0
-        total = self._sum(lanes.values()) - before + max(cost, before)
+        now = before + cost if adds else max(cost, before)
+        total = self._sum(lanes.values()) - before + now
         if total > self.limit * (1 + 1e-12):
             raise BudgetError(
                 f"a release at round {when} ({what}) would bring the total to {total:g} {self.currency}; "
@@ -270,7 +274,7 @@ class Ledger:
         if lane is None:
             self.groups.setdefault(group, {})[what] = Lane(what, when, when, 1, cost)
         else:
-            lane.last, lane.releases, lane.dearest = when, lane.releases + 1, max(cost, before)
+            lane.last, lane.releases, lane.dearest = when, lane.releases + 1, now
         self.total = max(self.total, total)
         self.releases += 1
 

@@ -274,12 +274,12 @@ def test_the_printed_index_gives_huge_noise_at_powers_of_two():
         end = dpb.make("dgs-published", dim=1, seed=0, **options)
     with pytest.warns(PrivacyWarning):
         printed = dpb.make("dgs-published", dim=1, seed=0, printed_index=True, **options)
-    from dpbandit.bandits import steps
+    from dpbandit.bandits import rounds
 
     scales = {}
     for label, bandit in (("end", end), ("printed", printed)):
         for _ in range(1024):
-            scales[label] = steps.prepare(bandit.learner, bandit.plan, np.ones(1), 0.0, True)
+            scales[label] = rounds.prepare_one(bandit.learner, bandit.plan, np.ones(1), 0.0, True)
     assert scales["end"] == pytest.approx(2 / (1024 / 16) * 12 / 2)
     assert scales["printed"] == pytest.approx(2.0 * 12 / 2)  # Δ₁, the cap
 

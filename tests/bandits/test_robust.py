@@ -193,7 +193,7 @@ def test_a_pan_private_memory_holds_no_clean_number(horizon, seed):
         bandit.update(X, [0.3, -0.2, last])
         states.append({k: v.copy() for k, v in bandit._arrays().items()} | {"clipped": np.array(bandit.clipped)})
     if seed is not None:
-        public = {"theta", "tree_noisy", "pending", "tree_sums"}
+        public = {"theta", "tree_noisy", "pending", "tree_sums", "prefix"}
         for name in set(states[0]) - public:
             assert (states[0][name] == states[1][name]).all(), name
     for name in ("item", "ridge_moments", "ridge_theta"):

@@ -19,7 +19,7 @@ from dpbandit.auditing import guards
 from dpbandit.auditing.attack import lower_bound, scores_of_releases
 from dpbandit.auditing.joint_cost import freeze, uses_noise_twice
 from dpbandit.auditing.releases import joint_cost, record
-from dpbandit.bandits import steps
+from dpbandit.bandits import rounds
 from dpbandit.errors import BudgetError
 from dpbandit.noise import Real
 
@@ -130,11 +130,11 @@ def per_node(horizon: int, noise: str, levels: float):
     )
 
     def learn(self, x, reward, known, share):
-        steps.prepare(self.learner, self.plan, x, reward, known)
+        rounds.prepare_one(self.learner, self.plan, x, reward, known)
         exact = 2.0 * float(np.linalg.norm(self.learner.ridge.inverse @ x))
         value = self.learner.pending
         noisy = self.source.release(self.noise, value, scale=exact * per_level, shift=exact, index=self.rounds)
-        steps.commit(self.learner, self.plan, noisy)
+        rounds.commit_one(self.learner, self.plan, noisy)
 
     return patched(bandit, _learn_from_source=learn)
 
@@ -154,9 +154,9 @@ def plant_reward_scale() -> str:
         bandit = make()
 
         def learn(self, x, reward, known, share):
-            scale = steps.prepare(self.learner, self.plan, x, reward, known) * (1 + abs(reward - 1))
+            scale = rounds.prepare_one(self.learner, self.plan, x, reward, known) * (1 + abs(reward - 1))
             noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=2.0, index=self.rounds)
-            steps.commit(self.learner, self.plan, noisy)
+            rounds.commit_one(self.learner, self.plan, noisy)
 
         return patched(bandit, _learn_from_source=learn)
 
@@ -170,11 +170,11 @@ def plant_reward_schedule() -> str:
         bandit = make()
 
         def learn(self, x, reward, known, share):
-            scale = steps.prepare(self.learner, self.plan, x, reward, known)
+            scale = rounds.prepare_one(self.learner, self.plan, x, reward, known)
             noisy = np.zeros(1)
             if reward > 0:  # "publish when something happened"
                 noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=2.0, index=self.rounds)
-            steps.commit(self.learner, self.plan, noisy)
+            rounds.commit_one(self.learner, self.plan, noisy)
 
         return patched(bandit, _learn_from_source=learn)
 
@@ -335,7 +335,7 @@ def plant_retry() -> str:
         def learn(self, x, reward, known, share):
             if self.rounds == 0 and not hasattr(self, "failed"):
                 self.failed = True
-                steps.prepare(self.learner, self.plan, x, reward, known)
+                rounds.prepare_one(self.learner, self.plan, x, reward, known)
                 raise MemoryError
             type(self)._learn_from_source(self, x, reward, known, share)
 

@@ -192,9 +192,8 @@ def test_a_users_group_cost_is_m_times_the_single_cost_at_worst_and_not_the_root
 
 def freeze_again(frozen):
     from dpbandit.auditing.kernels import trace
-    from dpbandit.bandits import steps
 
-    learner = steps.new_learner(frozen.bandit.plan, frozen.bandit.options.horizon)
+    learner = frozen.bandit.new_learner()
     trace(
         learner,
         frozen.bandit.plan,

@@ -24,8 +24,8 @@ from dpbandit.auditing import streams
 from dpbandit.auditing.joint_cost import Frozen, freeze
 from dpbandit.auditing.kernels import learner_scores, log_ratio, release_scores
 from dpbandit.auditing.releases import Watch
-from dpbandit.bandits import registry, steps
-from dpbandit.bandits.linear import LinearBandit
+from dpbandit.bandits import registry, rounds
+from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import whole
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError
@@ -198,7 +198,7 @@ def audit(
     if "smallest_eigenvalue" in registry.find(name).own_options:
         given.setdefault("smallest_eigenvalue", 1.0 / dim)
     bandit = registry.construct(name, {**given, "seed": seed})
-    if type(bandit) is not LinearBandit:
+    if not is_compiled(bandit):
         runs = min(runs, 2_000)  # each takes `horizon` Python updates
         xs = np.tile(np.ones(dim) / math.sqrt(dim), (horizon, 1))
         scores, statistic = _black_box(name, given, xs, runs, say), "a statistic trained on half of the runs"
@@ -260,7 +260,7 @@ def _engine_scores(
         out = np.empty(runs)
 
         def work(part: slice, rs: Scores = rs, key: np.uint64 = key, out: Scores = out) -> None:
-            learner = steps.new_learner(frozen.bandit.plan, frozen.bandit.options.horizon)
+            learner = frozen.bandit.new_learner()
             learner_scores(
                 learner,
                 frozen.bandit.plan,
@@ -332,7 +332,7 @@ def _real_scores(
             code, score = bandit.plan.noise, 0.0
             for t, (x, reward) in enumerate(zip(frozen.xs, rs, strict=True)):
                 bandit.update(x, float(reward), user=users[t])
-                if bandit.plan.seat == steps.NOTHING:
+                if bandit.plan.seat == rounds.NOTHING:
                     score += log_ratio(code, bandit.theta, frozen.values, values1, t, 0.0)
             for t, release in enumerate(watch.transcript.releases):
                 score += log_ratio(code, release.noisy, frozen.values, values1, t, frozen.scales[t])

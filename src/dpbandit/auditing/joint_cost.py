@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from dpbandit.auditing import streams
 from dpbandit.auditing.kernels import position_costs, trace
 from dpbandit.auditing.releases import joint_cost, record
-from dpbandit.bandits import registry, steps
-from dpbandit.bandits.linear import LinearBandit
+from dpbandit.bandits import registry, rounds
+from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import whole
 from dpbandit.budget import Claim, epsilon_of, mu_of
 from dpbandit.errors import OptionError, ShapeError
@@ -59,10 +59,10 @@ class Frozen:
     def costs(self, positions: NDArray[np.int64], workers: int) -> NDArray[np.float64]:
         """The joint cost of changing the rewards at each row of positions."""
         out = np.empty(len(positions))
-        plan, options = self.bandit.plan, self.bandit.options
+        plan = self.bandit.plan
 
         def work(part: slice) -> None:
-            learner = steps.new_learner(plan, options.horizon)
+            learner = self.bandit.new_learner()
             position_costs(
                 learner,
                 plan,
@@ -96,7 +96,7 @@ class Frozen:
         rs = self.rs.copy()
         rs[positions] = self.changed[positions]
         other, scales = np.zeros_like(self.values), np.zeros_like(self.scales)
-        learner = steps.new_learner(self.bandit.plan, self.bandit.options.horizon)
+        learner = self.bandit.new_learner()
         start_key = np.uint64(self.bandit.keys[START])
         trace(
             learner, self.bandit.plan, self.xs, rs, self.known, np.uint64(0), start_key, True, self.noisy, other, scales
@@ -121,7 +121,7 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     changed = np.array([bandit._clip(float(r)) for r in other])
     known = np.array([not bandit._known or x.tobytes() in bandit._known for x in xs], dtype=np.bool_)
     plan = bandit.plan
-    width = plan.dim if plan.seat != steps.REWARD else 1
+    width = plan.dim if plan.seat != rounds.REWARD else 1
     frozen = Frozen(
         bandit,
         np.ascontiguousarray(xs),
@@ -133,7 +133,7 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
         np.zeros(len(xs)),
     )
     assert isinstance(bandit.source, Simulation)
-    learner = steps.new_learner(plan, bandit.options.horizon)
+    learner = bandit.new_learner()
     key, start_key = np.uint64(bandit.source.key), np.uint64(bandit.keys[START])
     trace(learner, plan, frozen.xs, rs, known, key, start_key, False, frozen.noisy, frozen.values, frozen.scales)
     return frozen
@@ -141,7 +141,7 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
 
 def uses_noise_twice(frozen: Frozen) -> bool:
     """Whether two releases carry the same noise: their difference would then be clean, whatever the scales."""
-    if frozen.bandit.plan.seat < steps.REWARD or not (frozen.scales > 0).all():
+    if frozen.bandit.plan.seat < rounds.REWARD or not (frozen.scales > 0).all():
         return False
     noise = np.round((frozen.noisy - frozen.values) / frozen.scales[:, None], 6)
     return len(np.unique(np.abs(noise), axis=0)) < len(noise)
@@ -289,12 +289,12 @@ def verify(
         given = {"dim": dim, "epsilon": epsilon, "delta": delta, "seed": seed, **options, **more}
         given["horizon"] = None if unknown_horizon else rounds
         bandit = registry.construct(name, given)
-        if type(bandit) is not LinearBandit:
+        if not is_compiled(bandit):
             raise OptionError(f"verify knows the releases of built-in algorithms only; {name!r} is not one: use audit")
         return bandit
 
     bandit = make(horizon)
-    gaussian = bandit.plan.seat >= steps.REWARD and bandit.noise == "gaussian"
+    gaussian = bandit.plan.seat >= rounds.REWARD and bandit.noise == "gaussian"
     requested = mu_of(epsilon=epsilon, delta=delta) if gaussian else epsilon
     result = Verification(name, epsilon, delta, "μ" if gaussian else "ε", requested, bandit.claim)
 

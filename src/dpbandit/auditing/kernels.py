@@ -1,23 +1,14 @@
-"""Compiled loops of the auditor, around the very functions that ship (`bandits.steps`)."""
+"""Compiled loops of the auditor, around the very functions that ship (`bandits.rounds`)."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits.steps import (
-    NOTHING,
-    REWARD,
-    Learner,
-    Plan,
-    begin_simulated_nodes,
-    commit,
-    learn_simulated,
-    prepare,
-    reset,
-)
+from dpbandit.bandits.rounds import NO_RELEASE, NOTHING, REWARD, begin, commit, learn_simulated, prepare, reset
 from dpbandit.compiled import kernel
 from dpbandit.noise import GAUSSIAN, LAPLACE, LAPLACE_L2, add_simulated
 from dpbandit.randomness import bits, knorm_laplace, laplace, normal
@@ -31,8 +22,8 @@ CERTAIN = 1e6
 
 @kernel
 def trace(
-    learner: Learner,
-    plan: Plan,
+    learner: Any,
+    plan: Any,
     xs: Matrix,
     rs: Vector,
     known: NDArray[np.bool_],
@@ -50,9 +41,11 @@ def trace(
     """
     reset(learner, plan)
     for t in range(xs.shape[0]):
-        if plan.pan_private:
-            begin_simulated_nodes(learner, plan, start_key)
+        begin(learner, plan, start_key)
         scales[t] = prepare(learner, plan, xs[t], rs[t], known[t])
+        if scales[t] == NO_RELEASE:
+            values[t] = 0.0
+            continue
         if plan.seat >= REWARD:
             for i in range(values.shape[1]):
                 values[t, i] = learner.pending[i]
@@ -83,8 +76,8 @@ def release_cost(noise: int, value: Vector, other: Vector, scale: float) -> floa
 
 @kernel
 def position_costs(
-    learner: Learner,
-    plan: Plan,
+    learner: Any,
+    plan: Any,
     xs: Matrix,
     rs: Vector,
     changed: Vector,
@@ -141,8 +134,8 @@ def log_ratio(noise: int, y: Vector, v0: Matrix, v1: Matrix, t: int, scale: floa
 
 @kernel
 def learner_scores(
-    learner: Learner,
-    plan: Plan,
+    learner: Any,
+    plan: Any,
     xs: Matrix,
     rs: Vector,
     known: NDArray[np.bool_],
@@ -167,7 +160,7 @@ def learner_scores(
             learn_simulated(learner, plan, x, rs[t], known[t], noise_key, start_key, noisy)
             if plan.seat == NOTHING:
                 total += log_ratio(plan.noise, learner.theta, v0, v1, t, 0.0)
-            elif plan.seat >= REWARD:
+            elif plan.seat >= REWARD and scales[t] != NO_RELEASE:
                 total += log_ratio(plan.noise, noisy, v0, v1, t, scales[t])
         out[run] = total
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import theory
-from dpbandit.bandits import steps
+from dpbandit.bandits import rounds, steps
 from dpbandit.bandits.options import Options
 from dpbandit.errors import OptionError
 from dpbandit.noise import GAUSSIAN, LAPLACE_L2
@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 def theoretical(options: Options, plan: steps.Plan, t: Vector) -> Vector:
     """α_t in rounds t."""
     spread = options.reward_noise
-    if plan.seat == steps.REWARD:
+    if plan.seat == rounds.REWARD:
         # Noise on a reward is more noise in the reward; Laplace noise counts by its standard deviation.
         sd = plan.sensitivity * plan.multipliers[1] * (1.0 if plan.noise == GAUSSIAN else math.sqrt(2))
         spread = math.hypot(spread, float(sd))
@@ -44,9 +44,9 @@ def theoretical(options: Options, plan: steps.Plan, t: Vector) -> Vector:
 
 def _noise_radius(options: Options, plan: steps.Plan, t: Vector) -> Vector:
     """A bound on ‖θ^p − θ̂‖ in A_t's norm that holds with probability 1 − ζ in each round."""
-    if plan.seat < steps.MOMENTS:
+    if plan.seat < rounds.MOMENTS:
         return np.zeros_like(t)
-    in_moments = plan.seat == steps.MOMENTS
+    in_moments = plan.seat == rounds.MOMENTS
     eigenvalue = 1.0 if in_moments or plan.form == FIGURE else _smallest_eigenvalue(options)
     squares = np.array(
         [sum(_scale(plan, end, levels, eigenvalue) ** 2 for end, levels in _nodes(plan, int(v))) for v in t]
@@ -68,10 +68,10 @@ def _noise_radius(options: Options, plan: steps.Plan, t: Vector) -> Vector:
 
 def _scale(plan: steps.Plan, end: int, levels: int, eigenvalue: float) -> float:
     multiplier = float(plan.multipliers[levels])
-    if plan.seat == steps.MOMENTS:
+    if plan.seat == rounds.MOMENTS:
         return multiplier * plan.sensitivity
     # What dgs reads off A_e is at most what Lemma 1 allows, where its assumption holds.
-    reach = plan.sensitivity * (plan.max_norm if plan.seat == steps.OWN else 1.0)
+    reach = plan.sensitivity * (plan.max_norm if plan.seat == rounds.OWN else 1.0)
     return multiplier * float(lemma1(float(end), plan.form, eigenvalue, plan.lemma_delta, reach, plan.ridge))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpbandit.bandits import presets, steps
+from dpbandit.bandits import presets, rounds
 from dpbandit.bandits.linear import LinearBandit
 from dpbandit.bandits.options import Options, positive
 from dpbandit.bandits.private_linucb import published_multipliers
@@ -57,7 +57,7 @@ def make(name: str, options: Options) -> LinearBandit:
     known = options.public_contexts if options.context_noise == 0 else None
     plan = presets.plan(
         options,
-        steps.OWN,
+        rounds.OWN,
         noise=CODES[noise],
         sensitivity=options.width * (1 + presets.rounding(options)),
         lemma_delta=options.zeta,  # for alpha="theory" alone
@@ -101,7 +101,7 @@ def _on_increments(name: str, options: Options, form: str, status: Any, assumpti
         multipliers = published_multipliers(options, epsilon)
     plan = presets.plan(
         options,
-        steps.INCREMENT,
+        rounds.INCREMENT,
         noise=CODES[noise],
         sensitivity=options.width * options.max_norm,
         multipliers=multipliers,

@@ -1,6 +1,7 @@
-"""Every bandit built on LinUCB's rule, with the noise in whichever seat its plan says.
+"""Every bandit whose rounds are compiled: LinUCB's relatives, with the noise in whichever seat the plan says.
 
-The arithmetic is in `steps`; here are the parts around it: who draws the noise, and who agrees to it first.
+The arithmetic is in `steps` and the other families; here are the parts around it: who draws the noise, and who agrees to
+it first.
 """
 
 from __future__ import annotations
@@ -8,18 +9,18 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import numerics
-from dpbandit.bandits import bonus, steps
+from dpbandit.bandits import bonus, rounds, steps
 from dpbandit.bandits.base import Bandit, Matrix, Vector
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger
-from dpbandit.errors import NoiseError, NormError, PrivacyWarning
+from dpbandit.errors import BudgetError, NoiseError, NormError, PrivacyWarning
 from dpbandit.noise import (
     CODES,
     GRID_BITS,
@@ -35,14 +36,31 @@ from dpbandit.release import tree as trees
 DEFAULT_ALPHA = 0.3
 
 
+class Charge(NamedTuple):
+    """What a release costs the reward that has paid most, in the ledger's currency, and how to book it."""
+
+    share: float
+    what: str
+    group: int = 0
+    adds: bool = False  # the same rewards pay again with every release of this lane
+    shift: float | None = None  # the furthest apart that neighbours can be in this release; None: what `share` implies
+
+
 class LinearBandit(Bandit):
-    """LinUCB and its private relatives: presets differ in `plan`, `claim` and `ledger` alone."""
+    """LinUCB and its private relatives: presets differ in `plan`, `claim` and `ledger` alone.
+
+    A family with a plan of its own subclasses this, says `compiled = True` and overrides `new_learner` and `price`.
+    """
+
+    compiled = True
+    plan: Any
+    learner: Any
 
     def __init__(
         self,
         name: str,
         options: Options,
-        plan: steps.Plan,
+        plan: Any,
         claim: Claim,
         ledger: Ledger,
         *,
@@ -51,7 +69,7 @@ class LinearBandit(Bandit):
     ) -> None:
         super().__init__(name, options, claim, ledger, clips=clips)
         self.plan = plan
-        self.learner = steps.new_learner(plan, options.horizon)
+        self.learner = self.new_learner()
         self._noisy = np.empty_like(self.learner.pending)
         self.noise = {code: word for word, code in CODES.items()}[plan.noise]
         self.alpha = DEFAULT_ALPHA if options.alpha is None else options.alpha
@@ -59,12 +77,16 @@ class LinearBandit(Bandit):
         self._fixed_alpha = None if self.alpha == "theory" else float(self.alpha)
         if self._fixed_alpha is None:
             self.alphas(1, 1)  # says now, not in round 1, when something is missing
-        self._known = _rows(plan.arms)
+        self._known = {row.tobytes() for row in getattr(plan, "arms", ())}
         self._perturbed: dict[bytes, Vector] = {}
         self._draw_keys(options.seed)
 
+    def new_learner(self) -> Any:
+        """A learner of this family that has seen nothing."""
+        return steps.new_learner(self.plan, self.options.horizon)
+
     def _draw_keys(self, seed: int | None) -> None:
-        private = self.plan.seat >= steps.REWARD
+        private = self.plan.seat >= rounds.REWARD
         if seed is None:
             if private and not real_source_exists(self.noise):
                 raise NoiseError(
@@ -73,7 +95,7 @@ class LinearBandit(Bandit):
                 )
             # Ties and perturbed contexts are no secret and protect nobody: any unpredictable key will do.
             self.keys = {TIES: secrets.randbits(64), CONTEXTS: secrets.randbits(64), START: 0}
-            self.source: Source = Real(PAN_PRIVATE_GRID_BITS if self.plan.pan_private else GRID_BITS)
+            self.source: Source = Real(PAN_PRIVATE_GRID_BITS if self.options.pan_private else GRID_BITS)
         else:
             self.keys = {purpose: derive_key(seed, purpose) for purpose in (TIES, CONTEXTS, START)}
             self.source = Simulation(seed)
@@ -83,7 +105,8 @@ class LinearBandit(Bandit):
         return int(self.learner.clock[0])
 
     def _theta(self) -> Vector:
-        return self.learner.theta
+        theta: Vector = self.learner.theta
+        return theta
 
     # ------------------------------------------------------------------ choosing
 
@@ -109,7 +132,7 @@ class LinearBandit(Bandit):
             alpha = float(self.alphas(self.rounds + 1, 1)[0])
         work = np.empty((3, len(contexts)))
         scores = work[2]
-        first = int(steps.choose(self.learner, self.plan, columns, alpha, work, scores, self._key(TIES)))
+        first = int(rounds.choose_one(self.learner, self.plan, columns, alpha, work, scores, self._key(TIES)))
         chosen = [first]
         while len(chosen) < k:
             scores[chosen[-1]] = -np.inf
@@ -137,53 +160,65 @@ class LinearBandit(Bandit):
                 PrivacyWarning,
                 stacklevel=4,
             )
-        if self.plan.seat < steps.REWARD:
+        if self.plan.seat < rounds.REWARD:
             self._learn_in_the_clear(x, reward, known)
             return
+        self.check_room()
         before = {name: array.copy() for name, array in self._arrays().items()}
-        share, undo = self._charge()
+        booked: list[Callable[[], None]] = []
         try:
             if isinstance(self.source, Simulation):
-                key = np.uint64(self.source.key)
-                steps.learn_simulated(self.learner, self.plan, x, reward, known, key, self._key(START), self._noisy)
+                self._learn_simulated(x, reward, known, booked)
             else:
-                self._learn_from_source(x, reward, known, share)
-            self.ledger.seal(self.learner.theta.tobytes())
+                self._learn_from_source(x, reward, known, booked)
+            if booked:
+                self.ledger.seal(self.learner.theta.tobytes())
         except BaseException:
             # Nobody has seen this round's noise. Without this, trying again would count the reward twice.
             for name, array in self._arrays().items():
                 array[...] = before[name]
-            undo()
+            for undo in booked:
+                undo()
             raise
 
+    def _learn_simulated(self, x: Vector, reward: float, known: bool, booked: list[Callable[[], None]]) -> None:
+        key = np.uint64(getattr(self.source, "key"))  # noqa: B009 - the protocol has none
+        scale = rounds.learn_one(self.learner, self.plan, x, reward, known, key, self._key(START), self._noisy)
+        if scale != rounds.NO_RELEASE:
+            booked.append(self._ask(self.price()))
+
+    def _learn_from_source(self, x: Vector, reward: float, known: bool, booked: list[Callable[[], None]]) -> None:
+        """The same round with noise from any source: the ledger is asked before noise is drawn."""
+        if self.options.pan_private:
+            self._begin_nodes()
+        scale = float(rounds.prepare_one(self.learner, self.plan, x, reward, known))
+        if scale == rounds.NO_RELEASE:
+            return
+        charge = self.price()
+        booked.append(self._ask(charge))
+        shift = self._shift(scale, charge.share) if charge.shift is None else charge.shift
+        noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=shift, index=self.rounds)
+        rounds.commit_one(self.learner, self.plan, noisy)
+
     def _learn_in_the_clear(self, x: Vector, reward: float, known: bool) -> None:
-        if self.plan.seat == steps.NOTHING and self.ledger.releases == 0:
+        if self.plan.seat == rounds.NOTHING and self.ledger.releases == 0:
             self.ledger.charge(math.inf, when=1, what="rewards in the clear")
-        steps.learn_simulated(self.learner, self.plan, x, reward, known, np.uint64(0), np.uint64(0), self._noisy)
+        rounds.learn_one(self.learner, self.plan, x, reward, known, np.uint64(0), np.uint64(0), self._noisy)
 
     def known_rows(self, pool: Matrix) -> NDArray[np.bool_]:
         """For each row of a pool of contexts, whether it is one of those known in advance."""
-        if not self._known or pool is self.plan.arms:
+        if not self._known:
             return np.ones(len(pool), dtype=np.bool_)
         return np.array([row.tobytes() in self._known for row in pool], dtype=np.bool_)
 
-    def _learn_from_source(self, x: Vector, reward: float, known: bool, share: float) -> None:
-        """The same round with noise from any source, one Python call per release."""
-        if self.plan.pan_private:
-            self._begin_nodes(share)
-        scale = float(steps.prepare(self.learner, self.plan, x, reward, known))
-        shift = self._shift(scale, share)
-        noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=shift, index=self.rounds)
-        steps.commit(self.learner, self.plan, noisy)
-
-    def _begin_nodes(self, share: float) -> None:
+    def _begin_nodes(self) -> None:
         """Pan-private form: noise into every node that begins with the coming round."""
         t = self.rounds + 1
         _index, _level, levels = trees.place(t, self.plan.unknown_horizon, self.plan.levels)
         scale = float(self.plan.multipliers[levels]) * self.plan.sensitivity
         for level in range(levels):
             if trees.starts(t, self.plan.unknown_horizon, level):
-                shift, zero = self._shift(scale, share), np.zeros(self.dim)
+                shift, zero = self._shift(scale, self._share(levels)), np.zeros(self.dim)
                 # Not a release: it stays in memory. A negative index keeps it apart from the node's own.
                 begun = self.source.release(self.noise, zero, scale=scale, shift=shift, index=-(t * 64 + level))
                 self.learner.tree.sums[level] = begun
@@ -194,16 +229,29 @@ class LinearBandit(Bandit):
             return 1.0  # no noise, no claim
         return scale * (math.sqrt(share) if self.noise == "gaussian" else share)
 
-    def _charge(self) -> tuple[float, Callable[[], None]]:
-        """Ask the ledger for the coming round's release; returns what each reward in it pays, and how to take it back."""
-        t = self.rounds + 1
-        if self.plan.seat == steps.REWARD:
-            share = self._share(1)
-            return share, self.ledger.charge(share, when=t, what="the reward itself")
+    def check_room(self) -> None:
+        """An error if the coming round does not fit into the arrays: kernels do not look where they write."""
+        uses_tree = self.plan.seat in (rounds.MOMENTS, rounds.OWN, rounds.INCREMENT)
+        if uses_tree and (self.rounds + 1).bit_length() > len(self.learner.tree.sums):
+            raise BudgetError(
+                f"round {self.rounds + 1} would bring the total to one level more than the {self.plan.levels} that share the "
+                "budget; make the bandit with a larger horizon, or horizon=None"
+            )
+
+    def _ask(self, charge: Charge) -> Callable[[], None]:
+        """Ask the ledger; returns how to take it back."""
+        return self.ledger.charge(
+            charge.share, when=self.rounds, what=charge.what, group=charge.group, adds=charge.adds
+        )
+
+    def price(self) -> Charge:
+        """What the release that is pending costs. Public: no reward decides it."""
+        t = self.rounds
+        if self.plan.seat == rounds.REWARD:
+            return Charge(self._share(1), "the reward itself")
         _index, level, levels = trees.place(t, self.plan.unknown_horizon, self.plan.levels)
-        share = self._share(levels)
         block = t.bit_length() - 1 if self.plan.unknown_horizon else 0
-        return share, self.ledger.charge(share, when=t, what=f"tree level {level}", group=block)
+        return Charge(self._share(levels), f"tree level {level}", block)
 
     def _share(self, levels: int) -> float:
         multiplier = float(self.plan.multipliers[levels])
@@ -234,18 +282,7 @@ class LinearBandit(Bandit):
     # ------------------------------------------------------------------ saving
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        learner = self.learner
-        return {
-            **{f"ridge_{name}": array for name, array in learner.ridge._asdict().items()},
-            "tree_sums": learner.tree.sums,
-            "tree_noisy": learner.tree.noisy,
-            "tree_carry": learner.tree.carry,
-            "theta": learner.theta,
-            "pending": learner.pending,
-            "context": learner.context,
-            "bound": learner.bound,
-            "clock": learner.clock,
-        }
+        return dict(_named_arrays("", self.learner))
 
     def _released(self) -> dict[str, Any]:
         alpha = self._fixed_alpha if self._fixed_alpha is not None else float(self.alphas(self.rounds + 1, 1)[0])
@@ -253,9 +290,19 @@ class LinearBandit(Bandit):
             "theta": self.learner.theta.tolist(),
             "inverse_gram": self.learner.ridge.inverse.tolist(),
             "alpha": alpha,
-            "plays_at_random": self.plan.seat == steps.RANDOM,
+            "plays_at_random": self.plan.seat == rounds.RANDOM,
         }
 
 
-def _rows(arms: Matrix) -> set[bytes]:
-    return {row.tobytes() for row in arms}
+def _named_arrays(name: str, part: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """All arrays in nested named tuples, by the path to them."""
+    if isinstance(part, np.ndarray):
+        yield name, part
+        return
+    for field in part._fields:
+        yield from _named_arrays(f"{name}_{field}" if name else field, getattr(part, field))
+
+
+def is_compiled(bandit: Any) -> TypeGuard[LinearBandit]:
+    """Whether compiled loops may run this bandit: a user's subclass may choose or learn in a way of its own."""
+    return bool(vars(type(bandit)).get("compiled", False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpbandit.bandits import presets, steps
+from dpbandit.bandits import presets, rounds
 from dpbandit.bandits.linear import LinearBandit
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger
@@ -30,4 +30,4 @@ def make(name: str, options: Options) -> LinearBandit:
     )
     clips = bool(options.take("clip_rewards", False))
     ledger = Ledger(limit=math.inf, currency="epsilon")
-    return LinearBandit(name, options, presets.plan(options, steps.NOTHING), claim, ledger, clips=clips)
+    return LinearBandit(name, options, presets.plan(options, rounds.NOTHING), claim, ledger, clips=clips)

@@ -6,7 +6,7 @@ it protects the released stream like every other algorithm.
 
 from __future__ import annotations
 
-from dpbandit.bandits import presets, steps
+from dpbandit.bandits import presets, rounds
 from dpbandit.bandits.linear import LinearBandit
 from dpbandit.bandits.options import Options
 from dpbandit.noise import CODES, check_noise
@@ -21,6 +21,6 @@ def make(name: str, options: Options) -> LinearBandit:
     noise = check_noise(options.noise or "laplace", ("laplace", "gaussian"))
     presets.refuse_pan_private(options, name, "it needs none, its memory holds noisy rewards only")
     budget = presets.budget_per_reward(options, noise)
-    plan = presets.plan(options, steps.REWARD, noise=CODES[noise], multipliers=presets.shared_by_levels(budget, noise))
+    plan = presets.plan(options, rounds.REWARD, noise=CODES[noise], multipliers=presets.shared_by_levels(budget, noise))
     claim = presets.claim(options, noise, budget, "proven", ())
     return LinearBandit(name, options, plan, claim, presets.ledger(noise, budget))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from dpbandit import sensitivity
-from dpbandit.bandits import presets, steps
+from dpbandit.bandits import presets, rounds
 from dpbandit.bandits.linear import LinearBandit
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Ledger
@@ -50,7 +50,7 @@ def on_moments(name: str, options: Options, noise: str) -> LinearBandit:
     multipliers = presets.shared_by_levels(budget, noise)
     plan = presets.plan(
         options,
-        steps.MOMENTS,
+        rounds.MOMENTS,
         noise=CODES[noise],
         pan_private=options.pan_private,
         sensitivity=width_times_norm * (1 + presets.rounding(options)),
@@ -70,7 +70,7 @@ def make_published(name: str, options: Options) -> LinearBandit:
     epsilon = options.need_epsilon() / options.rewards_per_unit
     plan = presets.plan(
         options,
-        steps.MOMENTS,
+        rounds.MOMENTS,
         noise=CODES[noise],
         sensitivity=options.max_norm,
         multipliers=published_multipliers(options, epsilon),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpbandit.bandits import presets, steps
+from dpbandit.bandits import presets, rounds
 from dpbandit.bandits.linear import LinearBandit
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger
@@ -26,4 +26,4 @@ def make(name: str, options: Options) -> LinearBandit:
         assumptions=("no reward is used",),
     )
     ledger = Ledger(limit=0.0, currency="epsilon")
-    return LinearBandit(name, options, presets.plan(options, steps.RANDOM), claim, ledger, clips=False)
+    return LinearBandit(name, options, presets.plan(options, rounds.RANDOM), claim, ledger, clips=False)

@@ -1,9 +1,7 @@
 """One round of learning for every bandit built on LinUCB's rule, compiled, for every seat the noise can sit in (docs/privacy.md).
 
-`prepare` takes a context and a clipped reward and leaves the clean value to be released in `learner.pending`, returning
-the noise scale it needs. `commit` takes the noisy value and computes the released parameter. What lies between (drawing
-noise, asking the ledger) is the caller's: `learn_simulated` for simulations, `bandits.linear` for real noise.
-Only `prepare` sees rewards.
+The verbs are those of `rounds`. What lies between `prepare` and `commit` (drawing noise, asking the ledger) is the
+caller's: `rounds.learn_simulated` for simulations, `bandits.linear` for real noise.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import numerics, sensitivity
+from dpbandit.bandits.rounds import INCREMENT, MOMENTS, NOTHING, OWN, RANDOM, REWARD, serve
 from dpbandit.compiled import kernel
 from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
 from dpbandit.numerics import Ridge
@@ -24,12 +23,6 @@ from dpbandit.release.tree import Tree
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-# Where the noise sits.
-#   RANDOM    nowhere: arms are drawn by lot                 NOTHING    nowhere: plain LinUCB
-#   REWARD    on each reward, before anything uses it        MOMENTS    on sums of x·r
-#   OWN       on A_e⁻¹·(sum of x·r of one node)              INCREMENT  on θ̂_e − θ̂_s of one node, as the paper has it
-RANDOM, NOTHING, REWARD, MOMENTS, OWN, INCREMENT = range(6)
 
 
 class Plan(NamedTuple):
@@ -219,8 +212,10 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
 
 
 @kernel(inline="always")
-def begin_simulated_nodes(learner: Learner, plan: Plan, key: np.uint64) -> None:
+def begin(learner: Learner, plan: Plan, key: np.uint64) -> None:
     """Pan-private form: put fresh noise into every node that begins with the coming round."""
+    if not plan.pan_private:
+        return
     t = learner.clock[0] + 1
     _index, _level, levels = trees.place(t, plan.unknown_horizon, plan.levels)
     zero = learner.item
@@ -229,27 +224,6 @@ def begin_simulated_nodes(learner: Learner, plan: Plan, key: np.uint64) -> None:
     for level in range(levels):
         if trees.starts(t, plan.unknown_horizon, level):
             add_simulated(plan.noise, key, t * 64 + level, scale, zero, learner.tree.sums[level])
-
-
-@kernel(inline="always")
-def learn_simulated(
-    learner: Learner,
-    plan: Plan,
-    x: Vector,
-    reward: float,
-    known: bool,
-    key: np.uint64,
-    start_key: np.uint64,
-    noisy: Vector,
-) -> float:
-    """A whole round of learning with seeded noise; what was released is left in `noisy`. Returns its noise scale."""
-    if plan.pan_private:
-        begin_simulated_nodes(learner, plan, start_key)
-    scale = prepare(learner, plan, x, reward, known)
-    if plan.seat >= REWARD:
-        add_simulated(plan.noise, key, learner.clock[0], scale, learner.pending, noisy)
-    commit(learner, plan, noisy)
-    return scale
 
 
 @kernel
@@ -281,3 +255,6 @@ def choose(
     else:
         numerics.score(learner.ridge.inverse, learner.theta, columns, alpha, work, scores)
     return numerics.pick(scores, key, index)
+
+
+serve(Plan, reset=reset, begin=begin, prepare=prepare, commit=commit, choose=choose)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.bandits import registry
-from dpbandit.bandits.linear import LinearBandit
+from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import SHARED, whole
 from dpbandit.errors import NotFiniteError, OptionError, nearest
 from dpbandit.lab.loops import play
@@ -261,8 +261,8 @@ def _player(job: Job, world: World, episode: Any, seed: int, horizon: int, round
     if getattr(world, "per_user", False):
         return _PerUser(label, make, episode, rounds)
     bandit = make(-1)
-    # A subclass may choose or learn in its own way: then its methods are called.
-    kind = _Compiled if type(bandit) is LinearBandit else _StepByStep
+    # A user's subclass may choose or learn in its own way: then its methods are called.
+    kind = _Compiled if is_compiled(bandit) else _StepByStep
     return kind(label, bandit, episode, rounds)
 
 

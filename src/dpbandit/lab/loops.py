@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits.steps import Learner, Plan, choose, learn_simulated, perturb
+from dpbandit.bandits.rounds import choose, learn_simulated
+from dpbandit.bandits.steps import perturb
 from dpbandit.compiled import kernel
 
 Vector = NDArray[np.float64]
@@ -16,8 +18,8 @@ Matrix = NDArray[np.float64]
 
 @kernel
 def play(
-    learner: Learner,
-    plan: Plan,
+    learner: Any,
+    plan: Any,
     pool: Matrix,
     shown: NDArray[np.int64],
     rewards: Matrix,

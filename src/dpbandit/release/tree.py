@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.compiled import kernel
 from dpbandit.errors import OptionError
@@ -137,3 +137,108 @@ def add_pan_private(tree: Tree, t: int, unknown_horizon: bool, levels: int, item
             tree.sums[row, i] += item[i]
     for i in range(item.shape[0]):
         out[i] = tree.sums[level, i]
+
+
+# ------------------------------------------------------------------ Honaker's estimate (2015), bottom-up
+#
+# The plain tree publishes one node a round. Here every node that ends with a round is published, right children
+# too: an item is then in exactly one node of each level, so the budget is shared over the same levels as before, and a
+# node can be estimated from its own value and from its children. With equal variances inside a block the best mean of
+# the two has variance v_l = 1/(1 + 1/(2v_{l−1})) = 2^l/(2^{l+1} − 1) of one node's, and v_l is also the own value's weight.
+
+
+@kernel(inline="always")
+def add_nodes(tree: Tree, t: int, unknown_horizon: bool, item: Vector, nodes: Matrix) -> int:
+    """Add round t's vector and put the clean sums of all nodes that end with it into `nodes`, one row a level.
+
+    Returns how many rows: one more than the level that `place` gives. In place of `add`; `nodes` has `levels_for` rows.
+
+    >>> tree, nodes = new_tree(1, horizon=4), np.zeros((3, 1))
+    >>> [add_nodes(tree, t, False, np.array([float(t)]), nodes) for t in (1, 2, 3, 4)]
+    [1, 2, 1, 3]
+    >>> nodes[:, 0].tolist()  # 4, 3 + 4, 1 + 2 + 3 + 4
+    [4.0, 7.0, 10.0]
+    """
+    index, level, _ = place(t, unknown_horizon, 0)
+    d = item.shape[0]
+    if unknown_horizon and index == 1 and t > 1:
+        _close_block(tree, t - 1)
+        tree.sums[:] = 0.0
+    for i in range(d):
+        nodes[0, i] = item[i]
+    for below in range(level):
+        for i in range(d):
+            nodes[below + 1, i] = nodes[below, i] + tree.sums[below, i]
+            tree.sums[below, i] = 0.0
+    for i in range(d):
+        tree.sums[level, i] = nodes[level, i]
+    return level + 1
+
+
+@kernel(inline="always")
+def publish_honaker(tree: Tree, t: int, unknown_horizon: bool, nodes: Matrix, out: Vector) -> None:
+    """Take the noisy values of the nodes that end with round t and put the estimated sum of all rounds so far into `out`.
+
+    Noise must have the same scale in all nodes of a block. In place of `publish`, after `add_nodes`: a tree is used with one
+    pair or with the other. What it keeps is in `Tree.noisy` too, now with estimates in place of noisy values.
+
+    >>> tree, out = new_tree(1, horizon=2), np.zeros(1)
+    >>> publish_honaker(tree, 1, False, np.array([[6.0]]), out)
+    >>> publish_honaker(tree, 2, False, np.array([[3.0], [12.0]]), out)
+    >>> round(float(out[0]), 12)  # 2/3 of 12 and 1/3 of 6 + 3
+    11.0
+    """
+    index, level, _ = place(t, unknown_horizon, 0)
+    above = level + 1
+    while (index >> above) > 0 and (index >> above) & 1 == 0:
+        above += 1
+    inside = (index >> above) > 0
+    d = out.shape[0]
+    for i in range(d):
+        out[i] = nodes[0, i]
+    own = 1.0
+    for row in range(1, level + 1):
+        own = 2.0 * own / (1.0 + 2.0 * own)
+        # The left sibling's estimate is what the prefix gained when that sibling was published.
+        for i in range(d):
+            left = tree.noisy[row - 1, i]
+            if row < level:
+                left -= tree.noisy[row, i]
+            elif inside:
+                left -= tree.noisy[above, i]
+            out[i] = own * nodes[row, i] + (1.0 - own) * (left + out[i])
+    for i in range(d):
+        tree.noisy[level, i] = out[i] + (tree.noisy[above, i] if inside else 0.0)
+        out[i] = tree.carry[i] + tree.noisy[level, i]
+
+
+def tree_standard_error(t: ArrayLike, horizon: int | None, *, honaker: bool) -> Vector:
+    """The standard error of each coordinate of the sum released at round t (or rounds t), for items of norm 1 and ρ = ½.
+
+    A node has variance h, for the h levels that share its block's budget. For another budget multiply by the sensitivity
+    and divide by √(2ρ).
+
+    >>> tree_standard_error([511, 512], 1000, honaker=False).round(2).tolist()  # √(9·10), √10
+    [9.49, 3.16]
+    >>> tree_standard_error([511, 512], 1000, honaker=True).round(2).tolist()
+    [7.28, 2.24]
+    """
+    rounds = np.asarray(t, dtype=np.int64)
+    levels = levels_for(horizon)
+    if (rounds < 0).any() or (horizon is not None and (rounds > horizon).any()):
+        raise OptionError(f"t must lie between 0 and the horizon, {horizon!r}, not {t!r}")
+    variances = [2.0**level / (2.0 ** (level + 1) - 1) if honaker else 1.0 for level in range(levels)]
+    variance = np.zeros(rounds.shape)
+    index, share = rounds, np.full(rounds.shape, float(levels))
+    if horizon is None:
+        index, share = np.zeros_like(rounds), np.ones(rounds.shape)
+        for block in range(levels):
+            begun = rounds >= 1 << block
+            finished = rounds >= (2 << block) - 1
+            variance += np.where(finished, (block + 1) * variances[block], 0.0)
+            running = begun & ~finished
+            index = np.where(running, rounds - (1 << block) + 1, index)
+            share = np.where(running, block + 1.0, share)
+    for level in range(levels):
+        variance += np.where(index >> level & 1 == 1, share * variances[level], 0.0)
+    return np.sqrt(variance)

@@ -7,6 +7,8 @@ A world has `dim`, `arms` (per round) and `episode(seed)`; an episode has `theta
 from dpbandit.worlds.arrays import Arrays
 from dpbandit.worlds.block import Block, Episode, World
 from dpbandit.worlds.data import DataMissing
+from dpbandit.worlds.degenerate import Degenerate
+from dpbandit.worlds.drifting import Drifting
 from dpbandit.worlds.lastfm import LastFM
 from dpbandit.worlds.open_bandit import OpenBandit, Replay, replay
 from dpbandit.worlds.synthetic import Synthetic
@@ -15,6 +17,8 @@ __all__ = [
     "Arrays",
     "Block",
     "DataMissing",
+    "Degenerate",
+    "Drifting",
     "Episode",
     "LastFM",
     "OpenBandit",

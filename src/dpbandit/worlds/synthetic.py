@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.worlds.block import Block
+from dpbandit.worlds.pieces import PIECE, Pieces, distinct
 
 
 class Synthetic:
@@ -39,9 +40,7 @@ class Synthetic:
 
 
 class SyntheticEpisode:
-    """One seed's run. Rounds are generated in pieces of a fixed size, so that blocks of any size give the same rounds."""
-
-    PIECE = 1024
+    """One seed's run."""
 
     def __init__(self, world: Synthetic, seed: int) -> None:
         setup = np.random.default_rng([seed, 0])
@@ -51,32 +50,15 @@ class SyntheticEpisode:
         self.public_contexts: NDArray[np.float64] = pool / np.linalg.norm(pool, axis=1, keepdims=True)
         self.theta: NDArray[np.float64] = theta / np.linalg.norm(theta)
         self._arm_means = self.public_contexts @ self.theta
-        self._pieces = 0
-        self._left: tuple[NDArray[np.int64], NDArray[np.float64]] = self._piece(0)
+        self._rounds = Pieces(self._piece)
 
     def _piece(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        rng = np.random.default_rng([self._seed, 1, number])
-        world = self._world
-        shown = rng.integers(0, world.pool_size, size=(self.PIECE, world.arms))
-        while True:  # rows with an arm twice are drawn again: each distinct choice stays equally likely
-            ordered = np.sort(shown, axis=1)
-            twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-            if not twice.any():
-                break
-            if world.arms * world.arms > world.pool_size:  # too likely to repeat: draw without replacement instead
-                shown[twice] = np.argsort(rng.random((int(twice.sum()), world.pool_size)), axis=1)[:, : world.arms]
-            else:
-                shown[twice] = rng.integers(0, world.pool_size, size=(int(twice.sum()), world.arms))
-        self._pieces = number + 1
-        return shown, rng.normal(0.0, world.reward_noise, size=self.PIECE)
+        rng, world = np.random.default_rng([self._seed, 1, number]), self._world
+        shown = distinct(rng, world.pool_size, rows=PIECE, shown=world.arms)
+        return shown, rng.normal(0.0, world.reward_noise, size=PIECE)
 
     def block(self, count: int) -> Block:
         """The next `count` rounds."""
-        shown, noise = self._left
-        while len(noise) < count:
-            more, more_noise = self._piece(self._pieces)
-            shown, noise = np.concatenate([shown, more]), np.concatenate([noise, more_noise])
-        self._left = shown[count:], noise[count:]
-        shown, noise = shown[:count], noise[:count]
+        shown, noise = self._rounds.take(count)
         means = self._arm_means[shown]
         return Block(self.public_contexts, shown, means + noise[:, None], means)

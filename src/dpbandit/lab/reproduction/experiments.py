@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbandit.bandits import registry, steps
+from dpbandit.bandits import registry, rounds
 from dpbandit.errors import OptionError, nearest
 from dpbandit.lab.engine import run
 from dpbandit.sensitivity import estimate_bounds
@@ -180,7 +180,7 @@ def noise_levels(size: Profile, progress: Progress) -> pd.DataFrame:
         reward = float(block.rewards[t - 1, arm])
         leader.update(contexts[arm], reward)
         for label, bandit in bandits.items():
-            scale = steps.prepare(bandit.learner, bandit.plan, contexts[arm], reward, True)
+            scale = rounds.prepare_one(bandit.learner, bandit.plan, contexts[arm], reward, True)
             if t in marks:
                 spread = 1.0 if bandit.noise == "gaussian" else np.sqrt(2)
                 rows.append({"calibration": label, "round": t, "noise": scale * spread})

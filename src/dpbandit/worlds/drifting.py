@@ -1,0 +1,106 @@
+"""The paper's simulation with seasons: θ* stays, the contexts that are offered drift. Not in the paper; a held-out test."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.worlds.block import Block
+from dpbandit.worlds.pieces import PIECE, Pieces, distinct
+
+
+class Drifting:
+    """Features come into season one after another: what is learned early is about directions that are later hardly offered.
+
+    As in `Synthetic`, arms and θ* have coordinates U(0, 1), θ* is divided by its norm, and each round shows some arms drawn
+    uniformly. But in round t, from 0, coordinate j (from 0) of every arm is first multiplied by its season's weight,
+    `faded` + (1 − `faded`)·(1 + cos 2π(t/`period` − j/`dim`))/2, and only then is the context divided by its norm. A weight
+    goes from 1 to `faded` in half a period and back in the other half; `faded=1` is no drift. θ* never changes.
+
+    No context comes twice, and none is known before it is offered: there are no public contexts.
+
+    >>> episode = Drifting(period=2000).episode(seed=0)
+    >>> for name, start in [("early", 0), ("late", 900)]:
+    ...     _ = episode.block(start)
+    ...     squares = (episode.block(100).pool ** 2).mean(axis=0)
+    ...     print(name, "most weight on features", sorted(squares.argsort()[-3:].tolist()))
+    early most weight on features [0, 1, 9]
+    late most weight on features [4, 5, 6]
+    """
+
+    rounds = None
+
+    def __init__(
+        self,
+        arms: int = 1000,
+        dim: int = 10,
+        shown: int = 10,
+        reward_noise: float = 0.5,
+        *,
+        period: int = 20_000,  # the paper's 10,000 rounds end at the season opposite to the first
+        faded: float = 0.1,  # then half of the features hold 87 % of a context's squared length (measured)
+    ) -> None:
+        if not 1 <= shown <= arms or dim < 2:
+            raise ValueError(
+                f"Drifting needs 1 ≤ shown ≤ arms and dim ≥ 2 (one feature cannot drift), not shown={shown}, arms={arms}, "
+                f"dim={dim}"
+            )
+        if not 0 <= reward_noise < math.inf:
+            raise ValueError(f"reward_noise must be a finite number of at least 0, not {reward_noise!r}")
+        if not 1 <= period < math.inf:
+            raise ValueError(
+                f"period must be a number of rounds of at least 1, not {period!r}: take twice the horizon for a drift that "
+                "ends opposite to where it began"
+            )
+        if not 0 <= faded <= 1:
+            raise ValueError(
+                f"faded must lie between 0 (out of season a feature vanishes) and 1 (no drift), not {faded!r}"
+            )
+        self.pool_size, self.dim, self.arms, self.reward_noise = arms, dim, shown, reward_noise
+        self.period, self.faded = period, faded
+
+    def weights(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The season's weights of the features, a row for each round counted from 0."""
+        angle = 2 * math.pi * ((rounds % self.period)[:, None] / self.period - np.arange(self.dim) / self.dim)
+        return np.asarray(self.faded + (1 - self.faded) * (1 + np.cos(angle)) / 2)
+
+    def episode(self, seed: int) -> DriftingEpisode:
+        """A fresh start from this seed."""
+        return DriftingEpisode(self, seed)
+
+    def __repr__(self) -> str:
+        return (
+            f"Drifting(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, reward_noise={self.reward_noise:g}, "
+            f"period={self.period}, faded={self.faded:g})"
+        )
+
+
+class DriftingEpisode:
+    """One seed's run."""
+
+    public_contexts = None
+
+    def __init__(self, world: Drifting, seed: int) -> None:
+        setup = np.random.default_rng([seed, 0])
+        self._items = setup.uniform(size=(world.pool_size, world.dim))
+        theta = setup.uniform(size=world.dim)
+        self._world, self._seed = world, seed
+        self.theta: NDArray[np.float64] = theta / np.linalg.norm(theta)
+        self._rounds = Pieces(self._piece)
+
+    def _piece(self, number: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        rng, world = np.random.default_rng([self._seed, 1, number]), self._world
+        shown = distinct(rng, world.pool_size, rows=PIECE, shown=world.arms)
+        noise = rng.normal(0.0, world.reward_noise, size=PIECE)
+        weights = world.weights(np.arange(number * PIECE, (number + 1) * PIECE))
+        contexts = self._items[shown] * weights[:, None, :]
+        contexts /= np.linalg.norm(contexts, axis=2, keepdims=True)
+        return contexts, contexts @ self.theta, noise
+
+    def block(self, count: int) -> Block:
+        """The next `count` rounds."""
+        contexts, means, noise = self._rounds.take(count)
+        shown = np.arange(count * self._world.arms, dtype=np.int64).reshape(count, self._world.arms)
+        return Block(contexts.reshape(-1, self._world.dim), shown, means + noise[:, None], means)

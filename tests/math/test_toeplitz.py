@@ -1,0 +1,278 @@
+"""The Toeplitz factorisation against dense matrices, against the exact square root, and over a million rounds."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from numba import njit
+from scipy.signal import fftconvolve
+
+from dpbandit.errors import OptionError
+from dpbandit.release import toeplitz
+from dpbandit.release.toeplitz_table import TABLE
+
+TOOL = Path(__file__).parents[2] / "tools" / "fit_toeplitz.py"
+HORIZONS = np.unique(np.rint(np.geomspace(1, 10**6, 300)).astype(np.int64))
+
+
+@njit
+def stream(state, items, noises):
+    """Encoded values and released sums of a whole stream."""
+    encoded, released = np.empty_like(items), np.empty_like(items)
+    for t in range(len(items)):
+        toeplitz.encode(state, items[t], encoded[t])
+        toeplitz.decode(state, encoded[t] + noises[t], released[t])
+    return encoded, released
+
+
+def coefficients(horizon, n):
+    """c_0, …, c_{n−1} of the entry that serves a horizon, from the definition."""
+    rates, weights = toeplitz.decays_for(horizon)
+    return np.concatenate([[1.0], ((1 - rates) ** np.arange(n - 1)[:, None]) @ weights])
+
+
+def lower_toeplitz(column):
+    n = len(column)
+    gap = np.arange(n)[:, None] - np.arange(n)
+    return np.where(gap >= 0, column[np.maximum(gap, 0)], 0.0)
+
+
+def square_root_column(n):
+    """C(2k, k)/4^k."""
+    k = np.arange(1, n)
+    return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
+
+
+def square_root_errors(horizons):
+    """Worst and root-mean-square error of the exact square root over the rounds of each horizon, ρ = ½."""
+    squares = np.cumsum(square_root_column(int(horizons.max())) ** 2)
+    column = squares[horizons - 1]
+    return column, np.sqrt(column * np.cumsum(squares)[horizons - 1] / horizons)
+
+
+def errors(horizons):
+    """The same two errors of what is released, each horizon with its entry and its own sensitivity."""
+    worst, rms = [], []
+    for horizon in horizons:
+        # every round of a short horizon; beyond, 400 rounds and the trapezoidal rule, good to 1e-4 for so smooth a function
+        few = horizon <= 10**4
+        t = np.arange(1, horizon + 1) if few else np.unique(np.rint(np.geomspace(1, horizon, 400)))
+        error = toeplitz.standard_error(t, int(horizon))
+        worst.append(error.max())
+        rms.append(math.sqrt(np.mean(error**2) if few else np.trapezoid(error**2, t) / (horizon - 1)))
+    return np.array(worst), np.array(rms)
+
+
+@pytest.mark.parametrize("horizon", [7, 1000, 10_000, 10**5, 10**6, None])
+def test_encoding_is_multiplication_by_the_dense_matrix_and_decoding_gives_prefix_sums(horizon):
+    n, d = 60, 3
+    items = np.random.default_rng(1).normal(size=(n, d))
+    encoded, released = stream(toeplitz.new_toeplitz(d, horizon), items, np.zeros((n, d)))
+    np.testing.assert_allclose(encoded, lower_toeplitz(coefficients(horizon, n)) @ items, atol=1e-12)
+    np.testing.assert_allclose(released, np.cumsum(items, axis=0), atol=1e-12)
+
+
+def test_two_rounds_by_hand():
+    """θ = (1/2, 1/4), ω = (1/4, 1/8): c = 1, 3/8, 5/32. Items 8, 16: encoded 8, 16 + 3. Noisy values 9, 20 decode to
+    items 9 and 20 − 27/8, so to sums 9 and 25.625."""
+    state = toeplitz.new_toeplitz(1, 1000)._replace(rates=np.array([0.5, 0.75]), weights=np.array([0.25, 0.125]))
+    out = np.empty(1)
+    for item, value, encoded, total in ((8.0, 9.0, 8.0, 9.0), (16.0, 20.0, 19.0, 25.625)):
+        toeplitz.encode(state, np.array([item]), out)
+        assert out[0] == encoded
+        toeplitz.decode(state, np.array([value]), out)
+        assert out[0] == total == state.total[0]
+
+
+@pytest.mark.parametrize("horizon", [50, 10**6])
+def test_noise_covariance_is_that_of_the_decoding_matrix(horizon):
+    # With items 0 and unit basis noises the releases are the rows of B = AC⁻¹: inner products are exact.
+    n = 50
+    _, rows = stream(toeplitz.new_toeplitz(n, horizon), np.zeros((n, n)), np.eye(n))
+    b = np.tril(np.ones((n, n))) @ np.linalg.inv(lower_toeplitz(coefficients(horizon, n)))
+    np.testing.assert_allclose(rows, b, atol=1e-12)
+    np.testing.assert_allclose(rows @ rows.T, b @ b.T, atol=1e-11)
+    expected = toeplitz.column_norm(horizon) * np.linalg.norm(b, axis=1)
+    np.testing.assert_allclose(toeplitz.standard_error(np.arange(1, n + 1), horizon), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 40, 300])
+def test_the_column_norm_is_the_largest_over_all_positions_of_an_item(horizon):
+    columns = np.linalg.norm(lower_toeplitz(coefficients(horizon, horizon)), axis=0)
+    assert columns.argmax() == 0
+    assert columns.max() <= toeplitz.column_norm(horizon) <= columns.max() * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("horizon", [2, 1000, 10**6, None])
+def test_the_column_norm_is_rounded_up_and_barely(horizon):
+    rates, weights = ([mpmath.mpf(float(v)) for v in values] for values in toeplitz.decays_for(horizon))
+    with mpmath.workdps(40):
+        exact = mpmath.mpf(1)
+        for r, w in zip(rates, weights, strict=True):
+            for s, v in zip(rates, weights, strict=True):
+                decay = (1 - r) * (1 - s)
+                exact += w * v * (1 - (0 if horizon is None else decay ** (horizon - 1))) / (1 - decay)
+        exact = mpmath.sqrt(exact)
+        assert exact <= toeplitz.column_norm(horizon) <= exact * (1 + mpmath.mpf("2e-12"))
+
+
+def test_an_endless_stream_costs_little_more_than_the_longest_horizon():
+    finite, endless = toeplitz.column_norm(10**6), toeplitz.column_norm(None)
+    assert finite < endless < 1.01 * finite
+    assert toeplitz.column_norm(10**7) == endless
+
+
+def test_the_square_root_has_the_errors_of_the_design():
+    worst, rms = square_root_errors(np.array([10**3, 10**4, 10**5, 10**6]))
+    np.testing.assert_allclose(worst, [3.27, 4.00, 4.73, 5.46], atol=0.006)
+    np.testing.assert_allclose(rms, [3.10, 3.84, 4.57, 5.30], atol=0.006)
+
+
+def test_errors_are_within_a_percent_of_the_square_root_at_every_horizon():
+    for ours, exact in zip(errors(HORIZONS), square_root_errors(HORIZONS), strict=True):
+        assert (ours / exact).max() < 1.002
+        assert (ours / exact).min() > 0.99  # better than the square root is possible, but not by much
+    decades = 10 ** np.arange(1, 7)
+    for ours, exact in zip(errors(decades), square_root_errors(decades), strict=True):
+        np.testing.assert_allclose(ours, exact, rtol=0.01)
+
+
+def test_errors_stay_above_the_lower_bound_of_any_factorisation():
+    worst, _ = errors(10 ** np.arange(3, 7))
+    assert (worst > [2.90, 3.63, 4.37, 5.10]).all()
+
+
+def test_without_a_horizon_every_sum_is_noisier_by_the_longer_column_alone():
+    t = HORIZONS[HORIZONS > 1]
+    known = np.sqrt(np.cumsum(square_root_column(10**6) ** 2)[t - 1])
+    growth = toeplitz.standard_error(t, None) / (toeplitz.column_norm(None) * known)
+    assert growth.max() < 1.03
+
+
+@pytest.mark.parametrize("entry", TABLE)
+def test_rates_and_weights_make_a_stable_inverse(entry):
+    rates, weights = toeplitz.decays_for(entry)
+    assert (rates > 0).all()
+    assert (rates < 1).all()
+    assert (weights > 0).all()
+    assert (np.diff(rates) < 0).all()
+    poles, residues = toeplitz.inverse_decays(rates, weights)
+    assert poles[0] == 0.0
+    assert (np.abs(1 - poles[1:]) < 1).all()
+    assert (residues > 0).all()
+    assert residues.sum() == pytest.approx(1.0, rel=1e-12)
+    assert residues[0] == pytest.approx(1 / (1 + (weights / rates).sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", ["ones", "random", "spike"])
+def test_a_million_rounds_lose_no_more_than_a_billionth_of_the_noise(shape):
+    n, rng = 10**6, np.random.default_rng(8)
+    items = {"ones": np.ones(n), "random": rng.integers(-1024, 1025, size=n) / 1024.0, "spike": np.zeros(n)}[shape]
+    items[0] = 1.0
+    noises = toeplitz.column_norm(n) * rng.normal(size=n)
+    _, released = stream(toeplitz.new_toeplitz(1, n), items[:, None], noises[:, None])
+    poles, residues = toeplitz.inverse_decays(*toeplitz.decays_for(n))
+    b = sum(weight * np.exp(np.arange(n) * math.log1p(-rate)) for weight, rate in zip(residues, poles, strict=True))
+    # sums of these items are exact in floats; the transform is good to about 1e-11
+    expected = np.cumsum(items) + fftconvolve(b, noises)[:n]
+    assert np.abs(released[:, 0] - expected).max() < 1e-9
+
+
+def test_rounding_of_the_encoded_values_is_below_its_bound():
+    n = 300_000
+    encoded, _ = stream(toeplitz.new_toeplitz(1, None), np.ones((n, 1)), np.zeros((n, 1)))
+    rates, weights = (values.astype(np.longdouble) for values in toeplitz.decays_for(None))
+    t = np.arange(n)[:, None]
+    exact = 1 + (weights / rates * -np.expm1(t * np.log1p(-rates))).sum(axis=1)
+    lost = float(np.sqrt(((encoded[:, 0] - exact) ** 2).sum()))
+    assert 0 < 2 * lost <= toeplitz.encoding_slack(n, horizon=None, size=1.0)
+
+
+def test_a_stream_far_past_its_table_stays_stable():
+    n = 50_000  # fifty times the entry's horizon
+    items = np.ones((n, 1))
+    _, released = stream(toeplitz.new_toeplitz(1, 1000), items, np.zeros((n, 1)))
+    np.testing.assert_allclose(released[:, 0], np.arange(1, n + 1), rtol=0, atol=1e-9)
+    rates, weights = toeplitz.decays_for(1000)
+    t = np.array([1e6, 2e6])
+    once, twice = toeplitz.squared_row(rates, weights, t)
+    # what is left of old noise is constant: the variance grows linearly, and no faster
+    forever = toeplitz.inverse_decays(rates, weights)[1][0] ** 2
+    assert twice - once == pytest.approx(1e6 * forever, rel=1e-9)
+
+
+def test_memory_does_not_grow():
+    state = toeplitz.new_toeplitz(4, None)
+    before = [array.__array_interface__["data"] + array.shape for array in state]
+    stream(state, np.ones((5000, 4)), np.ones((5000, 4)))
+    assert [array.__array_interface__["data"] + array.shape for array in state] == before
+    assert sum(array.size for array in state) <= 8 * (4 * 4 + 2) + 2 * 4
+
+
+def test_forgetting_leaves_an_empty_stream():
+    state = toeplitz.new_toeplitz(2, 100)
+    stream(state, np.ones((30, 2)), np.ones((30, 2)))
+    toeplitz.forget(state)
+    for ours, fresh in zip(state, toeplitz.new_toeplitz(2, 100), strict=True):
+        np.testing.assert_array_equal(ours, fresh)
+
+
+def test_nothing_of_the_trusted_side_is_needed_to_decode():
+    n, d = 200, 2
+    rng = np.random.default_rng(3)
+    whole = toeplitz.new_toeplitz(d, n)
+    encoded, released = stream(whole, rng.normal(size=(n, d)), noises := rng.normal(size=(n, d)))
+    reader, out = toeplitz.new_toeplitz(d, n), np.empty(d)
+    for t in range(n):
+        toeplitz.decode(reader, encoded[t] + noises[t], out)
+        np.testing.assert_array_equal(out, released[t])
+    assert not reader.clean.any()
+
+
+@pytest.mark.parametrize("horizon", [0, -3])
+def test_a_bad_horizon_is_named(horizon):
+    for call in (toeplitz.column_norm, toeplitz.decays_for):
+        with pytest.raises(OptionError, match="horizon must be at least 1"):
+            call(horizon)
+    with pytest.raises(OptionError, match="between 0 and the horizon"):
+        toeplitz.standard_error(11, 10)
+
+
+@pytest.fixture(scope="module")
+def generator():
+    spec = importlib.util.spec_from_file_location("fit_toeplitz", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_generators_losses_are_the_errors_by_definition(generator):
+    horizons = np.array([2, 30, 1000])
+    rates, weights = toeplitz.decays_for(1000)
+    for ours, theirs in zip(errors(horizons), generator.errors(rates, weights, horizons), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    for ours, theirs in zip(square_root_errors(horizons), generator.square_root_errors(horizons), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+@pytest.mark.parametrize("entry", TABLE)
+def test_the_table_is_at_a_minimum_of_its_generators_loss(generator, entry):
+    loss = generator.objective(entry)
+    x = generator.pack(*toeplitz.decays_for(entry))
+    assert len(x) == 2 * generator.BUFFERS[entry]
+    here, rng = loss(x), np.random.default_rng(0)
+    for size in (1e-3, 1e-2, 1e-1):
+        directions = rng.normal(size=(40, len(x)))
+        around = [loss(x + size * step / np.linalg.norm(step)) for step in directions]
+        assert here <= min(around) + 1e-9
+
+
+def test_the_shortest_entry_is_made_again_by_its_generator(generator, capsys, monkeypatch):
+    monkeypatch.setattr(generator, "STARTS", 1)
+    rates, weights = generator.fit(1000)
+    assert "start 0" in capsys.readouterr().out
+    for ours, made in zip(toeplitz.decays_for(1000), (rates, weights), strict=True):
+        np.testing.assert_allclose(made, ours, rtol=1e-3)
