@@ -169,6 +169,19 @@ def _cholesky(matrix: Matrix, low: Matrix, out: Matrix) -> None:
 
 
 @kernel
+def colour(ridge: Ridge, vector: Vector) -> None:
+    """vector ← L⁻ᵀ·vector with A = LLᵀ: standard normal numbers become a draw with covariance A⁻¹. In place."""
+    factor = ridge.work
+    _cholesky(ridge.gram, ridge.gram_low, factor)
+    d = vector.shape[0]
+    for i in range(d - 1, -1, -1):
+        total = vector[i]
+        for k in range(i + 1, d):
+            total -= factor[k, i] * vector[k]
+        vector[i] = total / factor[i, i]
+
+
+@kernel
 def _invert(factor: Matrix, out: Matrix) -> None:
     """out = (factor·factorᵀ)⁻¹, exactly symmetric."""
     d = factor.shape[0]

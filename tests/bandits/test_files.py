@@ -23,6 +23,10 @@ CASES = [
     ("tree-gauss", {"horizon": None}),
     ("tree-gauss", {"unit": ("user", 3)}),
     ("tree-gauss", {"context_noise": 0.1}),
+    ("tree-gauss", {"honaker": True}),
+    ("toeplitz", {"shape": "instruments", "public_contexts": np.eye(3) * 0.9}),
+    ("private-ts", {}),
+    ("adac-oful", {}),
 ]
 
 

@@ -31,6 +31,16 @@ PROVEN = [
     ("dgs", {"unit": ("user", 4), "unknown_horizon": True}),
     ("local", {}),
     ("local", {"noise": "gaussian", "unit": ("user", 2)}),
+    ("tree-gauss", {"honaker": True}),
+    ("tree-gauss", {"shape": "instruments"}),
+    ("tree-gauss", {"shape": "ellipsoid", "honaker": True, "max_norm": 3.0}),
+    ("toeplitz", {}),
+    ("toeplitz", {"shape": "instruments", "unknown_horizon": True}),
+    ("toeplitz", {"shape": "ellipsoid", "unit": ("user", 3)}),
+    ("private-ts", {}),
+    ("private-ts", {"noise": "gaussian", "shape": "instruments"}),
+    ("adac-oful", {}),
+    ("adac-oful", {"determinant_growth": 0.1, "shape": "instruments", "unit": ("user", 2)}),
 ]
 
 
@@ -49,7 +59,7 @@ def test_every_algorithm_with_status_proven_is_tried():
             assert name in tried
 
 
-@pytest.mark.parametrize("name", ["tree-gauss", "private-linucb", "local"])
+@pytest.mark.parametrize("name", ["tree-gauss", "private-linucb", "local", "toeplitz", "adac-oful"])
 def test_the_claim_is_used_to_the_full(name):
     """Noise is not wasted: the worst reward on the worst stream pays exactly what was asked for."""
     assert dpb.verify(name, epsilon=1.0, delta=1e-5, horizon=64, dim=4, tries=0).worst.ratio == pytest.approx(

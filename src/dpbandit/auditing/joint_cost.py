@@ -121,7 +121,7 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     changed = np.array([bandit._clip(float(r)) for r in other])
     known = np.array([not bandit._known or x.tobytes() in bandit._known for x in xs], dtype=np.bool_)
     plan = bandit.plan
-    width = plan.dim if plan.seat != rounds.REWARD else 1
+    width = len(bandit.learner.pending)
     frozen = Frozen(
         bandit,
         np.ascontiguousarray(xs),
@@ -284,6 +284,8 @@ def verify(
     own = registry.find(name).own_options
     if "smallest_eigenvalue" in own and "smallest_eigenvalue" not in options:
         options["smallest_eigenvalue"] = estimate_bounds(episode.public_contexts)[1]
+    if options.get("shape", "round") != "round":
+        options.setdefault("public_contexts", episode.public_contexts * options.get("max_norm", 1.0))
 
     def make(rounds: int, **more: Any) -> LinearBandit:
         given = {"dim": dim, "epsilon": epsilon, "delta": delta, "seed": seed, **options, **more}

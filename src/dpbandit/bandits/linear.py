@@ -31,6 +31,7 @@ from dpbandit.noise import (
     real_source_exists,
 )
 from dpbandit.randomness import CONTEXTS, START, TIES, derive_key
+from dpbandit.release import toeplitz
 from dpbandit.release import tree as trees
 
 DEFAULT_ALPHA = 0.3
@@ -231,7 +232,8 @@ class LinearBandit(Bandit):
 
     def check_room(self) -> None:
         """An error if the coming round does not fit into the arrays: kernels do not look where they write."""
-        uses_tree = self.plan.seat in (rounds.MOMENTS, rounds.OWN, rounds.INCREMENT)
+        seats = (rounds.MOMENTS, rounds.OWN, rounds.INCREMENT)
+        uses_tree = self.plan.seat in seats and self.plan.release in (steps.TREE, steps.HONAKER)
         if uses_tree and (self.rounds + 1).bit_length() > len(self.learner.tree.sums):
             raise BudgetError(
                 f"round {self.rounds + 1} would bring the total to one level more than the {self.plan.levels} that share the "
@@ -249,6 +251,17 @@ class LinearBandit(Bandit):
         t = self.rounds
         if self.plan.seat == rounds.REWARD:
             return Charge(self._share(1), "the reward itself")
+        if self.plan.release == steps.EPISODES:
+            return Charge(self._share(1), "the reward's episode")
+        if self.plan.release == steps.HONAKER:
+            return Charge(self._share(self.plan.levels) * self.plan.levels, "all levels, set aside")
+        if self.plan.release == steps.TOEPLITZ:
+            # The first reward has paid most: c_k² of the whole for the k-th release after its own.
+            state = self.learner.toeplitz
+            decay = float(state.weights @ (1 - state.rates) ** (t - 2)) if t > 1 else 1.0
+            newest = self._share(1) / toeplitz.column_norm(self.options.horizon) ** 2
+            scale = float(self.plan.sensitivity * self.plan.multipliers[1])
+            return Charge(newest * decay**2, "encoded sums", adds=True, shift=self._shift(scale, newest))
         _index, level, levels = trees.place(t, self.plan.unknown_horizon, self.plan.levels)
         block = t.bit_length() - 1 if self.plan.unknown_horizon else 0
         return Charge(self._share(levels), f"tree level {level}", block)

@@ -106,6 +106,12 @@ def plan(options: Options, seat: int, **given: Any) -> steps.Plan:
         "lemma_delta": 0.5,
         "printed_index": False,
         "context_noise": options.context_noise,
+        "release": steps.TREE,
+        "rule": steps.UCB,
+        "growth": math.inf,
+        "shape": np.empty((0, 0)),
+        "unshape": np.empty((0, 0)),
+        "floor": 0.0,
     }
     return steps.Plan(**{**fields, **given})
 

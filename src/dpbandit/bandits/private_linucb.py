@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from dpbandit import sensitivity
 from dpbandit.bandits import presets, rounds
 from dpbandit.bandits.linear import LinearBandit
+from dpbandit.bandits.moments import on_moments
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Ledger
 from dpbandit.noise import CODES, check_noise
@@ -34,33 +34,6 @@ NOT_PROVEN = (
 
 def make(name: str, options: Options) -> LinearBandit:
     return on_moments(name, options, options.noise or "laplace")
-
-
-def on_moments(name: str, options: Options, noise: str) -> LinearBandit:
-    """A tree on moments with any of the noises: also what `tree-gauss` is."""
-    check_noise(noise, ("gaussian", "laplace", "laplace-l2"))
-    norm = presets.norm_of(noise)
-    # In L1 known contexts are worth knowing; perturbed contexts are not the known ones.
-    public = options.public_contexts if norm == 1 and options.context_noise == 0 else None
-    width_times_norm = sensitivity.constant(
-        reward_width=options.width, max_norm=options.max_norm, dim=options.dim, norm=norm, public_contexts=public
-    )
-    l1_limit = None if public is None else width_times_norm / options.width
-    budget = presets.budget_per_reward(options, noise)
-    multipliers = presets.shared_by_levels(budget, noise)
-    plan = presets.plan(
-        options,
-        rounds.MOMENTS,
-        noise=CODES[noise],
-        pan_private=options.pan_private,
-        sensitivity=width_times_norm * (1 + presets.rounding(options)),
-        multipliers=presets.on_grid(multipliers, options.dim) if options.pan_private else multipliers,
-    )
-    covers = (
-        () if l1_limit is None else (f"contexts have L1 norm at most {l1_limit:.6g}, as the public contexts (checked)",)
-    )
-    claim = presets.claim(options, noise, budget, "proven", covers)
-    return LinearBandit(name, options, plan, claim, presets.ledger(noise, budget), l1_limit=l1_limit)
 
 
 def make_published(name: str, options: Options) -> LinearBandit:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpbandit.bandits import dgs, linucb, local, private_linucb, random, tree_gauss
+from dpbandit.bandits import adac_oful, dgs, linucb, local, private_linucb, private_ts, random, toeplitz, tree_gauss
 from dpbandit.bandits.options import Options, build
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
@@ -25,31 +25,34 @@ class Algorithm:
     registered_by_user: bool = False
 
 
+def _entry(module: Any) -> Algorithm:
+    return Algorithm(module.DESCRIPTION, module.CLAIM, module.REFERENCE, module.make, module.OWN)
+
+
+def _twin(module: Any, word: str) -> Algorithm:
+    """A second algorithm of the same file, whose names begin with `word`."""
+    description, claim, reference = (
+        getattr(module, f"{word}_{part}") for part in ("DESCRIPTION", "CLAIM", "REFERENCE")
+    )
+    return Algorithm(
+        description, claim, reference, getattr(module, f"make_{word.lower()}"), getattr(module, f"{word}_OWN", ())
+    )
+
+
+# One line for each algorithm.
 _ALGORITHMS: dict[str, Algorithm] = {
-    "random": Algorithm(random.DESCRIPTION, random.CLAIM, random.REFERENCE, random.make),
-    "linucb": Algorithm(linucb.DESCRIPTION, linucb.CLAIM, linucb.REFERENCE, linucb.make, linucb.OWN),
-    "private-linucb": Algorithm(
-        private_linucb.DESCRIPTION, private_linucb.CLAIM, private_linucb.REFERENCE, private_linucb.make
-    ),
-    "private-linucb-published": Algorithm(
-        private_linucb.PUBLISHED_DESCRIPTION,
-        private_linucb.PUBLISHED_CLAIM,
-        private_linucb.PUBLISHED_REFERENCE,
-        private_linucb.make_published,
-    ),
-    "dgs": Algorithm(dgs.DESCRIPTION, dgs.CLAIM, dgs.REFERENCE, dgs.make, dgs.OWN),
-    "dgs-published": Algorithm(
-        dgs.PUBLISHED_DESCRIPTION,
-        dgs.PUBLISHED_CLAIM,
-        dgs.PUBLISHED_REFERENCE,
-        dgs.make_published,
-        dgs.PUBLISHED_OWN,
-    ),
-    "dgs-figure": Algorithm(
-        dgs.FIGURE_DESCRIPTION, dgs.FIGURE_CLAIM, dgs.FIGURE_REFERENCE, dgs.make_figure, dgs.FIGURE_OWN
-    ),
-    "local": Algorithm(local.DESCRIPTION, local.CLAIM, local.REFERENCE, local.make),
-    "tree-gauss": Algorithm(tree_gauss.DESCRIPTION, tree_gauss.CLAIM, tree_gauss.REFERENCE, tree_gauss.make),
+    "random": _entry(random),
+    "linucb": _entry(linucb),
+    "private-linucb": _entry(private_linucb),
+    "private-linucb-published": _twin(private_linucb, "PUBLISHED"),
+    "dgs": _entry(dgs),
+    "dgs-published": _twin(dgs, "PUBLISHED"),
+    "dgs-figure": _twin(dgs, "FIGURE"),
+    "local": _entry(local),
+    "tree-gauss": _entry(tree_gauss),
+    "toeplitz": _entry(toeplitz),
+    "private-ts": _entry(private_ts),
+    "adac-oful": _entry(adac_oful),
 }
 
 

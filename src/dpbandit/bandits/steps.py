@@ -13,16 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import numerics, sensitivity
-from dpbandit.bandits.rounds import INCREMENT, MOMENTS, NOTHING, OWN, RANDOM, REWARD, serve
+from dpbandit.bandits.rounds import INCREMENT, MOMENTS, NO_RELEASE, NOTHING, OWN, RANDOM, REWARD, serve
 from dpbandit.compiled import kernel
 from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
 from dpbandit.numerics import Ridge
 from dpbandit.randomness import normal
+from dpbandit.release import toeplitz
 from dpbandit.release import tree as trees
+from dpbandit.release.toeplitz import Toeplitz
 from dpbandit.release.tree import Tree
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+
+# How sums of moments are published over time.
+#   TREE  HONAKER (the tree, with every node released and all of them used)  TOEPLITZ  EPISODES (each reward in one release)
+TREE, HONAKER, TOEPLITZ, EPISODES = range(4)
+
+# What picks an arm: the upper confidence bound, or a draw from the posterior.
+UCB, THOMPSON = range(2)
+
+# Thompson's draws share the key of ties; their counters start far above it.
+_THOMPSON_DRAWS = 1 << 61
 
 
 class Plan(NamedTuple):
@@ -44,13 +57,19 @@ class Plan(NamedTuple):
     lemma_delta: float
     printed_index: bool
     context_noise: float
+    release: int
+    rule: int
+    growth: float  # EPISODES: an episode ends when log det A has grown by this
+    shape: Matrix  # P: moments are summed as u·r with u = Px/max(‖Px‖, floor); no rows: as x·r
+    unshape: Matrix  # P⁻¹
+    floor: float
 
 
 class Learner(NamedTuple):
     """Everything that changes as a bandit learns.
 
-    Clean, so for the trusted side only: `ridge.moments` and `ridge.theta` where the seat keeps them, `tree.sums`, `pending`. In
-    the pan-private form these hold noisy sums or nothing.
+    Clean, so for the trusted side only: `ridge.moments` and `ridge.theta` where the seat keeps them, `tree.sums`,
+    `toeplitz.clean`, `pending`. In the pan-private form these hold noisy sums or nothing.
     """
 
     ridge: Ridge
@@ -63,41 +82,50 @@ class Learner(NamedTuple):
     prefix: Vector
     bound: Vector  # memory of `sensitivity.observed_lazily`
     clock: NDArray[np.int64]  # rewards learned; decisions made; 1 once a context was outside `arms`
+    toeplitz: Toeplitz
+    weighted: Ridge  # with a shape: the Gram matrix that matches the shaped sums, Σ xxᵀ/max(‖Px‖, floor)
+    anchor: Matrix  # EPISODES: A⁻¹ at the last release, which the bonus uses until the next
+    episode: Vector  # EPISODES: how much log det A has grown since
 
 
 def new_learner(plan: Plan, horizon: int | None) -> Learner:
     """A learner that has seen nothing."""
     d = plan.dim
-    uses_tree = plan.seat in (MOMENTS, OWN, INCREMENT)
+    uses_tree = plan.seat in (MOMENTS, OWN, INCREMENT) and plan.release in (TREE, HONAKER)
+    numbers = {REWARD: 1}.get(plan.seat, d * (plan.levels if plan.release == HONAKER else 1))
+    streams, shaped, episodes = (
+        d if plan.release == TOEPLITZ else 0,
+        len(plan.shape),
+        d if plan.release == EPISODES else 0,
+    )
     return Learner(
         numerics.new_ridge(d, plan.ridge),
         trees.new_tree(d, horizon if uses_tree else 1),
         np.zeros(d),
-        np.zeros(1 if plan.seat == REWARD else d),
+        np.zeros(numbers),
         np.zeros(d),
         np.zeros(d),
         np.zeros(d),
         np.zeros(d),
         np.zeros(2),
         np.zeros(3, dtype=np.int64),
+        toeplitz.new_toeplitz(streams, horizon if streams else 1),
+        numerics.new_ridge(shaped, weighted_ridge(plan)),
+        np.eye(episodes) / plan.ridge,
+        np.zeros(1),
     )
+
+
+def weighted_ridge(plan: Plan) -> float:
+    """λ on the scale of shaped sums: their terms weigh 1/max(‖Px‖, floor), and ‖Px‖ is about √d for a whitener P."""
+    return plan.ridge / max(math.sqrt(plan.dim), plan.floor)
 
 
 @kernel
 def reset(learner: Learner, plan: Plan) -> None:
     """Forget everything, in place."""
-    ridge = learner.ridge
-    ridge.inverse[:] = 0.0
-    ridge.gram[:] = 0.0
-    for i in range(plan.dim):
-        ridge.inverse[i, i] = 1.0 / plan.ridge
-        ridge.gram[i, i] = plan.ridge
-    ridge.gram_low[:] = 0.0
-    ridge.moments[:] = 0.0
-    ridge.moments_low[:] = 0.0
-    ridge.theta[:] = 0.0
-    ridge.step[:] = 0.0
-    ridge.age[:] = 0.0
+    _reset_ridge(learner.ridge, plan.ridge)
+    _reset_ridge(learner.weighted, plan.ridge / max(math.sqrt(plan.dim), plan.floor))
     learner.tree.sums[:] = 0.0
     learner.tree.noisy[:] = 0.0
     learner.tree.carry[:] = 0.0
@@ -106,6 +134,26 @@ def reset(learner: Learner, plan: Plan) -> None:
     learner.context[:] = 0.0
     learner.bound[:] = 0.0
     learner.clock[:] = 0
+    toeplitz.forget(learner.toeplitz)
+    for i in range(learner.anchor.shape[0]):
+        for k in range(learner.anchor.shape[0]):
+            learner.anchor[i, k] = 1.0 / plan.ridge if i == k else 0.0
+    learner.episode[:] = 0.0
+
+
+@kernel
+def _reset_ridge(ridge: Ridge, strength: float) -> None:
+    ridge.inverse[:] = 0.0
+    ridge.gram[:] = 0.0
+    for i in range(ridge.theta.shape[0]):
+        ridge.inverse[i, i] = 1.0 / strength
+        ridge.gram[i, i] = strength
+    ridge.gram_low[:] = 0.0
+    ridge.moments[:] = 0.0
+    ridge.moments_low[:] = 0.0
+    ridge.theta[:] = 0.0
+    ridge.step[:] = 0.0
+    ridge.age[:] = 0.0
 
 
 @kernel(inline="always")
@@ -154,7 +202,28 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
         item[i] = x[i] * reward
     if plan.seat == MOMENTS:
         numerics.refresh_when_due(ridge, quadratic)
-        if plan.pan_private:
+        if plan.shape.shape[0] > 0:
+            _shape_item(learner, plan, x, reward)
+        if plan.release == EPISODES:
+            learner.episode[0] += math.log1p(quadratic)
+            for i in range(d):
+                learner.tree.sums[0, i] += item[i]
+            item[:] = 0.0
+            if learner.episode[0] < plan.growth:
+                return NO_RELEASE
+            learner.episode[0] = 0.0
+            for i in range(d):
+                learner.pending[i] = learner.tree.sums[0, i]
+                learner.tree.sums[0, i] = 0.0
+            return plan.multipliers[1] * plan.sensitivity
+        if plan.release == TOEPLITZ:
+            toeplitz.encode(learner.toeplitz, item, learner.pending)
+            item[:] = 0.0
+            return plan.multipliers[1] * plan.sensitivity
+        if plan.release == HONAKER:
+            learner.pending[:] = 0.0
+            trees.add_nodes(learner.tree, t, plan.unknown_horizon, item, learner.pending.reshape(plan.levels, d))
+        elif plan.pan_private:
             # Terms on the noise's own grid: otherwise the low bits of a noisy sum in memory would tell them.
             # One power of two coarser, because real noise is enlarged a little and may round up to the next power.
             if multiplier > 0.0:
@@ -179,6 +248,24 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
     numerics.multiply(ridge.inverse, item, learner.pending)
     item[:] = 0.0
     return multiplier * plan.sensitivity * bound
+
+
+@kernel
+def _shape_item(learner: Learner, plan: Plan, x: Vector, reward: float) -> None:
+    """item = u·r with u = Px/max(‖Px‖, floor), of norm at most 1, and the same weight for this round in the Gram matrix."""
+    d = plan.dim
+    item, scaled = learner.item, learner.node
+    numerics.multiply(plan.shape, x, item)
+    square = 0.0
+    for i in range(d):
+        square += item[i] * item[i]
+    size = max(math.sqrt(square), plan.floor)
+    weight = 1.0 / size if size > 0.0 else 0.0
+    for i in range(d):
+        item[i] *= weight * reward
+        scaled[i] = x[i] * math.sqrt(weight)
+    quadratic = numerics.add_context(learner.weighted, scaled)
+    numerics.refresh_when_due(learner.weighted, quadratic)
 
 
 @kernel(inline="always")
@@ -206,9 +293,24 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
         node = learner.node
         numerics.multiply(ridge.gram, noisy, node)
         trees.publish(learner.tree, t, plan.unknown_horizon, node, prefix)
+    elif plan.release == TOEPLITZ:
+        toeplitz.decode(learner.toeplitz, noisy, prefix)
+    elif plan.release == EPISODES:
+        for i in range(d):
+            learner.tree.carry[i] += noisy[i]
+            prefix[i] = learner.tree.carry[i]
+        for i in range(d):
+            for k in range(d):
+                learner.anchor[i, k] = ridge.inverse[i, k]
+    elif plan.release == HONAKER:
+        trees.publish_honaker(learner.tree, t, plan.unknown_horizon, noisy.reshape(plan.levels, d), prefix)
     else:
         trees.publish(learner.tree, t, plan.unknown_horizon, noisy, prefix)
-    numerics.multiply(ridge.inverse, prefix, learner.theta)
+    if plan.shape.shape[0] > 0:
+        numerics.multiply(plan.unshape, prefix, learner.node)
+        numerics.multiply(learner.weighted.inverse, learner.node, learner.theta)
+    else:
+        numerics.multiply(ridge.inverse, prefix, learner.theta)
 
 
 @kernel(inline="always")
@@ -252,6 +354,16 @@ def choose(
     learner.clock[1] = index + 1
     if plan.seat == RANDOM:
         scores[:] = 0.0
+    elif plan.rule == THOMPSON:
+        # θ + α·A^{−1/2}z: one draw for all arms, so that the arm played has the posterior's probability of being best.
+        for i in range(plan.dim):
+            learner.node[i] = alpha * normal(key, _THOMPSON_DRAWS + index * plan.dim + i)
+        numerics.colour(learner.ridge, learner.node)
+        for i in range(plan.dim):
+            learner.node[i] += learner.theta[i]
+        numerics.score(learner.ridge.inverse, learner.node, columns, 0.0, work, scores)
+    elif plan.release == EPISODES:
+        numerics.score(learner.anchor, learner.theta, columns, alpha, work, scores)
     else:
         numerics.score(learner.ridge.inverse, learner.theta, columns, alpha, work, scores)
     return numerics.pick(scores, key, index)

@@ -11,6 +11,7 @@ Gaussian noise only. `Toeplitz.clean` holds clean sums; nothing outside the trus
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -155,6 +156,7 @@ def decays_for(horizon: int | None) -> tuple[Vector, Vector]:
     return np.array(rates), np.array(weights)
 
 
+@lru_cache(maxsize=256)
 def column_norm(horizon: int | None) -> float:
     """The L2 sensitivity of the encoded stream to one item of norm 1, whatever its round; rounded up.
 

@@ -1,0 +1,183 @@
+"""The ways to publish moments and to shape them, against plain NumPy written from their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpbandit as dpb
+from dpbandit.auditing.releases import Watch
+from dpbandit.bandits.shapes import whitener
+from dpbandit.errors import OptionError
+from dpbandit.release import toeplitz
+
+DIM, ROUNDS = 4, 90
+
+
+def stream(seed=0, rounds=ROUNDS):
+    rng = np.random.default_rng(seed)
+    xs = rng.normal(size=(rounds, DIM)) * [1.0, 0.5, 0.2, 0.05]
+    xs /= np.maximum(np.linalg.norm(xs, axis=1, keepdims=True), 1.0)
+    return xs, rng.uniform(-1, 1, rounds)
+
+
+def watched(name, **options):
+    given = {"epsilon": 1.0, "delta": 1e-4, "horizon": ROUNDS, "seed": 3} | options
+    bandit = dpb.make(name, dim=DIM, **given)
+    watch = Watch(bandit.source)
+    bandit.source = watch
+    return bandit, watch.transcript.releases
+
+
+def by_definition(xs, rs, noise_in_moments, shape=None, ridge=1.0):
+    """θ from all rounds, with this much noise on the (shaped) sum."""
+    if shape is None:
+        return np.linalg.solve(ridge * np.eye(DIM) + xs.T @ xs, xs.T @ rs + noise_in_moments)
+    whiten, floor = shape
+    sizes = np.maximum(np.linalg.norm(xs @ whiten, axis=1), floor)
+    gram = ridge / max(math.sqrt(DIM), floor) * np.eye(DIM) + (xs / sizes[:, None]).T @ xs
+    total = ((xs @ whiten) / sizes[:, None] * rs[:, None]).sum(axis=0) + noise_in_moments
+    return np.linalg.solve(gram, np.linalg.solve(whiten, total))
+
+
+def shapes(xs):
+    whiten, _ = whitener(xs.T @ xs / len(xs))
+    longest = np.linalg.norm(xs @ whiten, axis=1).max()
+    return {"round": None, "ellipsoid": (whiten, longest), "instruments": (whiten, 0.0)}
+
+
+@pytest.mark.parametrize("shape", ["round", "ellipsoid", "instruments"])
+@pytest.mark.parametrize("horizon", [ROUNDS, None])
+def test_toeplitz_is_the_factorisation(shape, horizon):
+    xs, rs = stream()
+    bandit, releases = watched("toeplitz", shape=shape, public_contexts=xs, horizon=horizon)
+    bandit.update(xs, rs)
+    rates, weights = toeplitz.decays_for(horizon)
+    c = np.array([1.0, *(weights @ (1 - rates) ** k for k in range(ROUNDS - 1))])
+    encoder = np.array([[c[i - j] if i >= j else 0.0 for j in range(ROUNDS)] for i in range(ROUNDS)])
+    decoder = np.tril(np.ones((ROUNDS, ROUNDS))) @ np.linalg.inv(encoder)
+    noise = np.array([release.noisy - release.value for release in releases])
+    expected = by_definition(xs, rs, (decoder @ noise)[-1], shapes(xs)[shape])
+    assert np.allclose(bandit.theta, expected, rtol=0, atol=1e-9)
+    # one scale for all rounds: the column's norm times what one reward can move, over μ
+    one = 2.0 * (1 if shape != "round" else bandit.options.max_norm)
+    assert releases[0].scale == pytest.approx(one * toeplitz.column_norm(horizon) / bandit.claim.mu, rel=1e-5)
+    assert bandit.ledger.total <= bandit.ledger.limit
+    if horizon:
+        assert bandit.ledger.total == pytest.approx(bandit.ledger.limit, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", ["ellipsoid", "instruments"])
+def test_a_shaped_tree_solves_for_the_same_parameter(shape):
+    xs, rs = stream()
+    bandit, releases = watched("tree-gauss", shape=shape, public_contexts=xs, epsilon=math.inf)
+    bandit.update(xs, rs)
+    assert len(releases) == ROUNDS
+    assert np.allclose(bandit.theta, by_definition(xs, rs, 0.0, shapes(xs)[shape]), atol=1e-10)
+
+
+def test_a_context_outside_the_ellipsoid_counts_less_and_never_costs_more():
+    xs, _ = stream()
+    bandit, releases = watched("tree-gauss", shape="ellipsoid", public_contexts=xs * 0.1)
+    bandit.update(xs[0], 1.0)
+    assert np.linalg.norm(releases[0].value) <= 1 + 1e-12
+
+
+def test_honaker_combines_every_node_of_the_tree():
+    xs, rs = stream(rounds=8)
+    bandit, releases = watched("tree-gauss", honaker=True, horizon=8)
+    bandit.update(xs, rs)
+    nodes = [release.noisy.reshape(4, DIM) for release in releases]
+    noisy = {
+        (end - (1 << level), end): nodes[end - 1][level]
+        for level in range(4)
+        for end in range(1 << level, 9, 1 << level)
+    }
+
+    def estimate(start, end):
+        """Inverse-variance mean of a node's own value and its children's estimates, and its variance."""
+        own = noisy[start, end]
+        if end - start == 1:
+            return own, 1.0
+        middle = (start + end) // 2
+        (left, a), (right, b) = estimate(start, middle), estimate(middle, end)
+        variance = 1 / (1 + 1 / (a + b))
+        return variance * (own + (left + right) / (a + b)), variance
+
+    gram = np.eye(DIM) + xs.T @ xs
+    assert np.allclose(bandit.theta, np.linalg.solve(gram, estimate(0, 8)[0]), atol=1e-10)
+    assert bandit.ledger.total == pytest.approx(bandit.ledger.limit)
+    with pytest.raises(OptionError, match="needs a horizon"):
+        watched("tree-gauss", honaker=True, horizon=None)
+
+
+def test_adac_oful_releases_when_the_determinant_has_doubled_and_keeps_the_ellipsoid_between():
+    xs, rs = stream(rounds=60)
+    bandit, releases = watched("adac-oful", horizon=None)
+    gram, total, start, anchor = np.eye(DIM), np.zeros(DIM), 0, np.eye(DIM)
+    last = np.linalg.slogdet(gram)[1]
+    for t in range(60):
+        offered = xs[[t, (t + 7) % 60, (t + 13) % 60]]
+        widths = np.sqrt(np.einsum("ij,jk,ik->i", offered, anchor, offered))
+        assert bandit.select(offered) == int(np.argmax(offered @ bandit.theta + bandit.alpha * widths))
+        bandit.update(xs[t], rs[t])
+        gram += np.outer(xs[t], xs[t])
+        if np.linalg.slogdet(gram)[1] - last >= math.log(2):
+            clean = xs[start : t + 1].T @ rs[start : t + 1]
+            assert np.allclose(releases[-1].value, clean)
+            total = total + releases[-1].noisy
+            last, start, anchor = np.linalg.slogdet(gram)[1], t + 1, np.linalg.inv(gram)
+            assert np.allclose(bandit.theta, np.linalg.solve(gram, total))
+    assert 2 < len(releases) < 20
+    assert bandit.ledger.total == pytest.approx(bandit.ledger.limit)
+    assert bandit.ledger.releases == len(releases)
+
+
+def test_thompson_draws_have_the_posteriors_covariance_and_are_not_the_privacy_noise():
+    bandit = dpb.make("private-ts", dim=2, epsilon=1.0, horizon=64, seed=1, alpha=40.0)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        x = rng.normal(size=2)
+        bandit.update(x / np.linalg.norm(x), 0.3)
+    # P(arm 0 is drawn as better) = Φ((x₀ − x₁)·θ / (α‖x₀ − x₁‖_{A⁻¹})); 4,000 draws, five standard errors: 6e-7
+    arms = np.array([[0.9, 0.1], [0.2, 0.8]])
+    difference = arms[0] - arms[1]
+    spread = 40.0 * math.sqrt(difference @ bandit.learner.ridge.inverse @ difference)
+    from scipy.stats import norm
+
+    expected = norm.cdf(difference @ bandit.theta / spread)
+    seen = np.mean([bandit.select(arms) == 0 for _ in range(4000)])
+    assert abs(seen - expected) < 5 * math.sqrt(expected * (1 - expected) / 4000)
+    assert 0.05 < expected < 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("toeplitz", {"shape": "elipsoid"}, "did you mean 'ellipsoid'"),
+        ("toeplitz", {"shape": "instruments"}, "needs public_contexts"),
+        ("toeplitz", {"noise": "laplace"}, "not possible here"),
+        ("toeplitz", {"pan_private": True}, "no pan-private form"),
+        ("private-ts", {"shape": "instruments", "public_contexts": np.eye(4)}, "use noise='gaussian'"),
+        ("adac-oful", {"determinant_growth": 0}, "above 0"),
+    ],
+)
+def test_what_does_not_fit_together_is_said(name, options, words):
+    with pytest.raises(OptionError, match=words):
+        watched(name, **options)
+
+
+def test_real_noise_goes_through_every_release():
+    xs, rs = stream(rounds=12)
+    for name, options in [
+        ("toeplitz", {"shape": "instruments", "public_contexts": xs}),
+        ("toeplitz", {"horizon": None}),
+        ("tree-gauss", {"honaker": True}),
+        ("adac-oful", {}),
+        ("private-ts", {}),
+    ]:
+        bandit = dpb.make(name, dim=DIM, **({"epsilon": 1.0, "delta": 1e-4, "horizon": 12} | options))
+        bandit.update(xs, rs)
+        assert bandit.claim.noise == "real"
+        assert np.isfinite(bandit.theta).all()
+        assert 0 < bandit.ledger.total <= bandit.ledger.limit * (1 + 1e-12)
