@@ -107,7 +107,7 @@ def add_reward(ridge: Ridge, x: Vector, reward: float, quadratic: float) -> None
 
 
 @kernel
-def _split_product(a: float, b: float) -> tuple[float, float]:
+def split_product(a: float, b: float) -> tuple[float, float]:
     """a·b as an exact sum of two floats (Veltkamp and Dekker)."""
     product = a * b
     c = 134217729.0 * a
@@ -141,7 +141,7 @@ def refresh(ridge: Ridge) -> None:
             high = b[i]
             low = b_low[i]
             for k in range(d):
-                product, error = _split_product(gram[i, k], -theta[k])
+                product, error = split_product(gram[i, k], -theta[k])
                 total = high + product
                 back = total - high
                 low += ((high - (total - back)) + (product - back)) + error - gram_low[i, k] * theta[k]
@@ -166,6 +166,52 @@ def _cholesky(matrix: Matrix, low: Matrix, out: Matrix) -> None:
                 out[i, i] = math.sqrt(max(total, matrix[i, i] * 1e-16))
             else:
                 out[i, j] = total / out[j, j]
+
+
+@kernel
+def cholesky(matrix: Matrix, out: Matrix) -> None:
+    """The lower factor of a symmetric matrix; entries above the diagonal are left as they are."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= out[i, k] * out[j, k]
+            if i == j:
+                out[i, i] = math.sqrt(max(total, matrix[i, i] * 1e-16, 1e-300))
+            else:
+                out[i, j] = total / out[j, j]
+
+
+@kernel
+def invert(matrix: Matrix, factor: Matrix, out: Matrix) -> None:
+    """out = matrix⁻¹ for a symmetric positive matrix; `factor` is scratch. `out` may be `matrix`."""
+    cholesky(matrix, factor)
+    _invert(factor, out)
+
+
+@kernel
+def solve_lower(factor: Matrix, vector: Vector, out: Vector) -> None:
+    """out = L⁻¹·vector for a lower triangular L; `out` may be `vector`."""
+    for i in range(vector.shape[0]):
+        total = vector[i]
+        for k in range(i):
+            total -= factor[i, k] * out[k]
+        out[i] = total / factor[i, i]
+
+
+@kernel
+def product(left: Matrix, right: Matrix, out: Matrix) -> None:
+    """out = left·right; `out` is another matrix than either."""
+    rows, inner = left.shape
+    columns = right.shape[1]
+    for i in range(rows):
+        for j in range(columns):
+            out[i, j] = 0.0
+        for k in range(inner):
+            factor = left[i, k]
+            for j in range(columns):
+                out[i, j] += factor * right[k, j]
 
 
 @kernel
@@ -289,6 +335,35 @@ def score(inverse: Matrix, theta: Vector, columns: Matrix, alpha: float, work: M
             out[j] += weight * columns[i, j]
     for j in range(arms):
         out[j] += alpha * math.sqrt(max(2.0 * work[0, j], 0.0))
+
+
+@kernel
+def score_about_mean(
+    matrix: Matrix, theta: Vector, columns: Matrix, alpha: float, work: Matrix, out: Vector, mean: Vector, image: Vector
+) -> None:
+    """Scores x·θ + α√((x − x̄)ᵀM(x − x̄)) with x̄ the mean of the columns, which ends up in `mean`.
+
+    What all arms share cannot tell them apart, so its uncertainty is no reason to explore.
+    """
+    d, arms = columns.shape
+    for i in range(d):
+        total = 0.0
+        for j in range(arms):
+            total += columns[i, j]
+        mean[i] = total / arms
+    multiply(matrix, mean, image)
+    middle = 0.0
+    for i in range(d):
+        middle += mean[i] * image[i]
+    score(matrix, theta, columns, 0.0, work, out)  # leaves half of every xᵀMx in work[0]
+    for j in range(arms):
+        work[0, j] = 2.0 * work[0, j] + middle
+    for i in range(d):
+        twice = 2.0 * image[i]
+        for j in range(arms):
+            work[0, j] -= twice * columns[i, j]
+    for j in range(arms):
+        out[j] += alpha * math.sqrt(max(work[0, j], 0.0))
 
 
 @kernel

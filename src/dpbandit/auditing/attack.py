@@ -323,7 +323,7 @@ def _real_scores(
     users = ["target" if t in positions else f"other {t}" for t in range(len(frozen.xs))]
     rs1, values1 = frozen.neighbour(positions)
     private = frozen.bandit.plan.seat >= rounds.REWARD
-    published = np.flatnonzero(frozen.scales != rounds.NO_RELEASE) if private else []
+    published = np.flatnonzero(private & (frozen.scales != rounds.NO_RELEASE))
     sides = []
     for side, rs in enumerate((frozen.rs, rs1)):
         out = np.empty(runs)
@@ -336,8 +336,8 @@ def _real_scores(
                 bandit.update(x, float(reward), user=users[t])
                 if bandit.plan.seat == rounds.NOTHING:
                     score += log_ratio(code, bandit.theta, frozen.values, values1, t, 0.0)
-            for t, release in zip(published, watch.transcript.releases, strict=True):
-                score += log_ratio(code, release.noisy, frozen.values, values1, t, frozen.scales[t])
+            for at, release in zip(published.tolist(), watch.transcript.releases, strict=True):
+                score += log_ratio(code, release.noisy, frozen.values, values1, at, frozen.scales[at])
             out[run] = score
             if run % 64 == 0:
                 say((side + run / runs) / 2)

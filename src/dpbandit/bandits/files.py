@@ -157,6 +157,8 @@ class ReleasedModel:
         self.inverse_gram = np.array(record["inverse_gram"])
         self.alpha = float(record["alpha"])
         self.plays_at_random = bool(record["plays_at_random"])
+        # Whether an arm's bonus is about how it differs from the others offered.
+        self.bonus_about_mean = bool(record.get("bonus_about_mean", False))
         claim = dict(record["claim"])
         claim["assumptions"] = tuple(claim["assumptions"])
         claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
@@ -171,7 +173,8 @@ class ReleasedModel:
             raise NotFiniteError("a context holds NaN or infinity: contexts must be finite numbers")
         if self.plays_at_random:
             return secrets.randbelow(len(given))
-        widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", given, self.inverse_gram, given), 0.0))
+        apart = given - given.mean(axis=0) if self.bonus_about_mean else given
+        widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", apart, self.inverse_gram, apart), 0.0))
         return int(np.argmax(given @ self.theta + self.alpha * widths))
 
     def __repr__(self) -> str:

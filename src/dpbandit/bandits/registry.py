@@ -7,7 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpbandit.bandits import adac_oful, dgs, linucb, local, private_linucb, private_ts, random, toeplitz, tree_gauss
+from dpbandit.bandits import (
+    adac_oful,
+    anytime,
+    dgs,
+    linucb,
+    local,
+    private_linucb,
+    private_ts,
+    random,
+    toeplitz,
+    tree_gauss,
+)
 from dpbandit.bandits.options import Options, build
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
@@ -51,6 +62,7 @@ _ALGORITHMS: dict[str, Algorithm] = {
     "local": _entry(local),
     "tree-gauss": _entry(tree_gauss),
     "toeplitz": _entry(toeplitz),
+    "anytime": _entry(anytime),
     "private-ts": _entry(private_ts),
     "adac-oful": _entry(adac_oful),
 }

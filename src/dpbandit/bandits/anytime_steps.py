@@ -1,0 +1,242 @@
+"""One round of the anytime bandit, compiled: an instrument for the context, a residual for the reward, sometimes a release.
+
+The verbs are those of `rounds`. Between releases nothing private is shown, and what is shown is a function of contexts and
+earlier releases, so `choose` works with the posterior of the last release.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit import numerics
+from dpbandit.bandits import outlook as outlooks
+from dpbandit.bandits import posterior
+from dpbandit.bandits.outlook import Outlook
+from dpbandit.bandits.posterior import Filter
+from dpbandit.bandits.rounds import NO_RELEASE, serve
+from dpbandit.compiled import kernel
+from dpbandit.release import anytime
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Factors tried on the prior variance where it is fitted to the releases (empirical Bayes).
+FACTORS = np.array([1 / 64, 1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0])
+
+
+class Plan(NamedTuple):
+    """The public choices of one bandit, fixed before the first round."""
+
+    seat: int
+    noise: int
+    dim: int
+    context_noise: float
+    max_norm: float
+    scale: float  # of the noise, for items of norm at most 1
+    low: float
+    high: float
+    window: float  # half the width that residuals are clipped to
+    knee: float
+    ratio: float
+    first: int  # when the first release is due
+    reward_variance: float
+    empirical_bayes: bool
+
+
+class Learner(NamedTuple):
+    """Everything that changes. Clean, so for the trusted side only: `sums`, `sums_low` and `pending`."""
+
+    sums: Vector
+    sums_low: Vector  # what rounding lost of `sums`
+    pending: Vector
+    theta: Vector  # the released parameter
+    estimate: Vector  # the same with the intercept
+    spread: Matrix  # the posterior covariance of θ
+    covariance: Matrix  # the same with the intercept
+    filter: Filter
+    outlook: Outlook
+    instrument: Vector  # scratch, like the next three
+    middle: Vector
+    image: Vector
+    work: Matrix
+    clock: NDArray[
+        np.int64
+    ]  # rewards learned; decisions made; unused; next release due; releases made; next refresh due
+
+
+def new_learner(plan: Plan, public: Matrix | None) -> Learner:
+    """A learner that has seen nothing."""
+    d = plan.dim
+    learner = Learner(
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d + 1),
+        np.zeros((d, d)),
+        np.zeros((d + 1, d + 1)),
+        posterior.new_filter(d),
+        outlooks.new_outlook(d, public),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros((d + 1, d + 1)),
+        np.zeros(6, dtype=np.int64),
+    )
+    reset(learner, plan)
+    return learner
+
+
+@kernel
+def reset(learner: Learner, plan: Plan) -> None:
+    """Forget everything, in place."""
+    learner.sums[:] = 0.0
+    learner.sums_low[:] = 0.0
+    learner.pending[:] = 0.0
+    posterior.forget(learner.filter)
+    outlooks.forget(learner.outlook)
+    learner.clock[:] = 0
+    learner.clock[3] = plan.first
+    _conclude(learner, plan)
+
+
+@kernel(inline="always")
+def begin(learner: Learner, plan: Plan, key: np.uint64) -> None:
+    """Nothing to do."""
+
+
+@kernel(inline="always")
+def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool) -> float:
+    """Add one clipped reward's residual to the sum. Returns the noise scale in rounds with a release, else NO_RELEASE."""
+    d = plan.dim
+    clock, u = learner.clock, learner.instrument
+    t = clock[0] + 1
+    clock[0] = t
+    if clock[1] < t:
+        # No slate was seen for this reward: a batch of delayed ones, or arms picked elsewhere.
+        clock[1] = t
+        if learner.outlook.counts[4] == 0.0:
+            outlooks.look_at_one(learner.outlook, x)
+    _refresh_when_due(learner, plan)
+    # The instrument: the whitened context at norm 1. Whatever it is, it is public.
+    numerics.solve_lower(learner.outlook.factor, x, u)
+    square = 0.0
+    for i in range(d):
+        square += u[i] * u[i]
+    size = math.sqrt(square)
+    unit = 1.0 / size if size > 1e-12 * plan.max_norm else 0.0
+    prediction = learner.estimate[d]
+    for i in range(d):
+        u[i] *= unit
+        prediction += x[i] * learner.estimate[i]
+    # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
+    half = plan.window
+    prediction = min(max(prediction, plan.low + half), plan.high - half)
+    weight = 0.5 / half
+    item = min(max(reward - prediction, -half), half) * weight
+    for i in range(d):
+        term = item * u[i]
+        total = learner.sums[i] + term
+        back = total - learner.sums[i]
+        learner.sums_low[i] += (learner.sums[i] - (total - back)) + (term - back)
+        learner.sums[i] = total
+    posterior.see(learner.filter, x, u, weight, prediction)
+    if t < clock[3]:
+        return NO_RELEASE
+    rho = anytime.kept(t, anytime.next_time(t, plan.ratio), plan.knee)
+    q = anytime.shown(rho)
+    for i in range(d):
+        learner.pending[i] = q * learner.sums[i] + q * learner.sums_low[i]
+        high, low = numerics.split_product(learner.sums[i], rho)
+        learner.sums[i] = high
+        learner.sums_low[i] = learner.sums_low[i] * rho + low
+    return plan.scale
+
+
+@kernel(inline="always")
+def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
+    """Learn from the noisy sum and turn to the next release."""
+    clock = learner.clock
+    t = clock[0]
+    later = anytime.next_time(t, plan.ratio)
+    rho = anytime.kept(t, later, plan.knee)
+    posterior.learn(learner.filter, noisy, anytime.shown(rho), rho, plan.scale, plan.reward_variance)
+    clock[3] = later
+    clock[4] += 1
+    _conclude(learner, plan)
+
+
+@kernel
+def _refresh_when_due(learner: Learner, plan: Plan) -> None:
+    """Contexts offered so far change the whitener: every round at first, then as their number grows by a twentieth."""
+    clock = learner.clock
+    t = clock[0]
+    if learner.outlook.counts[4] > 0.0 or t < clock[5]:
+        return
+    clock[5] = t + 1 if t < 50 else t + t // 20
+    if clock[4] == 0:
+        _conclude(learner, plan)
+    else:
+        outlooks.refresh(learner.outlook, plan.low, plan.high, 1.0)
+
+
+@kernel
+def _conclude(learner: Learner, plan: Plan) -> None:
+    """Read the posterior, with the prior that today's contexts suggest."""
+    d = plan.dim
+    state, outlook = learner.filter, learner.outlook
+    factor = 1.0
+    if plan.empirical_bayes and learner.clock[4] > 0:
+        best = -math.inf
+        for candidate in FACTORS:
+            outlooks.refresh(outlook, plan.low, plan.high, candidate)
+            likely = _log_evidence(learner)
+            if likely > best:
+                best, factor = likely, candidate
+    outlooks.refresh(outlook, plan.low, plan.high, factor)
+    posterior.read(state, outlook.precision, outlook.pull, learner.estimate, learner.covariance, learner.work)
+    for i in range(d):
+        learner.theta[i] = learner.estimate[i]
+        for k in range(d):
+            learner.spread[i, k] = learner.covariance[i, k]
+
+
+@kernel
+def _log_evidence(learner: Learner) -> float:
+    """The log marginal likelihood of the releases under the prior in place, up to a constant."""
+    n = learner.estimate.shape[0]
+    outlook, state = learner.outlook, learner.filter
+    numerics.cholesky(outlook.precision, learner.work)
+    total = 0.0
+    for i in range(n):
+        total += math.log(learner.work[i, i])
+    numerics.solve_lower(learner.work, outlook.pull, learner.estimate)
+    for i in range(n):
+        total -= 0.5 * learner.estimate[i] * learner.estimate[i]
+    posterior.read(state, outlook.precision, outlook.pull, learner.estimate, learner.covariance, learner.work)
+    for i in range(n):
+        total -= math.log(learner.work[i, i])  # `read` leaves the factor of the posterior's precision here
+        total += 0.5 * learner.estimate[i] * (state.evidence[i] + outlook.pull[i])
+    return total
+
+
+@kernel
+def choose(
+    learner: Learner, plan: Plan, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+) -> int:
+    """The arm to play: upper confidence bounds from the posterior of the last release."""
+    index = learner.clock[1]
+    learner.clock[1] = index + 1
+    if learner.outlook.counts[4] == 0.0 and (index < outlooks.LOOKED_AT or index % 8 == 0):
+        outlooks.look(learner.outlook, columns)
+    numerics.score_about_mean(
+        learner.spread, learner.theta, columns, alpha, work, scores, learner.middle, learner.image
+    )
+    return numerics.pick(scores, key, index)
+
+
+serve(Plan, reset=reset, begin=begin, prepare=prepare, commit=commit, choose=choose)

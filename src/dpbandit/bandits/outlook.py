@@ -1,0 +1,171 @@
+"""What contexts alone say before any reward: how they are spread, and what a sensible prior on θ is.
+
+Everything here is public. Statistics come from the public contexts, or grow from the contexts offered so far.
+The prior says that rewards lie around the middle of their range. Where contexts can express a constant (a linear function of
+x comes close to 1: R² = mᵀC⁻¹m above ½), that is said along the contexts' mean m; where they cannot, by an intercept.
+Differences between arms are given a variance that is small against the range: an arm is rarely better than its neighbour by
+more than a fraction of W.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit import numerics
+from dpbandit.compiled import kernel
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Directions that contexts hardly take would otherwise get instruments of their own.
+FAINTEST = 1e-4
+# The prior variance of differences between the arms of one slate, and of the intercept beside a mean direction, in W².
+DIFFERENCES = 1.0 / 256.0
+INTERCEPT = 0.01
+# All arms of this many decisions are looked at, then those of every eighth.
+LOOKED_AT = 64
+
+
+class Outlook(NamedTuple):
+    """Statistics of contexts, and what follows from them."""
+
+    second: Matrix  # Σ xxᵀ, each slate weighing 1
+    first: Vector  # Σ x
+    counts: Vector  # slates; contexts; slates of at least two arms; their scatter; 1 if all of it is fixed
+    factor: Matrix  # L with LLᵀ = C: the whitener is L⁻¹
+    precision: Matrix  # of the prior on (θ, intercept)
+    pull: Vector  # precision · prior mean
+    work: Matrix
+    solved: Vector
+
+
+def new_outlook(dim: int, public: Matrix | None) -> Outlook:
+    """What is known of the contexts before the first round.
+
+    >>> new_outlook(2, None).counts.tolist()
+    [0.0, 0.0, 0.0, 0.0, 0.0]
+    """
+    outlook = Outlook(
+        np.zeros((dim, dim)),
+        np.zeros(dim),
+        np.zeros(5),
+        np.eye(dim),
+        np.eye(dim + 1),
+        np.zeros(dim + 1),
+        np.zeros((dim + 1, dim + 1)),
+        np.zeros(dim),
+    )
+    if public is not None:
+        outlook.second[:] = public.T @ public / len(public)
+        outlook.first[:] = public.mean(axis=0)
+        scatter = max(float(np.trace(outlook.second)) - float(outlook.first @ outlook.first), 0.0)
+        outlook.counts[:] = (1.0, len(public), 1.0, scatter, 1.0)
+    return outlook
+
+
+@kernel
+def forget(outlook: Outlook) -> None:
+    """Forget the contexts offered; public contexts stay."""
+    if outlook.counts[4] == 0.0:
+        outlook.second[:] = 0.0
+        outlook.first[:] = 0.0
+        outlook.counts[:] = 0.0
+
+
+@kernel
+def look(outlook: Outlook, columns: Matrix) -> None:
+    """A slate of contexts, one a column, has been offered."""
+    d, arms = columns.shape
+    total = 0.0
+    length = 0.0
+    for i in range(d):
+        mean = 0.0
+        for j in range(arms):
+            mean += columns[i, j]
+            total += columns[i, j] * columns[i, j]
+        mean /= arms
+        length += mean * mean
+        outlook.first[i] += mean
+        for k in range(i + 1):
+            inner = 0.0
+            for j in range(arms):
+                inner += columns[i, j] * columns[k, j]
+            outlook.second[i, k] += inner / arms
+            outlook.second[k, i] = outlook.second[i, k]
+    outlook.counts[0] += 1.0
+    outlook.counts[1] += arms
+    if arms > 1:
+        outlook.counts[2] += 1.0
+        outlook.counts[3] += max(total - arms * length, 0.0) / (arms - 1)
+
+
+@kernel
+def look_at_one(outlook: Outlook, x: Vector) -> None:
+    """A context was played of which no slate is known."""
+    for i in range(x.shape[0]):
+        outlook.first[i] += x[i]
+        for k in range(x.shape[0]):
+            outlook.second[i, k] += x[i] * x[k]
+    outlook.counts[0] += 1.0
+    outlook.counts[1] += 1.0
+
+
+@kernel
+def refresh(outlook: Outlook, low: float, high: float, variance_factor: float) -> None:
+    """Bring the whitener and the prior up to date. `variance_factor` multiplies the variance of differences."""
+    d = outlook.first.shape[0]
+    counts, factor, work, solved = outlook.counts, outlook.factor, outlook.work, outlook.solved
+    slates = max(counts[0], 1.0)
+    own = 0.0 if counts[4] > 0.0 else 1.0  # what was not seen yet is taken to be round, with the weight of one slate
+    size = 0.0
+    for i in range(d):
+        size += outlook.second[i, i] / slates
+    if size <= 0.0:
+        size = 1.0
+    scale = slates / (slates + own)
+    largest = 0.0
+    for i in range(d):
+        total = 0.0
+        for k in range(d):
+            work[i, k] = outlook.second[i, k] / slates * scale
+            if i == k:
+                work[i, k] += size / d * (1.0 - scale)
+            total += abs(work[i, k])
+        largest = max(largest, total)
+    for i in range(d):
+        work[i, i] += FAINTEST * largest
+    numerics.cholesky(work[:d, :d], factor)
+    # R² of a constant on the contexts, with the usual correction for fitting d numbers.
+    square, length = 0.0, 0.0
+    for i in range(d):
+        solved[i] = outlook.first[i] / slates
+        length += solved[i] * solved[i]
+    numerics.solve_lower(factor, solved, solved)
+    for i in range(d):
+        square += solved[i] * solved[i]
+    seen = counts[1]
+    explained = 1.0 - (1.0 - min(square, 1.0)) * (seen - 1.0) / (seen - d - 1.0) if seen > d + 1.0 else 0.0
+    along_mean = explained > 0.5
+    width, middle = high - low, 0.5 * (low + high)
+    scatter = counts[3] / counts[2] if counts[2] > 0.0 else size - length
+    variance = variance_factor * DIFFERENCES * width * width / max(scatter, 1e-9 * size)
+    intercept = INTERCEPT * width * width
+    if not along_mean:
+        intercept += 0.25 * width * width
+    # V = v + κ·mmᵀ on θ, so V⁻¹ = (1 − mmᵀκ/(v + κ‖m‖²))/v; the prior mean of θ is middle·m/size.
+    kappa = 0.25 * width * width / (size * size) if along_mean else 0.0
+    shrink = kappa / (variance + kappa * length)
+    for i in range(d):
+        for k in range(d):
+            mm = outlook.first[i] / slates * outlook.first[k] / slates
+            outlook.precision[i, k] = ((1.0 if i == k else 0.0) - shrink * mm) / variance
+        outlook.precision[i, d] = 0.0
+        outlook.precision[d, i] = 0.0
+        # V⁻¹m = m/(v + κ‖m‖²)
+        mean = outlook.first[i] / slates
+        outlook.pull[i] = middle / size * mean / (variance + kappa * length) if along_mean else 0.0
+    outlook.precision[d, d] = 1.0 / intercept
+    outlook.pull[d] = 0.0 if along_mean else middle / intercept
