@@ -21,11 +21,12 @@ OURS = [
     "toeplitz",
     "private-ts",
     "adac-oful",
+    "anytime",
 ]
 PRIVATE = OURS[2:]
 # LinUCB but for the noise: the others pick arms in another way, or at other times.
-LIKE_LINUCB = [name for name in PRIVATE if name not in ("private-ts", "adac-oful")]
-PROVEN = ["private-linucb", "dgs", "local", "tree-gauss", "toeplitz", "private-ts", "adac-oful"]
+LIKE_LINUCB = [name for name in PRIVATE if name not in ("private-ts", "adac-oful", "anytime")]
+PROVEN = ["private-linucb", "dgs", "local", "tree-gauss", "toeplitz", "private-ts", "adac-oful", "anytime"]
 
 
 def contexts(rng, arms=5, dim=3):
@@ -114,7 +115,8 @@ def test_what_is_spent_ends_at_the_claim_and_never_above(name):
         assert bandit.spent.epsilon >= last
         last = bandit.spent.epsilon
         assert last <= 2.0
-    assert last == pytest.approx(2.0, rel=1e-6)
+    if name != "anytime":  # which never comes to an end
+        assert last == pytest.approx(2.0, rel=1e-6)
     assert "of (ε = 2" in str(bandit.spent)
 
 
@@ -250,7 +252,8 @@ def test_the_theoretical_bonus_is_finite_positive_and_wider_than_without_privacy
     plain = make("linucb", alpha="theory")
     alphas, reference = bandit.alphas(1, 100), plain.alphas(1, 100)
     assert np.isfinite(alphas).all()
-    assert (alphas >= reference).all()
+    if name != "anytime":  # whose covariance is a posterior's, with the noise in it
+        assert (alphas >= reference).all()
     assert (np.diff(reference) > 0).all()
     drive(bandit, 20)
 

@@ -27,6 +27,8 @@ CASES = [
     ("toeplitz", {"shape": "instruments", "public_contexts": np.eye(3) * 0.9}),
     ("private-ts", {}),
     ("adac-oful", {}),
+    ("anytime", {"first_release": 3, "ratio": 1.2}),
+    ("anytime", {"first_release": 3, "public_contexts": np.eye(3) * 0.9, "context_noise": 0.1}),
 ]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MethodType
 
 import numpy as np
+import pytest
 
 import dpbandit as dpb
 from dpbandit.auditing import guards
@@ -22,6 +23,7 @@ from dpbandit.auditing.releases import joint_cost, record
 from dpbandit.bandits import rounds
 from dpbandit.errors import BudgetError
 from dpbandit.noise import Real
+from dpbandit.release import anytime
 
 DOCS = Path(__file__).parents[2] / "docs" / "privacy.md"
 START, END = "<!-- planted bugs: start -->", "<!-- planted bugs: end -->"
@@ -360,6 +362,51 @@ def plant_retry() -> str:
     return f"{broken:.2f} × the claimed μ when nothing is put back; {sound:.2f} × as it ships"
 
 
+def plant_early_release() -> str:
+    """Weights 1/j² − 1/j′², where j′ is the planned time of the next release, and a next release that comes before j′."""
+
+    def cost(planned: int, made: int) -> float:
+        """What reward 100, released at 100 with weight 100, pays for that release and, from `made` on, for all later ones."""
+        return 100**2 * ((1 / 100**2 - 1 / planned**2) + 1 / made**2)
+
+    early = cost(105, 101)
+    assert cost(105, 105) == pytest.approx(1)
+    assert cost(105, 109) < 1
+    assert early > 1.07
+    # as it ships, a release spends a share of what is left, so its time does not matter
+    shipped = stepwise_ratio(lambda: make("anytime", first_release=1, ratio=1.01, knee=1.0), ones(64), [0])
+    assert shipped <= 1
+    return f"{early:.3f} × the budget when planned for 105 and made at 101; {shipped:.3f} × the μ as it ships"
+
+
+def plant_unshrunk_sum() -> str:
+    """An anytime release that shows its share and keeps the sum as it was."""
+    given = {"first_release": 2, "ratio": 1.2, "knee": 10.0}
+
+    def restore(bandit, t):
+        released = bandit.ledger.releases
+        if released > getattr(restore, "seen", 0):
+            later = anytime.next_time(t + 1, 1.2)
+            bandit.learner.sums[:] /= anytime.kept(t + 1, later, 10.0)
+        restore.seen = released if t + 1 < 64 else 0
+        return bandit
+
+    broken = stepwise_ratio(lambda: make("anytime", **given), ones(64), [0], between=restore)
+    sound = stepwise_ratio(lambda: make("anytime", **given), ones(64), [0])
+    assert broken > 1.5
+    assert sound <= 1
+    return f"{broken:.2f} × the claimed μ after 64 rounds; {sound:.3f} × as it ships"
+
+
+def plant_toeplitz_without_column() -> str:
+    """Noise for what a reward moves in its own round, although encoding moves every later round too."""
+    bandit = make("toeplitz", horizon=64)
+    bandit.plan = bandit.plan._replace(sensitivity=2.0)
+    ratio = compiled_ratio(bandit, ones(64))
+    assert ratio > 1.3
+    return f"{ratio:.2f} × the claimed μ at 64 rounds"
+
+
 BUGS = [
     Bug("fresh noise each round", "verify, audit", plant_fresh_noise),
     Bug("L2 sensitivity where L1 is needed (a missing √d)", "verify", plant_l2_for_l1),
@@ -379,6 +426,9 @@ BUGS = [
     Bug("an accountant that rounds down", "verify", plant_rounded_down),
     Bug("one noise for two releases", "verify", plant_repeated_noise),
     Bug("a failed update tried again counts a reward twice", "verify", plant_retry),
+    Bug("a release earlier than its weights were planned for", "verify", plant_early_release),
+    Bug("an anytime release that does not shrink what is left", "verify", plant_unshrunk_sum),
+    Bug("encoded sums with the sensitivity of one round", "verify", plant_toeplitz_without_column),
 ]
 
 

@@ -39,6 +39,9 @@ PROVEN = [
     ("toeplitz", {"shape": "ellipsoid", "unit": ("user", 3)}),
     ("private-ts", {}),
     ("private-ts", {"noise": "gaussian", "shape": "instruments"}),
+    ("anytime", {}),
+    ("anytime", {"window": 0.5, "first_release": 3, "ratio": 1.2, "unknown_horizon": True}),
+    ("anytime", {"unit": ("user", 3), "knee": 40.0, "first_release": 10, "max_norm": 2.0}),
     ("adac-oful", {}),
     ("adac-oful", {"determinant_growth": 0.1, "shape": "instruments", "unit": ("user", 2)}),
 ]

@@ -22,7 +22,7 @@ from scipy.stats import beta
 
 from dpbandit.auditing import streams
 from dpbandit.auditing.joint_cost import Frozen, freeze
-from dpbandit.auditing.kernels import learner_scores, log_ratio, release_scores
+from dpbandit.auditing.kernels import learner_scores, log_ratio, paired_scores, release_scores
 from dpbandit.auditing.releases import Watch
 from dpbandit.bandits import registry, rounds
 from dpbandit.bandits.linear import LinearBandit, is_compiled
@@ -259,8 +259,26 @@ def _engine_scores(
         key = np.uint64(derive_key(seed, 100 + side))
         out = np.empty(runs)
 
-        def work(part: slice, rs: Scores = rs, key: np.uint64 = key, out: Scores = out) -> None:
+        def work(part: slice, rs: Scores = rs, key: np.uint64 = key, out: Scores = out, side: int = side) -> None:
             learner = frozen.bandit.new_learner()
+            if frozen.bandit.values_depend_on_releases:
+                other = frozen.rs if side else rs1
+                paired_scores(
+                    learner,
+                    frozen.bandit.new_learner(),
+                    frozen.bandit.plan,
+                    frozen.xs,
+                    rs,
+                    other,
+                    frozen.known,
+                    key,
+                    part.start,
+                    out[part],
+                    np.empty_like(learner.pending),
+                    np.empty(frozen.bandit.dim),
+                )
+                out[part] *= 1 if side else -1
+                return
             learner_scores(
                 learner,
                 frozen.bandit.plan,

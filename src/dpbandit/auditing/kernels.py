@@ -114,9 +114,14 @@ def position_costs(
 @kernel
 def log_ratio(noise: int, y: Vector, v0: Matrix, v1: Matrix, t: int, scale: float) -> float:
     """log p(y | value v1[t]) − log p(y | value v0[t])."""
+    return _log_ratio(noise, y, v0[t], v1[t], scale)
+
+
+@kernel
+def _log_ratio(noise: int, y: Vector, v0: Vector, v1: Vector, scale: float) -> float:
     a, b = 0.0, 0.0
     for i in range(y.shape[0]):
-        from0, from1 = y[i] - v0[t, i], y[i] - v1[t, i]
+        from0, from1 = y[i] - v0[i], y[i] - v1[i]
         if noise == LAPLACE:
             a += abs(from0)
             b += abs(from1)
@@ -162,6 +167,42 @@ def learner_scores(
                 total += log_ratio(plan.noise, learner.theta, v0, v1, t, 0.0)
             elif plan.seat >= REWARD and scales[t] != NO_RELEASE:
                 total += log_ratio(plan.noise, noisy, v0, v1, t, scales[t])
+        out[run] = total
+
+
+@kernel
+def paired_scores(
+    learner: Any,
+    twin: Any,
+    plan: Any,
+    xs: Matrix,
+    rs: Vector,
+    other: Vector,
+    known: NDArray[np.bool_],
+    key: np.uint64,
+    first: int,
+    out: Vector,
+    noisy: Vector,
+    x: Vector,
+) -> None:
+    """`learner_scores` for values that depend on earlier releases: a twin learns the other stream and is told the same
+    noisy values, so that both clean values are known for the transcript at hand. Scores are log p(rs) − log p(other)."""
+    for run in range(out.shape[0]):
+        reset(learner, plan)
+        reset(twin, plan)
+        noise_key = bits(key, 2 * (first + run))
+        total = 0.0
+        for t in range(xs.shape[0]):
+            for i in range(x.shape[0]):
+                x[i] = xs[t, i]
+            scale = prepare(learner, plan, x, rs[t], known[t])
+            prepare(twin, plan, x, other[t], known[t])
+            if scale == NO_RELEASE:
+                continue
+            add_simulated(plan.noise, noise_key, t + 1, scale, learner.pending, noisy)
+            total += _log_ratio(plan.noise, noisy, twin.pending, learner.pending, scale)
+            commit(learner, plan, noisy)
+            commit(twin, plan, noisy)
         out[run] = total
 
 

@@ -41,8 +41,7 @@ class AnytimeBandit(LinearBandit):
     compiled = True
     plan: anytime_steps.Plan
     learner: anytime_steps.Learner
-    # With a residual window the value to release depends on what was released before.
-    values_depend_on_releases = True
+    values_depend_on_releases = True  # residuals are taken against the released prediction
 
     def new_learner(self) -> anytime_steps.Learner:
         return anytime_steps.new_learner(self.plan, self.options.public_contexts)
@@ -62,17 +61,16 @@ class AnytimeBandit(LinearBandit):
 
     def alphas(self, start: int, count: int) -> Vector:
         if self._fixed_alpha is None:
-            raise OptionError(
-                "alpha='theory' is Lemma 2's, which bounds a ridge estimate; anytime has a posterior: give a number, for "
-                "example alpha=0.3"
-            )
+            # The posterior holds all uncertainty, the noise's too: with this radius it covers every x at once.
+            radius = math.sqrt(self.dim) + math.sqrt(2 * math.log(1 / self.options.zeta))
+            return np.full(count, radius)
         return np.full(count, self._fixed_alpha)
 
     def _released(self) -> dict[str, Any]:
         return {
             "theta": self.learner.theta.tolist(),
             "inverse_gram": self.learner.spread.tolist(),
-            "alpha": self._fixed_alpha,
+            "alpha": float(self.alphas(self.rounds + 1, 1)[0]),
             "plays_at_random": False,
             "bonus_about_mean": True,
         }

@@ -72,16 +72,16 @@ def new_learner(plan: Plan, public: Matrix | None) -> Learner:
     """A learner that has seen nothing."""
     d = plan.dim
     learner = Learner(
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
+        np.zeros(d + 1),
+        np.zeros(d + 1),
+        np.zeros(d + 1),
         np.zeros(d),
         np.zeros(d + 1),
         np.zeros((d, d)),
         np.zeros((d + 1, d + 1)),
-        posterior.new_filter(d),
+        posterior.new_filter(d + 1),
         outlooks.new_outlook(d, public),
-        np.zeros(d),
+        np.zeros(d + 1),
         np.zeros(d),
         np.zeros(d),
         np.zeros((d + 1, d + 1)),
@@ -122,23 +122,28 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
         if learner.outlook.counts[4] == 0.0:
             outlooks.look_at_one(learner.outlook, x)
     _refresh_when_due(learner, plan)
-    # The instrument: the whitened context at norm 1. Whatever it is, it is public.
-    numerics.solve_lower(learner.outlook.factor, x, u)
+    # The instrument: the context and a constant, whitened, at norm 1. Whatever it is, it is public.
     square = 0.0
     for i in range(d):
+        u[i] = x[i] / learner.outlook.counts[5]
+        square += abs(x[i])
+    u[d] = 1.0 if square > 0.0 else 0.0  # a context of zeros says nothing about θ
+    numerics.solve_lower(learner.outlook.factor, u, u)
+    square = 0.0
+    for i in range(d + 1):
         square += u[i] * u[i]
-    size = math.sqrt(square)
-    unit = 1.0 / size if size > 1e-12 * plan.max_norm else 0.0
+    unit = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
     prediction = learner.estimate[d]
     for i in range(d):
-        u[i] *= unit
         prediction += x[i] * learner.estimate[i]
+    for i in range(d + 1):
+        u[i] *= unit
     # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
     half = plan.window
     prediction = min(max(prediction, plan.low + half), plan.high - half)
     weight = 0.5 / half
     item = min(max(reward - prediction, -half), half) * weight
-    for i in range(d):
+    for i in range(d + 1):
         term = item * u[i]
         total = learner.sums[i] + term
         back = total - learner.sums[i]
@@ -149,7 +154,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
         return NO_RELEASE
     rho = anytime.kept(t, anytime.next_time(t, plan.ratio), plan.knee)
     q = anytime.shown(rho)
-    for i in range(d):
+    for i in range(d + 1):
         learner.pending[i] = q * learner.sums[i] + q * learner.sums_low[i]
         high, low = numerics.split_product(learner.sums[i], rho)
         learner.sums[i] = high
@@ -164,7 +169,9 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
     t = clock[0]
     later = anytime.next_time(t, plan.ratio)
     rho = anytime.kept(t, later, plan.knee)
-    posterior.learn(learner.filter, noisy, anytime.shown(rho), rho, plan.scale, plan.reward_variance)
+    # Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything about some direction.
+    assumed = max(plan.scale, 1e-6)
+    posterior.learn(learner.filter, noisy, anytime.shown(rho), rho, assumed, plan.reward_variance)
     clock[3] = later
     clock[4] += 1
     _conclude(learner, plan)
@@ -194,7 +201,9 @@ def _conclude(learner: Learner, plan: Plan) -> None:
         best = -math.inf
         for candidate in FACTORS:
             outlooks.refresh(outlook, plan.low, plan.high, candidate)
-            likely = _log_evidence(learner)
+            likely = posterior.read(
+                state, outlook.precision, outlook.pull, learner.estimate, learner.covariance, learner.work
+            )
             if likely > best:
                 best, factor = likely, candidate
     outlooks.refresh(outlook, plan.low, plan.high, factor)
@@ -203,25 +212,6 @@ def _conclude(learner: Learner, plan: Plan) -> None:
         learner.theta[i] = learner.estimate[i]
         for k in range(d):
             learner.spread[i, k] = learner.covariance[i, k]
-
-
-@kernel
-def _log_evidence(learner: Learner) -> float:
-    """The log marginal likelihood of the releases under the prior in place, up to a constant."""
-    n = learner.estimate.shape[0]
-    outlook, state = learner.outlook, learner.filter
-    numerics.cholesky(outlook.precision, learner.work)
-    total = 0.0
-    for i in range(n):
-        total += math.log(learner.work[i, i])
-    numerics.solve_lower(learner.work, outlook.pull, learner.estimate)
-    for i in range(n):
-        total -= 0.5 * learner.estimate[i] * learner.estimate[i]
-    posterior.read(state, outlook.precision, outlook.pull, learner.estimate, learner.covariance, learner.work)
-    for i in range(n):
-        total -= math.log(learner.work[i, i])  # `read` leaves the factor of the posterior's precision here
-        total += 0.5 * learner.estimate[i] * (state.evidence[i] + outlook.pull[i])
-    return total
 
 
 @kernel

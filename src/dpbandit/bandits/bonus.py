@@ -17,6 +17,8 @@ from dpbandit.bandits import rounds, steps
 from dpbandit.bandits.options import Options
 from dpbandit.errors import OptionError
 from dpbandit.noise import GAUSSIAN, LAPLACE_L2
+from dpbandit.release import toeplitz
+from dpbandit.release.tree import tree_standard_error
 from dpbandit.sensitivity import FIGURE, estimate_bounds, lemma1
 
 Vector = NDArray[np.float64]
@@ -48,9 +50,7 @@ def _noise_radius(options: Options, plan: steps.Plan, t: Vector) -> Vector:
         return np.zeros_like(t)
     in_moments = plan.seat == rounds.MOMENTS
     eigenvalue = 1.0 if in_moments or plan.form == FIGURE else _smallest_eigenvalue(options)
-    squares = np.array(
-        [sum(_scale(plan, end, levels, eigenvalue) ** 2 for end, levels in _nodes(plan, int(v))) for v in t]
-    )
+    squares = _squares(options, plan, t, eigenvalue)
     log = math.log(2 * options.dim / options.zeta)
     # Per coordinate: √(2 log) standard deviations for a Gaussian; for Laplace, Chan et al. 2011, Lemma 2.8.
     tail = math.sqrt(2 * log) if plan.noise == GAUSSIAN else math.sqrt(8) * log
@@ -59,10 +59,32 @@ def _noise_radius(options: Options, plan: steps.Plan, t: Vector) -> Vector:
     if plan.pan_private:
         tail *= math.sqrt(2)
     size = np.sqrt(squares * options.dim) * tail
+    if in_moments and len(plan.shape):
+        # θ = M⁻¹P⁻¹n with M ⪰ A/reach and M ⪰ λ_M, so ‖θ‖_A ≤ √reach·‖P⁻¹n‖/√λ_M.
+        reach = max(float(np.linalg.norm(plan.shape, 2)) * options.max_norm, plan.floor)
+        size = size * math.sqrt(reach) * np.linalg.norm(plan.unshape, 2)
+        return np.asarray(size / math.sqrt(steps.weighted_ridge(plan)))
     if in_moments:
         return np.asarray(size / math.sqrt(options.ridge))  # ‖A⁻¹n‖_A = ‖n‖_{A⁻¹} ≤ ‖n‖/√λ
     return np.asarray(
         theory.noise_in_confidence_norm(t, size, ridge=options.ridge, max_norm=options.max_norm), dtype=np.float64
+    )
+
+
+def _squares(options: Options, plan: steps.Plan, t: Vector, eigenvalue: float) -> Vector:
+    """The variance of the noise in a coordinate of what is released at t: of the sum, or of θ for parameter seats."""
+    if plan.seat == rounds.MOMENTS and plan.release != steps.TREE:
+        one = float(plan.multipliers[plan.levels if plan.release == steps.HONAKER else 1]) * plan.sensitivity
+        if plan.release == steps.TOEPLITZ:
+            error = toeplitz.standard_error(t, options.horizon) / toeplitz.column_norm(options.horizon)
+        elif plan.release == steps.HONAKER:
+            error = tree_standard_error(t, options.horizon, honaker=True) / math.sqrt(plan.levels)
+        else:  # det A grows from λ^d to at most (λ + tL²/d)^d, and each episode multiplies it
+            growth = options.dim * np.log1p(t * options.max_norm**2 / (options.ridge * options.dim))
+            error = np.sqrt(1 + growth / plan.growth)
+        return np.asarray((one * error) ** 2)
+    return np.array(
+        [sum(_scale(plan, end, levels, eigenvalue) ** 2 for end, levels in _nodes(plan, int(v))) for v in t]
     )
 
 

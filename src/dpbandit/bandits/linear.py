@@ -54,6 +54,8 @@ class LinearBandit(Bandit):
     """
 
     compiled = True
+    # Whether a clean value to release depends on what was released before, not on the rewards alone.
+    values_depend_on_releases = False
     plan: Any
     learner: Any
 

@@ -9,6 +9,7 @@ more than a fraction of W.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +35,8 @@ class Outlook(NamedTuple):
 
     second: Matrix  # Σ xxᵀ, each slate weighing 1
     first: Vector  # Σ x
-    counts: Vector  # slates; contexts; slates of at least two arms; their scatter; 1 if all of it is fixed
-    factor: Matrix  # L with LLᵀ = C: the whitener is L⁻¹
+    counts: Vector  # slates; contexts; slates of at least two arms; their scatter; 1 if all of it is fixed; √E‖x‖²
+    factor: Matrix  # L with LLᵀ the second moments of (x/√E‖x‖², 1): the whitener is L⁻¹
     precision: Matrix  # of the prior on (θ, intercept)
     pull: Vector  # precision · prior mean
     work: Matrix
@@ -46,13 +47,13 @@ def new_outlook(dim: int, public: Matrix | None) -> Outlook:
     """What is known of the contexts before the first round.
 
     >>> new_outlook(2, None).counts.tolist()
-    [0.0, 0.0, 0.0, 0.0, 0.0]
+    [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
     """
     outlook = Outlook(
         np.zeros((dim, dim)),
         np.zeros(dim),
-        np.zeros(5),
-        np.eye(dim),
+        np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0]),
+        np.eye(dim + 1),
         np.eye(dim + 1),
         np.zeros(dim + 1),
         np.zeros((dim + 1, dim + 1)),
@@ -62,7 +63,7 @@ def new_outlook(dim: int, public: Matrix | None) -> Outlook:
         outlook.second[:] = public.T @ public / len(public)
         outlook.first[:] = public.mean(axis=0)
         scatter = max(float(np.trace(outlook.second)) - float(outlook.first @ outlook.first), 0.0)
-        outlook.counts[:] = (1.0, len(public), 1.0, scatter, 1.0)
+        outlook.counts[:] = (1.0, len(public), 1.0, scatter, 1.0, 1.0)
     return outlook
 
 
@@ -72,7 +73,7 @@ def forget(outlook: Outlook) -> None:
     if outlook.counts[4] == 0.0:
         outlook.second[:] = 0.0
         outlook.first[:] = 0.0
-        outlook.counts[:] = 0.0
+        outlook.counts[:5] = 0.0
 
 
 @kernel
@@ -126,25 +127,35 @@ def refresh(outlook: Outlook, low: float, high: float, variance_factor: float) -
     if size <= 0.0:
         size = 1.0
     scale = slates / (slates + own)
+    length = 0.0
+    for i in range(d):
+        length += (outlook.first[i] / slates) ** 2
+    counts[5] = math.sqrt(size)
     largest = 0.0
-    for i in range(d):
+    for i in range(d + 1):
         total = 0.0
-        for k in range(d):
-            work[i, k] = outlook.second[i, k] / slates * scale
-            if i == k:
-                work[i, k] += size / d * (1.0 - scale)
-            total += abs(work[i, k])
+        for k in range(d + 1):
+            if i < d and k < d:
+                entry = outlook.second[i, k] / slates / size * scale
+                if i == k:
+                    entry += (1.0 - scale) / d
+            elif i == d and k == d:
+                entry = 1.0
+            else:
+                entry = outlook.first[min(i, k)] / slates / counts[5] * scale
+            work[i, k] = entry
+            total += abs(entry)
         largest = max(largest, total)
-    for i in range(d):
+    for i in range(d + 1):
         work[i, i] += FAINTEST * largest
-    numerics.cholesky(work[:d, :d], factor)
+    numerics.cholesky(work, factor)
     # R² of a constant on the contexts, with the usual correction for fitting d numbers.
-    square, length = 0.0, 0.0
+    square = 0.0
     for i in range(d):
-        solved[i] = outlook.first[i] / slates
-        length += solved[i] * solved[i]
-    numerics.solve_lower(factor, solved, solved)
-    for i in range(d):
+        total = outlook.first[i] / slates / counts[5]
+        for k in range(i):
+            total -= factor[i, k] * solved[k]
+        solved[i] = total / factor[i, i]
         square += solved[i] * solved[i]
     seen = counts[1]
     explained = 1.0 - (1.0 - min(square, 1.0)) * (seen - 1.0) / (seen - d - 1.0) if seen > d + 1.0 else 0.0

@@ -1,15 +1,19 @@
 """What noisy releases of an instrument sum say about θ: an exact Kalman filter, in constant memory.
 
-A release is y = q(S + O) + z. S = Σ ω·u·e is the private sum, O = Σ ω·u·p the public offset (residuals e = r − p were
-summed, so S + O is the sum of u·r), and Σ ω·u·r = N·θ⁺ + E with N = Σ ω·u·(x, 1)ᵀ public and E the sum of reward noises. θ⁺
-holds θ and an intercept. E is carried from release to release, so it is part of the state: given θ⁺ it is Gaussian with
-mean ξ − Ξθ⁺ and covariance Π. Each release updates these and adds to the information I and h about θ⁺; no prior is in
-them, so a prior may be chosen, and changed, when the posterior is read.
-After each release all sums shrink by ρ (`release.anytime`), so their size stays that of the number of rounds.
+A release is y = q·S + z. S = Σ ω·u·e is the private sum of residuals e = r − p; with the public offset O = Σ ω·u·p it is the sum
+of u·r, and Σ ω·u·r = N·θ⁺ + E, where θ⁺ holds θ and an intercept, x⁺ = (x, 1), N = Σ ω·u·x⁺ᵀ is public and E is the sum of
+reward noises. E is carried from release to release, so it is part of the state: given θ⁺ and the releases so far it is
+Gaussian with mean ξ + Ξθ⁺ (Ξ is minus what of N was attributed to noise) and covariance Π. Each release updates these and
+adds rows to a square-root information matrix for θ⁺. No prior is in it, so a prior may be chosen, and changed, when the
+posterior is read. After each release all sums shrink by ρ (`release.anytime`), so their size stays that of the number of rounds.
+
+Information is kept as a triangular root and updated by rotations: it grows like t² in some directions and hardly in
+others, and a sum of squares would drown the small ones in rounding long before 10⁸ rounds.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,44 +27,46 @@ Matrix = NDArray[np.float64]
 
 
 class Filter(NamedTuple):
-    """All of it is public: computed from contexts and noisy releases alone."""
+    """All of it is public: computed from contexts and noisy releases alone. Sizes are n = d + 1."""
 
-    design: Matrix  # N, d × (d + 1)
+    design: Matrix  # N
     offset: Vector  # O
     spread: Matrix  # Σ ω²·u·uᵀ since the last release
     mean: Vector  # ξ
     slope: Matrix  # Ξ
     covariance: Matrix  # Π
-    information: Matrix  # I, (d + 1) × (d + 1)
-    evidence: Vector  # h
-    square: Matrix  # scratch, d × d, like the next two
+    root: Matrix  # upper triangular R; RᵀR is the information on θ⁺
+    target: Vector  # z; Rᵀz is what the releases pull towards
+    square: Matrix  # scratch, like all that follow
     gain: Matrix
-    wide: Matrix  # scratch, d × (d + 1), like the next
-    other: Matrix
-    surprise: Vector  # scratch
+    seen: Matrix
+    half: Matrix
+    surprise: Vector
+    row: Vector
 
 
-def new_filter(dim: int) -> Filter:
+def new_filter(size: int) -> Filter:
     """A filter that has seen no release.
 
-    >>> new_filter(3).information.shape
+    >>> new_filter(4).root.shape
     (4, 4)
     """
-    square, wide, full = (dim, dim), (dim, dim + 1), (dim + 1, dim + 1)
+    square, line = (size, size), size
     return Filter(
-        np.zeros(wide),
-        np.zeros(dim),
         np.zeros(square),
-        np.zeros(dim),
-        np.zeros(wide),
+        np.zeros(line),
         np.zeros(square),
-        np.zeros(full),
-        np.zeros(dim + 1),
+        np.zeros(line),
         np.zeros(square),
         np.zeros(square),
-        np.zeros(wide),
-        np.zeros(wide),
-        np.zeros(dim),
+        np.zeros(square),
+        np.zeros(line),
+        np.zeros(square),
+        np.zeros(square),
+        np.zeros(square),
+        np.zeros(square),
+        np.zeros(line),
+        np.zeros(line),
     )
 
 
@@ -73,15 +79,15 @@ def forget(state: Filter) -> None:
     state.mean[:] = 0.0
     state.slope[:] = 0.0
     state.covariance[:] = 0.0
-    state.information[:] = 0.0
-    state.evidence[:] = 0.0
+    state.root[:] = 0.0
+    state.target[:] = 0.0
 
 
 @kernel(inline="always")
 def see(state: Filter, x: Vector, u: Vector, weight: float, prediction: float) -> None:
     """A round whose item is weight·u·(r − prediction)."""
     d = x.shape[0]
-    for i in range(d):
+    for i in range(d + 1):
         scaled = weight * u[i]
         state.offset[i] += scaled * prediction
         for k in range(d):
@@ -95,84 +101,147 @@ def see(state: Filter, x: Vector, u: Vector, weight: float, prediction: float) -
 @kernel
 def learn(state: Filter, noisy: Vector, q: float, rho: float, scale: float, reward_variance: float) -> None:
     """Take a release y = q·S + noise of this scale, made before all sums shrink by ρ."""
-    d = noisy.shape[0]
-    cov, gain, square = state.covariance, state.gain, state.square
-    for i in range(d):
+    n = noisy.shape[0]
+    cov, gain, square, seen, surprise = state.covariance, state.gain, state.square, state.seen, state.surprise
+    for i in range(n):
         for k in range(i + 1):
             cov[i, k] += reward_variance * state.spread[i, k]
             cov[k, i] = cov[i, k]
             state.spread[i, k] = 0.0
-    # F = q²Π + scale²; F⁻¹ goes into `square`, K = qΠF⁻¹ into `gain`.
-    for i in range(d):
-        for k in range(d):
+    # F = q²Π + scale²; its inverse goes into `square`, its factor into `half`, the gain K = qΠF⁻¹ into `gain`.
+    for i in range(n):
+        for k in range(n):
             square[i, k] = q * q * cov[i, k]
         square[i, i] += scale * scale
-    numerics.invert(square, gain, square)
+    numerics.invert(square, state.half, square)
     numerics.product(cov, square, gain)
-    for i in range(d):
-        for k in range(d):
-            gain[i, k] *= q
-    # What is seen is seen·θ⁺ + what was expected + noise.
-    seen, weighted, surprise = state.wide, state.other, state.surprise
-    for i in range(d):
+    # What is seen is `seen`·θ⁺ + noise of covariance F, once what was expected is taken off.
+    for i in range(n):
         surprise[i] = noisy[i] + q * (state.offset[i] - state.mean[i])
-        for k in range(d + 1):
+        for k in range(n):
+            gain[i, k] *= q
             seen[i, k] = q * (state.design[i, k] + state.slope[i, k])
-    numerics.product(square, seen, weighted)
-    for k in range(d + 1):
-        for i in range(d):
-            state.evidence[k] += weighted[i, k] * surprise[i]
-            for j in range(d + 1):
-                state.information[k, j] += seen[i, k] * weighted[i, j]
-    for k in range(d + 1):
-        for j in range(k):
-            middle = 0.5 * (state.information[k, j] + state.information[j, k])
-            state.information[k, j] = middle
-            state.information[j, k] = middle
-    for i in range(d):
-        for k in range(d):
+    for i in range(n):
+        for k in range(n):
             state.mean[i] += gain[i, k] * surprise[k]
-            for j in range(d + 1):
+            for j in range(n):
                 state.slope[i, j] -= gain[i, k] * seen[k, j]
-    # Π ← Π − qKΠ, in Joseph's form, (1 − qK)Π(1 − qK)ᵀ + scale²KKᵀ, which rounding cannot make negative.
-    for i in range(d):
-        for k in range(d):
-            square[i, k] = (1.0 if i == k else 0.0) - q * gain[i, k]
-    half = state.wide
-    for i in range(d):
-        for k in range(d):
-            total = 0.0
-            for j in range(d):
-                total += square[i, j] * cov[j, k]
-            half[i, k] = total
-    for i in range(d):
-        for k in range(i + 1):
-            total = 0.0
-            for j in range(d):
-                total += half[i, j] * square[k, j] + scale * scale * gain[i, j] * gain[k, j]
-            cov[i, k] = total
-    for i in range(d):
+    _shrink_covariance(state, q, scale)
+    # Rows of F^{−1/2}·seen join the root of the information. (`half` holds F's factor until here.)
+    _add_rows(state)
+    for i in range(n):
         state.offset[i] *= rho
         state.mean[i] *= rho
-        for k in range(d + 1):
+        for k in range(n):
             state.design[i, k] *= rho
             state.slope[i, k] *= rho
-        for k in range(i + 1):
             cov[i, k] *= rho * rho
-            cov[k, i] = cov[i, k]
 
 
 @kernel
-def read(state: Filter, precision: Matrix, pull: Vector, theta: Vector, covariance: Matrix, work: Matrix) -> None:
-    """The posterior of θ⁺ under a prior with this precision matrix and pull = precision·mean. `work` is scratch."""
-    n = pull.shape[0]
+def _shrink_covariance(state: Filter, q: float, scale: float) -> None:
+    """Π ← (1 − qK)Π(1 − qK)ᵀ + scale²KKᵀ: Joseph's form, which rounding cannot make negative."""
+    cov, gain, square = state.covariance, state.gain, state.square
+    n = cov.shape[0]
     for i in range(n):
         for k in range(n):
-            covariance[i, k] = state.information[i, k] + precision[i, k]
-    numerics.invert(covariance, work, covariance)
+            square[i, k] = (1.0 if i == k else 0.0) - q * gain[i, k]
+    for i in range(n):  # (1 − qK)Π one row at a time; the result waits in `spread`, which is empty now
+        for k in range(n):
+            total = 0.0
+            for j in range(n):
+                total += square[i, j] * cov[j, k]
+            state.row[k] = total
+        for k in range(i + 1):
+            total = 0.0
+            for j in range(n):
+                total += state.row[j] * square[k, j] + scale * scale * gain[i, j] * gain[k, j]
+            state.spread[i, k] = total
     for i in range(n):
-        theta[i] = 0.0
-    for k in range(n):
-        total = state.evidence[k] + pull[k]
-        for i in range(n):
-            theta[i] += covariance[k, i] * total
+        for k in range(i + 1):
+            cov[i, k] = state.spread[i, k]
+            cov[k, i] = state.spread[i, k]
+            state.spread[i, k] = 0.0
+
+
+@kernel
+def _add_rows(state: Filter) -> None:
+    """Whiten what was seen by F's factor and rotate it into the root."""
+    seen, surprise, factor = state.seen, state.surprise, state.half
+    n = seen.shape[0]
+    for i in range(n):
+        for j in range(i):
+            entry = factor[i, j]
+            surprise[i] -= entry * surprise[j]
+            for k in range(n):
+                seen[i, k] -= entry * seen[j, k]
+        surprise[i] /= factor[i, i]
+        for k in range(n):
+            seen[i, k] /= factor[i, i]
+    for i in range(n):
+        add_row(state.root, state.target, seen[i], surprise[i])
+
+
+@kernel
+def add_row(root: Matrix, target: Vector, row: Vector, value: float) -> float:
+    """Rotate the equation row·θ = value (of variance 1) into the triangular system. Destroys `row`; returns what is left
+    over, whose square is how much worse the equations fit together."""
+    n = target.shape[0]
+    for i in range(n):
+        if row[i] == 0.0:
+            continue
+        length = math.hypot(root[i, i], row[i])
+        c, s = root[i, i] / length, row[i] / length
+        for k in range(i, n):
+            old = root[i, k]
+            root[i, k] = c * old + s * row[k]
+            row[k] = c * row[k] - s * old
+        old = target[i]
+        target[i] = c * old + s * value
+        value = c * value - s * old
+    return value
+
+
+@kernel
+def read(state: Filter, precision: Matrix, pull: Vector, theta: Vector, covariance: Matrix, work: Matrix) -> float:
+    """The posterior of θ⁺ under a prior with this precision matrix and pull = precision·mean. `work` is scratch.
+
+    Returns the log of the releases' marginal likelihood, up to a constant that no prior changes.
+    """
+    n = pull.shape[0]
+    root, target, row = work, theta, state.row
+    numerics.cholesky(precision, covariance)  # the prior as equations: U·θ⁺ = U·mean, with U the factor's transpose
+    likely = 0.0
+    numerics.solve_lower(covariance, pull, state.surprise)
+    for i in range(n):
+        likely += math.log(covariance[i, i])
+        target[i] = state.target[i]
+        for k in range(n):
+            root[i, k] = state.root[i, k] if k >= i else 0.0
+    for i in range(n):
+        for k in range(n):
+            row[k] = covariance[k, i] if k >= i else 0.0
+        left = add_row(root, target, row, state.surprise[i])
+        likely -= 0.5 * left * left
+    # θ⁺ = R⁻¹z and Σ = R⁻¹R⁻ᵀ, by back substitution.
+    for i in range(n - 1, -1, -1):
+        likely -= math.log(root[i, i])
+        total = target[i]
+        for k in range(i + 1, n):
+            total -= root[i, k] * theta[k]
+        theta[i] = total / root[i, i]
+    inverse = state.square
+    for j in range(n):
+        for i in range(n - 1, -1, -1):
+            total = 1.0 if i == j else 0.0
+            for k in range(i + 1, j + 1):
+                total -= root[i, k] * inverse[k, j]
+            inverse[i, j] = total / root[i, i] if i <= j else 0.0
+    for i in range(n):
+        for k in range(i + 1):
+            total = 0.0
+            for j in range(max(i, k), n):
+                total += inverse[i, j] * inverse[k, j]
+            covariance[i, k] = total
+            covariance[k, i] = total
+    return likely

@@ -36,11 +36,12 @@ class Algorithm:
     registered_by_user: bool = False
 
 
-def _entry(module: Any) -> Algorithm:
+def entry(module: Any) -> Algorithm:
+    """The line for an algorithm that has a file of its own."""
     return Algorithm(module.DESCRIPTION, module.CLAIM, module.REFERENCE, module.make, module.OWN)
 
 
-def _twin(module: Any, word: str) -> Algorithm:
+def twin(module: Any, word: str) -> Algorithm:
     """A second algorithm of the same file, whose names begin with `word`."""
     description, claim, reference = (
         getattr(module, f"{word}_{part}") for part in ("DESCRIPTION", "CLAIM", "REFERENCE")
@@ -51,20 +52,20 @@ def _twin(module: Any, word: str) -> Algorithm:
 
 
 # One line for each algorithm.
-_ALGORITHMS: dict[str, Algorithm] = {
-    "random": _entry(random),
-    "linucb": _entry(linucb),
-    "private-linucb": _entry(private_linucb),
-    "private-linucb-published": _twin(private_linucb, "PUBLISHED"),
-    "dgs": _entry(dgs),
-    "dgs-published": _twin(dgs, "PUBLISHED"),
-    "dgs-figure": _twin(dgs, "FIGURE"),
-    "local": _entry(local),
-    "tree-gauss": _entry(tree_gauss),
-    "toeplitz": _entry(toeplitz),
-    "anytime": _entry(anytime),
-    "private-ts": _entry(private_ts),
-    "adac-oful": _entry(adac_oful),
+ALGORITHMS: dict[str, Algorithm] = {
+    "random": entry(random),
+    "linucb": entry(linucb),
+    "private-linucb": entry(private_linucb),
+    "private-linucb-published": twin(private_linucb, "PUBLISHED"),
+    "dgs": entry(dgs),
+    "dgs-published": twin(dgs, "PUBLISHED"),
+    "dgs-figure": twin(dgs, "FIGURE"),
+    "local": entry(local),
+    "tree-gauss": entry(tree_gauss),
+    "toeplitz": entry(toeplitz),
+    "anytime": entry(anytime),
+    "private-ts": entry(private_ts),
+    "adac-oful": entry(adac_oful),
 }
 
 
@@ -75,15 +76,15 @@ def algorithms() -> dict[str, Algorithm]:
     >>> dpb.algorithms()["tree-gauss"].claim
     'GDP, proven'
     """
-    return dict(_ALGORITHMS)
+    return dict(ALGORITHMS)
 
 
 def find(name: str) -> Algorithm:
     """The algorithm of that name, or an error with the nearest one."""
     try:
-        return _ALGORITHMS[name]
+        return ALGORITHMS[name]
     except (KeyError, TypeError):
-        raise UnknownAlgorithmError(f"no algorithm is called {name!r}: {nearest(name, _ALGORITHMS)}") from None
+        raise UnknownAlgorithmError(f"no algorithm is called {name!r}: {nearest(name, ALGORITHMS)}") from None
 
 
 def make(name: str, **options: Any) -> Any:
@@ -142,9 +143,9 @@ def register(
     """
     if not callable(factory):
         raise OptionError(f"register needs a factory that can be called with options, not {factory!r}")
-    if name in _ALGORITHMS and not (replace and _ALGORITHMS[name].registered_by_user):
+    if name in ALGORITHMS and not (replace and ALGORITHMS[name].registered_by_user):
         raise OptionError(f"an algorithm called {name!r} exists: choose another name")
-    _ALGORITHMS[name] = Algorithm(description, claim, reference, factory, (), True)
+    ALGORITHMS[name] = Algorithm(description, claim, reference, factory, (), True)
 
 
 __all__ = ["Algorithm", "Options", "algorithms", "find", "make", "register"]

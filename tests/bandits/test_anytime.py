@@ -1,0 +1,266 @@
+"""The anytime bandit against dense algebra written from its definition, and what it promises about schedule and size."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpbandit as dpb
+from dpbandit.auditing.releases import Watch
+from dpbandit.bandits import rounds
+from dpbandit.bandits.anytime_steps import FACTORS
+from dpbandit.bandits.outlook import DIFFERENCES, INTERCEPT, refresh
+from dpbandit.bandits.posterior import read
+from dpbandit.errors import OptionError
+from dpbandit.release import anytime as releases
+
+DIM = 3
+
+
+def stream(n, seed=0, dim=DIM):
+    rng = np.random.default_rng(seed)
+    xs = rng.uniform(0, 1, size=(n, dim)) * np.linspace(1, 0.3, dim)
+    xs /= np.maximum(np.linalg.norm(xs, axis=1, keepdims=True), 1.0)
+    theta = rng.normal(size=dim) / 3
+    return xs, np.clip(xs @ theta + 0.3 + 0.2 * rng.normal(size=n), -1, 1)
+
+
+def watched(**options):
+    given = {"dim": DIM, "epsilon": 2.0, "delta": 1e-3, "seed": 4, "first_release": 5, "ratio": 1.3, "knee": 20.0}
+    bandit = dpb.make("anytime", **(given | options))
+    watch = Watch(bandit.source)
+    bandit.source = watch
+    return bandit, watch.transcript.releases
+
+
+def dense_posterior(bandit, xs, us, predictions, published, noisy):
+    """The posterior of (θ, intercept) from all releases at once: one big Gaussian, no filter."""
+    plan, n, d = bandit.plan, len(xs), bandit.dim
+    weights, rows, noise_rows, targets = np.zeros(n), [], [], []
+    left = np.zeros(n)
+    start = 0
+    for k, t in enumerate(published):
+        left[start:t] = 1.0
+        start = t
+        later = releases.next_time(t, plan.ratio)
+        rho = releases.kept(t, later, plan.knee)
+        q = math.sqrt(1 - rho**2)
+        weights = q * left / (2 * plan.window)
+        rows.append((us * weights[:, None]).T @ np.column_stack([xs, np.ones(n)]))
+        noise_rows.append((us * weights[:, None]).T)
+        targets.append(noisy[k] + (us * weights[:, None]).T @ predictions)
+        left *= rho
+    design, spread, target = np.concatenate(rows), np.concatenate(noise_rows), np.concatenate(targets)
+    covariance = plan.scale**2 * np.eye(len(target)) + plan.reward_variance * spread @ spread.T
+    m, c = xs.mean(axis=0), xs.T @ xs / n
+    size, width, middle = np.trace(c), plan.high - plan.low, (plan.low + plan.high) / 2
+    scatter = size - m @ m
+    prior = np.zeros((d + 1, d + 1))
+    prior[:d, :d] = DIFFERENCES * width**2 / scatter * np.eye(d) + width**2 / 4 * np.outer(m, m) / size**2
+    prior[d, d] = INTERCEPT * width**2
+    mean = np.append(middle * m / size, 0.0)
+    gain = prior @ design.T @ np.linalg.inv(design @ prior @ design.T + covariance)
+    return mean + gain @ (target - design @ mean), prior - gain @ design @ prior
+
+
+def instrument(bandit, x):
+    outlook = bandit.learner.outlook
+    u = np.linalg.solve(np.tril(outlook.factor), np.append(x / outlook.counts[5], 1.0))
+    return u / np.linalg.norm(u)
+
+
+def test_the_filter_is_the_posterior_of_all_releases():
+    xs, rs = stream(120)
+    bandit, released = watched(public_contexts=xs, reward_range=(-1, 1))
+    us = np.array([instrument(bandit, x) for x in xs])
+    predictions, published = [], []
+    for t, (x, r) in enumerate(zip(xs, rs, strict=True), start=1):
+        half, estimate = bandit.plan.window, bandit.learner.estimate
+        predictions.append(np.clip(x @ estimate[:DIM] + estimate[DIM], -1 + half, 1 - half))
+        before = len(released)
+        bandit.update(x, r)
+        if len(released) > before:
+            published.append(t)
+            noisy = [release.noisy for release in released]
+            mean, covariance = dense_posterior(bandit, xs, us, _pad(predictions), published, noisy)
+            np.testing.assert_allclose(bandit.learner.estimate, mean, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(bandit.learner.covariance, covariance, rtol=0, atol=1e-10)
+    assert published == releases.times(5, 1.3, 120).tolist()
+    assert (bandit.theta == bandit.learner.estimate[:DIM]).all()
+
+
+def _pad(values, n=120):
+    return np.array([*values, *([0.0] * (n - len(values)))])
+
+
+def test_the_whitener_makes_instruments_that_take_every_direction_alike():
+    xs, _ = stream(4000, seed=2)
+    bandit, _ = watched(public_contexts=xs)
+    outlook = bandit.learner.outlook
+    augmented = np.column_stack([xs / outlook.counts[5], np.ones(len(xs))])
+    us = np.linalg.solve(np.tril(outlook.factor), augmented.T).T
+    np.testing.assert_allclose(us.T @ us / len(us), np.eye(DIM + 1), atol=0.03)
+
+
+@pytest.mark.parametrize("first", [1, 7, 400])
+@pytest.mark.parametrize("knee", [0.5, 300.0])
+def test_no_item_ever_pays_more_than_its_budget_whenever_it_enters(first, knee):
+    """Σ over all later releases of the squared weight: 1 − (what is left), for every item and any number of releases."""
+    times = releases.times(first, 1.025, 10**9)
+    for enters in (0, 1, 5, len(times) // 2):
+        weight, paid = 1.0, 0.0
+        for j in times[enters:]:
+            rho = releases.kept(int(j), releases.next_time(int(j), 1.025), knee)
+            paid += (releases.shown(rho) * weight) ** 2
+            weight *= rho
+        assert paid == pytest.approx(1 - weight**2, abs=1e-12)
+        assert paid <= 1 + 1e-12
+    assert len(times) < 1000
+
+
+def test_the_ledger_holds_what_the_first_rewards_have_paid_and_never_more_than_the_budget():
+    xs, rs = stream(300)
+    bandit, released = watched()
+    bandit.update(xs, rs)
+    assert bandit.ledger.releases == len(released) > 10
+    after = releases.next_time(int(releases.times(5, 1.3, 300)[-1]), 1.3)
+    left = ((20 + 5) / (20 + after)) ** releases.POWER
+    assert bandit.ledger.total == pytest.approx(bandit.ledger.limit * (1 - left))
+    assert bandit.spent.epsilon < 2.0
+    assert bandit.options.horizon is None
+
+
+def test_precision_grows_like_the_square_of_time():
+    """Without reward noise, information per direction is 2/9·t²·(what one instrument says)² long after the knee."""
+    bandit = dpb.make("anytime", dim=1, epsilon=1.0, delta=1e-5, seed=0, knee=10.0, ratio=1.001, reward_variance=1e-12)
+    xs = np.ones((4000, 1))
+    for _ in range(10):
+        bandit.update(xs, np.zeros(4000))
+    t, plan = bandit.rounds, bandit.plan
+    per_round = 1 / (2 * plan.window * plan.scale)
+    root = bandit.learner.filter.root
+    assert (root.T @ root)[0, 0] == pytest.approx(2 / 9 * (t * per_round) ** 2, rel=0.02)
+
+
+def test_without_noise_it_finds_the_parameter_of_an_exact_linear_model():
+    xs, _ = stream(3000, seed=5)
+    theta = np.array([0.3, -0.2, 0.1])
+    bandit = dpb.make("anytime", dim=DIM, epsilon=math.inf, delta=1e-3, seed=1, reward_variance=1e-8)
+    bandit.update(xs, xs @ theta)
+    np.testing.assert_allclose(bandit.theta, theta, atol=2e-3)
+    assert bandit.claim.status == "none"
+
+
+def test_statistics_of_contexts_grow_from_slates_and_from_rewards_that_come_without_one():
+    xs, rs = stream(200)
+    bandit, _ = watched()
+    for t in range(0, 80, 4):
+        bandit.select(xs[t : t + 4])
+        bandit.update(xs[t], rs[t])
+    outlook = bandit.learner.outlook
+    assert outlook.counts[:2].tolist() == [20, 80]
+    np.testing.assert_allclose(outlook.second / 20, xs[:80].T @ xs[:80] / 80, atol=1e-12)
+    within = np.mean([xs[t : t + 4].var(axis=0, ddof=1).sum() for t in range(0, 80, 4)])
+    assert outlook.counts[3] / outlook.counts[2] == pytest.approx(within)
+    bandit.update(xs[80:90], rs[80:90])
+    assert outlook.counts[:3].tolist() == [30, 90, 20]
+
+
+def test_public_contexts_are_kept_and_offered_ones_do_not_change_them():
+    xs, rs = stream(100)
+    bandit, _ = watched(public_contexts=xs)
+    before = bandit.learner.outlook.factor.copy()
+    for t in range(0, 80, 4):
+        bandit.select(xs[t : t + 4])
+        bandit.update(xs[t], rs[t])
+    assert (bandit.learner.outlook.factor == before).all()
+
+
+def test_an_exported_model_ranks_like_the_bandit(tmp_path):
+    xs, rs = stream(200)
+    bandit, _ = watched(public_contexts=xs)
+    bandit.update(xs, rs)
+    bandit.export(tmp_path / "model.json")
+    model = dpb.load(tmp_path / "model.json")
+    for t in range(0, 190, 7):
+        assert model.select(xs[t : t + 7]) == bandit.select(xs[t : t + 7])
+
+
+def test_a_context_of_zeros_says_nothing_and_costs_nothing():
+    bandit, released = watched(first_release=1)
+    bandit.update(np.zeros(DIM), 1.0)
+    assert (released[0].value == 0).all()
+
+
+def test_empirical_bayes_takes_the_likeliest_of_its_grid():
+    xs, rs = stream(200)
+    chosen = dpb.make("anytime", dim=DIM, epsilon=5.0, delta=1e-3, seed=4, public_contexts=xs, empirical_bayes=True)
+    plain = dpb.make("anytime", dim=DIM, epsilon=5.0, delta=1e-3, seed=4, public_contexts=xs)
+    for bandit in (chosen, plain):
+        bandit.update(xs, rs)
+    assert (chosen.theta != plain.theta).any()
+    # the likelihood that picks the factor is that of one big Gaussian, up to a constant
+    state, outlook = plain.learner.filter, plain.learner.outlook
+    information, pull = state.root.T @ state.root, state.root.T @ state.target
+    found, dense = [], []
+    for factor in FACTORS:
+        refresh(outlook, plain.plan.low, plain.plan.high, float(factor))
+        found.append(read(state, outlook.precision, outlook.pull, np.zeros(4), np.zeros((4, 4)), np.zeros((4, 4))))
+        mean = np.linalg.solve(outlook.precision, outlook.pull)
+        posterior = information + outlook.precision
+        total = pull + outlook.pull
+        dense.append(
+            0.5 * np.linalg.slogdet(outlook.precision)[1]
+            - 0.5 * np.linalg.slogdet(posterior)[1]
+            + 0.5 * total @ np.linalg.solve(posterior, total)
+            - 0.5 * mean @ outlook.pull
+        )
+    np.testing.assert_allclose(np.diff(found), np.diff(dense), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"window": 0.7}, "at most 0.5"),
+        ({"ratio": 1.0}, "above 1"),
+        ({"first_release": 0}, "at least 1"),
+        ({"knee": -1}, "above 0"),
+        ({"noise": "laplace"}, "not possible here"),
+        ({"pan_private": True}, "no pan-private form"),
+    ],
+)
+def test_bad_options_are_named(options, words):
+    with pytest.raises(OptionError, match=words):
+        watched(**options)
+
+
+def test_the_theoretical_bonus_covers_every_direction_at_once():
+    """P(χ_d > √d + √(2 log 1/ζ)) ≤ ζ: a Gaussian's norm, whatever its covariance."""
+    from scipy.stats import chi2
+
+    bandit, _ = watched(alpha="theory", zeta=0.01)
+    radius = float(bandit.alphas(1, 1)[0])
+    assert radius == pytest.approx(math.sqrt(3) + math.sqrt(2 * math.log(100)))
+    assert chi2.sf(radius**2, DIM) <= 0.01
+
+
+@pytest.mark.slow
+def test_a_hundred_million_rounds_lose_no_precision():
+    """An exact linear model and hardly any noise: what is left at the end is rounding. State stays as small as it began."""
+    from dpbandit.compiled import kernel
+
+    bandit = dpb.make("anytime", dim=2, epsilon=1e9, delta=1e-3, seed=1, knee=100.0, window=0.5, reward_variance=1e-30)
+
+    @kernel
+    def play(learner, plan, n, x, noisy, key):
+        for t in range(n):
+            x[0] = 0.5 + 0.3 * math.sin(0.7 * t)
+            x[1] = 0.5 + 0.3 * math.cos(1.3 * t)
+            rounds.learn_simulated(learner, plan, x, 0.4 * x[0] - 0.3 * x[1], True, key, key, noisy)
+
+    play(bandit.learner, bandit.plan, 10**8, np.zeros(2), np.zeros(3), np.uint64(1))
+    assert bandit.rounds == 10**8
+    np.testing.assert_allclose(bandit.theta, [0.4, -0.3], atol=1e-9)
+    assert sum(array.size for array in bandit._arrays().values()) < 300
+    assert bandit.learner.clock[4] < 1000
+    assert np.linalg.eigvalsh(bandit.learner.filter.covariance).min() >= 0
