@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpbandit.bandits import dgs, linucb, local, private_linucb, random, tree_gauss
+from dpbandit.bandits import dgs, linucb, local, private_linucb, private_ucb, random, tree_gauss
 from dpbandit.bandits.options import Options, build
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
@@ -23,6 +23,7 @@ class Algorithm:
     factory: Callable[..., Any]
     own_options: tuple[str, ...] = ()
     registered_by_user: bool = False
+    one_hot: bool = False  # contexts may only name arms
 
 
 _ALGORITHMS: dict[str, Algorithm] = {
@@ -50,6 +51,14 @@ _ALGORITHMS: dict[str, Algorithm] = {
     ),
     "local": Algorithm(local.DESCRIPTION, local.CLAIM, local.REFERENCE, local.make),
     "tree-gauss": Algorithm(tree_gauss.DESCRIPTION, tree_gauss.CLAIM, tree_gauss.REFERENCE, tree_gauss.make),
+    "private-ucb": Algorithm(
+        private_ucb.DESCRIPTION,
+        private_ucb.CLAIM,
+        private_ucb.REFERENCE,
+        private_ucb.make,
+        private_ucb.OWN,
+        one_hot=True,
+    ),
 }
 
 

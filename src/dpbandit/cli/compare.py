@@ -110,7 +110,7 @@ def run(
 
     if world_name not in WORLDS:
         raise OptionError(f"there is no world {world_name!r}: {nearest(world_name, WORLDS)}")
-    chosen = names or list(known())
+    chosen = names or [name for name, algorithm in known().items() if not algorithm.one_hot]
     if not names and world_name == "drifting":
         chosen.remove("dgs-published")
         err.print(
