@@ -31,6 +31,10 @@ PROVEN = [
     ("dgs", {"unit": ("user", 4), "unknown_horizon": True}),
     ("local", {}),
     ("local", {"noise": "gaussian", "unit": ("user", 2)}),
+    ("private-ucb", {}),
+    ("private-ucb", {"noise": "gaussian", "unit": ("user", 3)}),
+    ("private-ucb", {"unknown_horizon": True, "split_budget": True}),
+    ("private-ucb", {"unknown_horizon": True, "noise": "gaussian", "reward_range": (3, 4)}),
 ]
 
 
@@ -49,7 +53,7 @@ def test_every_algorithm_with_status_proven_is_tried():
             assert name in tried
 
 
-@pytest.mark.parametrize("name", ["tree-gauss", "private-linucb", "local"])
+@pytest.mark.parametrize("name", ["tree-gauss", "private-linucb", "local", "private-ucb"])
 def test_the_claim_is_used_to_the_full(name):
     """Noise is not wasted: the worst reward on the worst stream pays exactly what was asked for."""
     assert dpb.verify(name, epsilon=1.0, delta=1e-5, horizon=64, dim=4, tries=0).worst.ratio == pytest.approx(

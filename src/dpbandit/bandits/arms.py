@@ -38,8 +38,8 @@ class Plan(NamedTuple):
     width: float  # W, how far one reward can move
     sensitivity: float  # W with a margin for rounding
     multipliers: Vector  # noise scale per unit of sensitivity, by the number of levels that share the budget
-    published_term: bool  # whether the privacy term is the paper's Γ/n instead of a multiple of the noise's spread
-    privacy_bonus: float  # that multiple
+    published_term: bool  # whether the privacy term is the paper's Γ/n
+    privacy_bonus: float  # otherwise, what the noise's tail is multiplied by
     failure: float  # γ, the probability with which Γ may fail
     max_norm: float  # this and the next are what every compiled loop asks of a plan
     context_noise: float
@@ -52,7 +52,7 @@ class Learner(NamedTuple):
     noisy: NDArray[np.float64]
     carry: Matrix
     pulls: NDArray[np.int64]
-    spread: Vector  # how far the noise in an arm's sum reaches, as the privacy term needs it
+    spread: Vector  # of the noise in each arm's sum: see `spread`
     theta: Vector  # the released means
     pending: Vector
     item: Vector  # scratch, like the next
@@ -127,10 +127,10 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
 
 @kernel
 def spread(plan: Plan, pull: int) -> float:
-    """How far the noise in an arm's sum reaches after this many pulls.
+    """How far the noise in an arm's sum reaches after this many pulls: what `privacy_weight` multiplies.
 
-    Its standard deviation, from the nodes in use. For the paper's Γ: what a tail is multiplied by, for as many nodes as
-    can be in use at once; the tails of Laplace nodes are added up, as in the paper, those of Gaussian ones are not.
+    The root of the sum of squared scales of the nodes in use. For the paper's Γ it covers as many nodes as can be in use at
+    once, and the scales of Laplace nodes are added up as they are, as in the paper.
     """
     index, _level, levels = trees.place(pull, plan.unknown_horizon, plan.levels)
     scale = plan.multipliers[levels] * plan.sensitivity
@@ -146,16 +146,19 @@ def spread(plan: Plan, pull: int) -> float:
             scale = plan.multipliers[block] * plan.sensitivity
             total += scale
             square += scale * scale
-    if plan.noise == GAUSSIAN:
-        return math.sqrt(square)
-    return total if plan.published_term else math.sqrt(2.0 * square)
+    return total if plan.published_term and plan.noise != GAUSSIAN else math.sqrt(square)
 
 
 @kernel
 def privacy_weight(plan: Plan, t: int) -> float:
-    """What `spread` is multiplied by in round t: the chosen multiple, or the tail that all nodes of T rounds keep to."""
+    """What `spread` is multiplied by in round t: `privacy_bonus` times the noise's tail at probability 1/t, or the tail
+    that all nodes of T rounds keep to.
+
+    It has to grow with t: otherwise an arm that was unlucky early on may never be pulled again.
+    """
     if not plan.published_term:
-        return plan.privacy_bonus
+        log = math.log(t)
+        return plan.privacy_bonus * (math.sqrt(2.0 * log) if plan.noise == GAUSSIAN else log)
     rounds, levels = plan.horizon, plan.levels
     if plan.unknown_horizon:
         rounds, levels = float(t), 0

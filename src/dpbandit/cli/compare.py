@@ -46,7 +46,10 @@ def algorithms(json_: Json = False) -> None:
 def run(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Algorithms to compare; all of them if none is named.", metavar="[ALGORITHM]..."),
+        typer.Argument(
+            help="Algorithms to compare; if none is named, all that take contexts with features.",
+            metavar="[ALGORITHM]...",
+        ),
     ] = None,
     world_name: Annotated[
         str,
