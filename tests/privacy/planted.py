@@ -19,10 +19,10 @@ import dpbandit as dpb
 from dpbandit.auditing import guards
 from dpbandit.auditing.attack import lower_bound, scores_of_releases
 from dpbandit.auditing.joint_cost import freeze, uses_noise_twice
-from dpbandit.auditing.releases import joint_cost, record
+from dpbandit.auditing.releases import Watch, joint_cost, record
 from dpbandit.bandits import rounds
 from dpbandit.errors import BudgetError
-from dpbandit.noise import Real
+from dpbandit.noise import Real, Simulation
 from dpbandit.release import anytime
 
 DOCS = Path(__file__).parents[2] / "docs" / "privacy.md"
@@ -328,6 +328,53 @@ def plant_repeated_noise() -> str:
     return "two releases carry the same noise"
 
 
+def arms(horizon: int = 64, **given):
+    return make("private-ucb", horizon=horizon, dim=2, **given)
+
+
+def plant_noise_shared_by_arms() -> str:
+    """The noise of a node numbered within its arm's tree: two arms' nodes with the same number get the same noise."""
+
+    def learn(self, x, reward, known, booked):
+        scale = rounds.prepare_one(self.learner, self.plan, x, reward, known)
+        number = int(self.learner.pulls[self.learner.clock[3]])
+        noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=2.0, index=number)
+        rounds.commit_one(self.learner, self.plan, noisy)
+
+    xs = np.eye(2)[np.arange(16) % 2]
+
+    def caught(factory) -> bool:
+        seen, frozen = record(factory, xs, np.zeros(16)), freeze(factory(), xs)
+        frozen.values[:] = [release.value for release in seen.releases]
+        frozen.noisy[:] = [release.noisy for release in seen.releases]
+        return uses_noise_twice(frozen)
+
+    assert caught(lambda: patched(arms(), _learn_from_source=learn))
+    assert not caught(arms)
+    # The adversary's score is the difference of the two means after one pull each.
+    scores = []
+    for first in (-1.0, 1.0):
+        differences = []
+        for seed in range(2_000):
+            bandit = patched(arms(), _learn_from_source=learn)
+            bandit.source = Watch(Simulation(seed))
+            bandit.update(np.eye(2), [first, 0.0])
+            differences.append(bandit.theta[0] - bandit.theta[1])
+        scores.append(np.array(differences))
+    found = lower_bound(*scores, delta=0.0)
+    assert found.epsilon > 2 * EPSILON
+    return f"two releases carry the same noise; attacked: ε ≥ {found.epsilon:.1f} where 2 is claimed"
+
+
+def plant_log_levels_of_arms() -> str:
+    bandit = arms(horizon=1024)
+    bandit.plan = bandit.plan._replace(multipliers=np.full(63, math.log2(1024) / EPSILON))
+    ratio = compiled_ratio(bandit, np.eye(2)[np.zeros(1024, dtype=int)])
+    assert ratio > 1.09
+    assert compiled_ratio(arms(horizon=1024), np.eye(2)[np.zeros(1024, dtype=int)]) <= 1
+    return f"{ratio:.2f} × the claimed ε when all pulls are of one arm"
+
+
 def plant_retry() -> str:
     """An update that fails after the reward went in, and is tried again."""
 
@@ -425,6 +472,8 @@ BUGS = [
     Bug("a clean statistic in the exported model", "verify", plant_clean_export),
     Bug("an accountant that rounds down", "verify", plant_rounded_down),
     Bug("one noise for two releases", "verify", plant_repeated_noise),
+    Bug("noise numbered within an arm's tree, so that arms share it", "verify, audit", plant_noise_shared_by_arms),
+    Bug("log₂T levels in an arm's tree", "verify", plant_log_levels_of_arms),
     Bug("a failed update tried again counts a reward twice", "verify", plant_retry),
     Bug("a release earlier than its weights were planned for", "verify", plant_early_release),
     Bug("an anytime release that does not shrink what is left", "verify", plant_unshrunk_sum),

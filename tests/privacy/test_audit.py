@@ -171,3 +171,21 @@ def test_bad_calls_are_named():
         dpb.audit("local", runs=5)
     with pytest.raises(OptionError, match="confidence"):
         dpb.audit("local", confidence=1.0, horizon=4, runs=100)
+
+
+@pytest.mark.parametrize(("noise", "delta"), [("laplace", 1e-5), ("gaussian", 0.1)])
+def test_private_ucb_is_not_refuted_on_one_arm_or_several_and_the_attack_is_not_blind(noise, delta):
+    # 4 audits at 99.9%, seed fixed: each has a false-alarm rate of 0.1%, 0.004 expected in all
+    for arms in (1, 3):
+        result = dpb.audit(
+            "private-ucb", epsilon=2.0, delta=delta, horizon=16, dim=arms, runs=40_000, noise=noise, seed=1
+        )
+        assert result.holds, str(result)
+        assert result.bound.epsilon > 1.0
+        assert result.claim.status == "proven"
+
+
+def test_private_ucb_as_it_ships_with_real_noise_is_attacked_too():
+    result = dpb.audit("private-ucb", epsilon=3.0, horizon=4, dim=2, runs=1_500, real=True)
+    assert result.holds, "99.9% confidence: a false-alarm rate of 0.1%, and the noise is new every time"
+    assert result.bound.epsilon > 0.5

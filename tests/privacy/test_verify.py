@@ -44,6 +44,10 @@ PROVEN = [
     ("anytime", {"unit": ("user", 3), "knee": 40.0, "first_release": 10, "max_norm": 2.0}),
     ("adac-oful", {}),
     ("adac-oful", {"determinant_growth": 0.1, "shape": "instruments", "unit": ("user", 2)}),
+    ("private-ucb", {}),
+    ("private-ucb", {"noise": "gaussian", "unit": ("user", 3)}),
+    ("private-ucb", {"unknown_horizon": True, "split_budget": True}),
+    ("private-ucb", {"unknown_horizon": True, "noise": "gaussian", "reward_range": (3, 4)}),
 ]
 
 
@@ -62,7 +66,7 @@ def test_every_algorithm_with_status_proven_is_tried():
             assert name in tried
 
 
-@pytest.mark.parametrize("name", ["tree-gauss", "private-linucb", "local", "toeplitz", "adac-oful"])
+@pytest.mark.parametrize("name", ["tree-gauss", "private-linucb", "local", "toeplitz", "adac-oful", "private-ucb"])
 def test_the_claim_is_used_to_the_full(name):
     """Noise is not wasted: the worst reward on the worst stream pays exactly what was asked for."""
     assert dpb.verify(name, epsilon=1.0, delta=1e-5, horizon=64, dim=4, tries=0).worst.ratio == pytest.approx(

@@ -241,7 +241,7 @@ def _worst(bandit: LinearBandit, horizon: int, seed: int, workers: int) -> tuple
     rows = (first[:, None] + np.arange(together)).astype(np.int64)
     found: tuple[float, Frozen, NDArray[np.int64]] | None = None
     for xs in streams.families(bandit.dim, horizon, seed, bandit.options.max_norm, bandit.l1_limit).values():
-        frozen = freeze(bandit, xs, seed=seed)
+        frozen = freeze(bandit, bandit.within(xs), seed=seed)
         costs = frozen.costs(rows, workers)
         worst = int(costs.argmax())
         if found is None or costs[worst] > found[0]:

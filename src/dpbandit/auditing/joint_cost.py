@@ -38,6 +38,9 @@ Progress = Callable[[str, float], None]
 # Relative rounding allowed before a cost counts as too high: scales carry a margin of 2e-9 for the same rounding.
 ROUNDING = 1e-9
 ALL_POSITIONS_UP_TO = 4096
+# Noises, in units of their scale, that agree to this many digits are the same one. Among 4,096 independent Laplace numbers
+# two agree by chance with probability 0.004.
+TWICE_DIGITS = 9
 SIMULATION = "the paper's simulation"
 SEARCHED = "searched for"
 SHIPPED = "step by step, as shipped"
@@ -104,6 +107,11 @@ class Frozen:
         return rs, other
 
 
+def allowed(bandit: LinearBandit, xs: Matrix) -> Matrix:
+    """The contexts, shortened and moved to where the bandit takes them."""
+    return bandit.within(streams.within(xs, bandit.options.max_norm, bandit.l1_limit))
+
+
 def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     """Run the bandit's learner over played contexts, with rewards far outside the range on either side.
 
@@ -121,7 +129,8 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     changed = np.array([bandit._clip(float(r)) for r in other])
     known = np.array([not bandit._known or x.tobytes() in bandit._known for x in xs], dtype=np.bool_)
     plan = bandit.plan
-    width = len(bandit.learner.pending)
+    learner = bandit.new_learner()
+    width = len(learner.pending)
     frozen = Frozen(
         bandit,
         np.ascontiguousarray(xs),
@@ -133,7 +142,6 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
         np.zeros(len(xs)),
     )
     assert isinstance(bandit.source, Simulation)
-    learner = bandit.new_learner()
     key, start_key = np.uint64(bandit.source.key), np.uint64(bandit.keys[START])
     trace(learner, plan, frozen.xs, rs, known, key, start_key, False, frozen.noisy, frozen.values, frozen.scales)
     return frozen
@@ -143,7 +151,7 @@ def uses_noise_twice(frozen: Frozen) -> bool:
     """Whether two releases carry the same noise: their difference would then be clean, whatever the scales."""
     if frozen.bandit.plan.seat < rounds.REWARD or not (frozen.scales > 0).all():
         return False
-    noise = np.round((frozen.noisy - frozen.values) / frozen.scales[:, None], 6)
+    noise = np.round((frozen.noisy - frozen.values) / frozen.scales[:, None], TWICE_DIGITS)
     return len(np.unique(np.abs(noise), axis=0)) < len(noise)
 
 
@@ -327,7 +335,7 @@ def verify(
     named = streams.families(dim, horizon, seed, *limits)
     for number, (label, xs) in enumerate(named.items()):
         say(label, 0.3 + 0.1 * number)
-        result.cases.append(case(label, freeze(make(horizon), xs, seed=seed)))
+        result.cases.append(case(label, freeze(make(horizon), bandit.within(xs), seed=seed)))
     if tries:
         say(SEARCHED, 0.8)
         short = min(horizon, 48)
@@ -335,12 +343,12 @@ def verify(
         starts = list(streams.families(dim, short, seed, *limits).values())
 
         def cost(xs: Matrix) -> float:
-            return measure(freeze(probe, streams.within(xs, *limits), seed=seed))[1]
+            return measure(freeze(probe, allowed(probe, xs), seed=seed))[1]
 
-        found = streams.within(streams.search(cost, starts, tries=tries, seed=seed), *limits)
+        found = allowed(probe, streams.search(cost, starts, tries=tries, seed=seed))
         result.cases.append(case(SEARCHED, freeze(probe, found, seed=seed)))
     say(SHIPPED, 0.95)
-    short_stream = streams.families(dim, min(horizon, 20), seed, *limits)["random directions"]
+    short_stream = bandit.within(streams.families(dim, min(horizon, 20), seed, *limits)["random directions"])
     shipped = as_shipped(lambda: make(len(short_stream)), short_stream)
     shipped = math.sqrt(shipped) if gaussian else shipped
     result.cases.append(Case(SHIPPED, len(short_stream), dim, 1, shipped, shipped / requested))
@@ -353,9 +361,7 @@ def _play(bandit: LinearBandit, episode: Any, horizon: int) -> Matrix:
     block = episode.block(horizon)
     played = np.empty((horizon, bandit.dim))
     for t in range(horizon):
-        x = streams.within(
-            block.pool[block.shown[t]] * bandit.options.max_norm, bandit.options.max_norm, bandit.l1_limit
-        )
+        x = allowed(bandit, block.pool[block.shown[t]] * bandit.options.max_norm)
         arm = bandit.select(x)
         played[t] = x[arm]
         user = None if bandit.options.unit == "reward" else f"user {t}"

@@ -15,6 +15,7 @@ from dpbandit.bandits import (
     local,
     private_linucb,
     private_ts,
+    private_ucb,
     random,
     toeplitz,
     tree_gauss,
@@ -34,11 +35,19 @@ class Algorithm:
     factory: Callable[..., Any]
     own_options: tuple[str, ...] = ()
     registered_by_user: bool = False
+    one_hot: bool = False  # contexts may only name arms
 
 
 def entry(module: Any) -> Algorithm:
     """The line for an algorithm that has a file of its own."""
-    return Algorithm(module.DESCRIPTION, module.CLAIM, module.REFERENCE, module.make, module.OWN)
+    return Algorithm(
+        module.DESCRIPTION,
+        module.CLAIM,
+        module.REFERENCE,
+        module.make,
+        module.OWN,
+        one_hot=getattr(module, "ONE_HOT", False),
+    )
 
 
 def twin(module: Any, word: str) -> Algorithm:
@@ -66,6 +75,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "anytime": entry(anytime),
     "private-ts": entry(private_ts),
     "adac-oful": entry(adac_oful),
+    "private-ucb": entry(private_ucb),
 }
 
 

@@ -46,7 +46,10 @@ def algorithms(json_: Json = False) -> None:
 def run(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Algorithms to compare; all of them if none is named.", metavar="[ALGORITHM]..."),
+        typer.Argument(
+            help="Algorithms to compare; if none is named, all that take contexts with features.",
+            metavar="[ALGORITHM]...",
+        ),
     ] = None,
     world_name: Annotated[
         str,
@@ -110,7 +113,7 @@ def run(
 
     if world_name not in WORLDS:
         raise OptionError(f"there is no world {world_name!r}: {nearest(world_name, WORLDS)}")
-    chosen = names or list(known())
+    chosen = names or [name for name, algorithm in known().items() if not algorithm.one_hot]
     if not names and world_name == "drifting":
         chosen.remove("dgs-published")
         err.print(

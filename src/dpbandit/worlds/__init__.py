@@ -5,6 +5,7 @@ A world has `dim`, `arms` (per round) and `episode(seed)`; an episode has `theta
 """
 
 from dpbandit.worlds.arrays import Arrays
+from dpbandit.worlds.bernoulli import Bernoulli
 from dpbandit.worlds.block import Block, Episode, World
 from dpbandit.worlds.data import DataMissing
 from dpbandit.worlds.degenerate import Degenerate
@@ -15,6 +16,7 @@ from dpbandit.worlds.synthetic import Synthetic
 
 __all__ = [
     "Arrays",
+    "Bernoulli",
     "Block",
     "DataMissing",
     "Degenerate",

@@ -1,0 +1,67 @@
+"""Arms without features that pay 0 or 1: the world of multi-armed bandits, with one-hot contexts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbandit.worlds.block import Block
+from dpbandit.worlds.pieces import PIECE, Pieces
+
+
+class Bernoulli:
+    """Every round offers all arms; arm a pays 1 with probability `means[a]` and 0 otherwise.
+
+    A context is a row of the identity matrix: it names its arm and says nothing else, so `dim` is the number of arms, and
+    θ* is the vector of means. Without `means` every seed draws its own, U(0, 1), for as many arms as `arms` says (10).
+    Rewards of different arms and rounds are independent. Make private bandits with reward_range=(0, 1).
+
+    >>> episode = Bernoulli(means=[0.2, 0.8]).episode(seed=0)
+    >>> block = episode.block(4)
+    >>> block.pool.tolist(), block.rewards.tolist()
+    ([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    """
+
+    rounds = None
+
+    def __init__(self, arms: int | None = None, *, means: ArrayLike | None = None) -> None:
+        self.means: NDArray[np.float64] | None = None
+        if means is not None:
+            self.means = np.array(means, dtype=np.float64)
+            if self.means.ndim != 1 or len(self.means) == 0 or not ((self.means >= 0) & (self.means <= 1)).all():
+                raise ValueError(f"means must be a list of probabilities, one for each arm, not {means!r}")
+            if arms not in (None, len(self.means)):
+                raise ValueError(f"there are {len(self.means)} means: arms must be that or left out, not {arms!r}")
+        self.arms = (10 if arms is None else arms) if self.means is None else len(self.means)
+        if self.arms < 1:
+            raise ValueError(f"Bernoulli needs at least one arm, not arms={arms!r}")
+        self.dim = self.arms
+
+    def episode(self, seed: int) -> BernoulliEpisode:
+        """A fresh start from this seed."""
+        return BernoulliEpisode(self, seed)
+
+    def __repr__(self) -> str:
+        return f"Bernoulli(arms={self.arms})" if self.means is None else f"Bernoulli(means={self.means.tolist()})"
+
+
+class BernoulliEpisode:
+    """One seed's run."""
+
+    def __init__(self, world: Bernoulli, seed: int) -> None:
+        setup = np.random.default_rng([seed, 0])
+        self._seed = seed
+        self.theta: NDArray[np.float64] = setup.uniform(size=world.arms) if world.means is None else world.means.copy()
+        self.public_contexts: NDArray[np.float64] = np.eye(world.arms)
+        self._rounds = Pieces(self._piece)
+
+    def _piece(self, number: int) -> tuple[NDArray[np.float64]]:
+        rng = np.random.default_rng([self._seed, 1, number])
+        return ((rng.random((PIECE, len(self.theta))) < self.theta).astype(np.float64),)
+
+    def block(self, count: int) -> Block:
+        """The next `count` rounds."""
+        (rewards,) = self._rounds.take(count)
+        shown = np.tile(np.arange(len(self.theta), dtype=np.int64), (count, 1))
+        means = np.tile(self.theta, (count, 1))
+        return Block(self.public_contexts, shown, np.ascontiguousarray(rewards), means)
