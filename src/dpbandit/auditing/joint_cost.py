@@ -1,7 +1,7 @@
 """`verify`: the exact joint cost over all releases, for every position, on ordinary, degenerate and searched contexts.
 
 Run the algorithm on a stream; freeze the transcript; change one reward from one end of its range to the other (or, for a
-user, all of that user's); recompute every clean value and add up what the shifts cost under the noise that was used.
+user, all of that user's; where contexts are private, the context with it, to the furthest one found); recompute every clean value and add up what the shifts cost under the noise that was used.
 Given that the noises of different releases are independent (that none is used twice is checked), this is an identity, not
 an estimate: for Gaussian noise the total is μ² of the whole transcript, for Laplace noise its pure ε. Checking each release alone would pass mechanisms whose releases together are not private.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.auditing import streams
-from dpbandit.auditing.kernels import position_costs, trace
+from dpbandit.auditing.kernels import furthest, position_costs, trace
 from dpbandit.auditing.releases import joint_cost, record
 from dpbandit.bandits import registry, rounds
 from dpbandit.bandits.linear import LinearBandit, is_compiled
@@ -51,13 +51,14 @@ class Frozen:
     xs: Matrix
     rs: NDArray[np.float64]
     changed: NDArray[np.float64]
+    changed_xs: Matrix  # xs themselves where contexts are public
     known: NDArray[np.bool_]
     noisy: Matrix
     values: Matrix
     scales: NDArray[np.float64]
 
     def costs(self, positions: NDArray[np.int64], workers: int) -> NDArray[np.float64]:
-        """The joint cost of changing the rewards at each row of positions."""
+        """The joint cost of changing the rewards (and contexts, where private) at each row of positions."""
         out = np.empty(len(positions))
         plan = self.bandit.plan
 
@@ -69,6 +70,7 @@ class Frozen:
                 self.xs,
                 self.rs,
                 self.changed,
+                self.changed_xs,
                 self.known,
                 np.uint64(self.bandit.keys[START]),
                 self.noisy,
@@ -79,6 +81,7 @@ class Frozen:
                 np.zeros_like(self.values),
                 np.zeros_like(self.scales),
                 self.rs.copy(),
+                self.xs.copy(),
             )
 
         edges = np.linspace(0, len(positions), 4 * workers + 1).astype(int)
@@ -91,17 +94,17 @@ class Frozen:
                 list(executor.map(work, parts))
         return out
 
-    def neighbour(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.float64], Matrix]:
-        """The rewards and clean values of the neighbouring stream that differs at these positions."""
-        rs = self.rs.copy()
-        rs[positions] = self.changed[positions]
+    def neighbour(self, positions: NDArray[np.int64]) -> tuple[Matrix, NDArray[np.float64], Matrix]:
+        """The contexts, rewards and clean values of the neighbouring stream that differs at these positions."""
+        rs, xs = self.rs.copy(), self.xs.copy()
+        rs[positions], xs[positions] = self.changed[positions], self.changed_xs[positions]
         other, scales = np.zeros_like(self.values), np.zeros_like(self.scales)
         learner = self.bandit.new_learner()
         start_key = np.uint64(self.bandit.keys[START])
         trace(
-            learner, self.bandit.plan, self.xs, rs, self.known, np.uint64(0), start_key, True, self.noisy, other, scales
+            learner, self.bandit.plan, xs, rs, self.known, np.uint64(0), start_key, True, self.noisy, other, scales
         )
-        return rs, other
+        return xs, rs, other
 
 
 def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
@@ -121,22 +124,47 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     changed = np.array([bandit._clip(float(r)) for r in other])
     known = np.array([not bandit._known or x.tobytes() in bandit._known for x in xs], dtype=np.bool_)
     plan = bandit.plan
-    width = plan.dim if plan.seat != rounds.REWARD else 1
+    learner = bandit.new_learner()
+    width = len(learner.pending)
+    xs = np.ascontiguousarray(xs)
+    changed_xs = xs
+    if plan.seat == rounds.GRAM:
+        changed_xs, changed = replacements(bandit, xs, rs)
     frozen = Frozen(
         bandit,
-        np.ascontiguousarray(xs),
+        xs,
         rs,
         changed,
+        changed_xs,
         known,
         np.zeros((len(xs), width)),
         np.zeros((len(xs), width)),
         np.zeros(len(xs)),
     )
     assert isinstance(bandit.source, Simulation)
-    learner = bandit.new_learner()
     key, start_key = np.uint64(bandit.source.key), np.uint64(bandit.keys[START])
     trace(learner, plan, frozen.xs, rs, known, key, start_key, False, frozen.noisy, frozen.values, frozen.scales)
     return frozen
+
+
+def replacements(
+    bandit: LinearBandit, xs: Matrix, rs: NDArray[np.float64]
+) -> tuple[Matrix, NDArray[np.float64]]:
+    """For each context and reward another pair of both, as far away as any that was tried: turned, reversed, shortened, left out.
+
+    Rewards are tried at both ends of the range. Which pair is furthest is read off the mechanism's own first release.
+    """
+    plan, (low, high) = bandit.plan, bandit.options.reward_range
+    ends = [bandit._clip(float(low - high)), bandit._clip(float(2 * high - low))]
+    contexts = streams.turned(xs, bandit.options.max_norm)
+    count = contexts.shape[1]
+    other_xs = np.ascontiguousarray(np.concatenate([contexts, contexts], axis=1))
+    other_rs = np.ascontiguousarray(np.tile(np.repeat(ends, count), (len(xs), 1)))
+    best = np.zeros(len(xs), dtype=np.int64)
+    learner = bandit.new_learner()
+    furthest(learner, plan, xs, rs, other_xs, other_rs, np.empty_like(learner.pending), best)
+    rows = np.arange(len(xs))
+    return np.ascontiguousarray(other_xs[rows, best]), np.ascontiguousarray(other_rs[rows, best])
 
 
 def uses_noise_twice(frozen: Frozen) -> bool:
@@ -162,10 +190,14 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> float:
         changed = [first] if bandit.options.unit == "reward" else list(range(first, min(len(xs), first + cap + 2)))
         users = ["target" if t in changed else f"other {t}" for t in range(len(xs))]
         rewards = np.full(len(xs), low - far)
-        other = rewards.copy()
+        other, other_xs = rewards.copy(), xs.copy()
         other[changed] = high + far
+        if bandit.plan.seat == rounds.GRAM:
+            found, ends = replacements(bandit, xs, np.full(len(xs), low))
+            other_xs[changed] = found[changed]
+            other[changed] = np.where(ends[changed] > low, high + far, low - far)
         one = record(make, xs, rewards, users=users)
-        two = record(make, xs, other, users=users, script=one)
+        two = record(make, other_xs, other, users=users, script=one)
         worst = max(worst, joint_cost(one, two)[0])
     return worst
 
@@ -294,6 +326,11 @@ def verify(
         return bandit
 
     bandit = make(horizon)
+    if bandit.noise == "wishart":
+        raise OptionError(
+            "the cost of Wishart noise is not a sum over releases, so that verify cannot compute it: use audit, whose attack "
+            "knows the exact likelihood ratio"
+        )
     gaussian = bandit.plan.seat >= rounds.REWARD and bandit.noise == "gaussian"
     requested = mu_of(epsilon=epsilon, delta=delta) if gaussian else epsilon
     result = Verification(name, epsilon, delta, "μ" if gaussian else "ε", requested, bandit.claim)

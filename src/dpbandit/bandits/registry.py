@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpbandit.bandits import dgs, linucb, local, private_linucb, random, tree_gauss
+from dpbandit.bandits import dgs, joint, linucb, local, private_linucb, random, tree_gauss
 from dpbandit.bandits.options import Options, build
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
@@ -50,6 +50,7 @@ _ALGORITHMS: dict[str, Algorithm] = {
     ),
     "local": Algorithm(local.DESCRIPTION, local.CLAIM, local.REFERENCE, local.make),
     "tree-gauss": Algorithm(tree_gauss.DESCRIPTION, tree_gauss.CLAIM, tree_gauss.REFERENCE, tree_gauss.make),
+    "joint": Algorithm(joint.DESCRIPTION, joint.CLAIM, joint.REFERENCE, joint.make, joint.OWN),
 }
 
 
