@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -56,9 +56,16 @@ class Frozen:
     noisy: Matrix
     values: Matrix
     scales: NDArray[np.float64]
+    aside: tuple[Matrix, NDArray[np.float64]] | None = None  # other contexts and rewards to change to, where contexts are private
 
     def costs(self, positions: NDArray[np.int64], workers: int) -> NDArray[np.float64]:
         """The joint cost of changing the rewards (and contexts, where private) at each row of positions."""
+        if self.aside is None:
+            return self._costs(positions, workers)
+        other = replace(self, changed_xs=self.aside[0], changed=self.aside[1], aside=None)
+        return np.maximum(self._costs(positions, workers), other.costs(positions, workers))
+
+    def _costs(self, positions: NDArray[np.int64], workers: int) -> NDArray[np.float64]:
         out = np.empty(len(positions))
         plan = self.bandit.plan
 
@@ -127,9 +134,11 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     learner = bandit.new_learner()
     width = len(learner.pending)
     xs = np.ascontiguousarray(xs)
-    changed_xs = xs
+    changed_xs, aside = xs, None
     if plan.seat == rounds.GRAM:
-        changed_xs, changed = replacements(bandit, xs, rs)
+        rs = _costlier_end(bandit, xs)
+        changed_xs, changed, _ = replacements(bandit, xs, rs)
+        aside = replacements(bandit, xs, rs, aside=True)[:2]
     frozen = Frozen(
         bandit,
         xs,
@@ -140,6 +149,7 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
         np.zeros((len(xs), width)),
         np.zeros((len(xs), width)),
         np.zeros(len(xs)),
+        aside,
     )
     assert isinstance(bandit.source, Simulation)
     key, start_key = np.uint64(bandit.source.key), np.uint64(bandit.keys[START])
@@ -147,24 +157,35 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     return frozen
 
 
+def _costlier_end(bandit: LinearBandit, xs: Matrix) -> NDArray[np.float64]:
+    """All rewards at that end of the range from which a pair can move further."""
+    low, high = bandit.options.reward_range
+    ends = [np.full(len(xs), bandit._clip(float(raw))) for raw in (low - (high - low), high + (high - low))]
+    return max(ends, key=lambda rs: replacements(bandit, xs, rs)[2])
+
+
 def replacements(
-    bandit: LinearBandit, xs: Matrix, rs: NDArray[np.float64]
-) -> tuple[Matrix, NDArray[np.float64]]:
+    bandit: LinearBandit, xs: Matrix, rs: NDArray[np.float64], *, aside: bool = False
+) -> tuple[Matrix, NDArray[np.float64], float]:
     """For each context and reward another pair of both, as far away as any that was tried: turned, reversed, shortened, left out.
 
-    Rewards are tried at both ends of the range. Which pair is furthest is read off the mechanism's own first release.
+    Rewards are tried at both ends of the range. Which pair is furthest is read off the mechanism's own first release; how much
+    they cost there in all comes third. With `aside` only contexts whose xxᵀ is another one: it is the same for x and −x.
     """
     plan, (low, high) = bandit.plan, bandit.options.reward_range
     ends = [bandit._clip(float(low - high)), bandit._clip(float(2 * high - low))]
     contexts = streams.turned(xs, bandit.options.max_norm)
+    if aside:
+        contexts = contexts[:, 1:-3]  # neither −x and x at full length, nor what was not turned
     count = contexts.shape[1]
     other_xs = np.ascontiguousarray(np.concatenate([contexts, contexts], axis=1))
     other_rs = np.ascontiguousarray(np.tile(np.repeat(ends, count), (len(xs), 1)))
-    best = np.zeros(len(xs), dtype=np.int64)
+    best, costs = np.zeros(len(xs), dtype=np.int64), np.zeros(len(xs))
     learner = bandit.new_learner()
-    furthest(learner, plan, xs, rs, other_xs, other_rs, np.empty_like(learner.pending), best)
+    furthest(learner, plan, xs, rs, other_xs, other_rs, np.empty_like(learner.pending), best, costs)
     rows = np.arange(len(xs))
-    return np.ascontiguousarray(other_xs[rows, best]), np.ascontiguousarray(other_rs[rows, best])
+    found = np.ascontiguousarray(other_xs[rows, best]), np.ascontiguousarray(other_rs[rows, best])
+    return *found, float(costs.sum())
 
 
 def uses_noise_twice(frozen: Frozen) -> bool:
@@ -190,15 +211,18 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> float:
         changed = [first] if bandit.options.unit == "reward" else list(range(first, min(len(xs), first + cap + 2)))
         users = ["target" if t in changed else f"other {t}" for t in range(len(xs))]
         rewards = np.full(len(xs), low - far)
-        other, other_xs = rewards.copy(), xs.copy()
-        other[changed] = high + far
+        neighbours = [(xs, np.full(len(xs), high + far))]
         if bandit.plan.seat == rounds.GRAM:
-            found, ends = replacements(bandit, xs, np.full(len(xs), low))
-            other_xs[changed] = found[changed]
-            other[changed] = np.where(ends[changed] > low, high + far, low - far)
+            rs = _costlier_end(bandit, xs)
+            rewards = np.where(rs > low, high + far, low - far)
+            tried = [replacements(bandit, xs, rs, aside=aside) for aside in (False, True)]
+            neighbours = [(found, np.where(ends > low, high + far, low - far)) for found, ends, _ in tried]
         one = record(make, xs, rewards, users=users)
-        two = record(make, other_xs, other, users=users, script=one)
-        worst = max(worst, joint_cost(one, two)[0])
+        for found, raw in neighbours:
+            other_xs, other = xs.copy(), rewards.copy()
+            other_xs[changed], other[changed] = found[changed], raw[changed]
+            two = record(make, other_xs, other, users=users, script=one)
+            worst = max(worst, joint_cost(one, two)[0])
     return worst
 
 

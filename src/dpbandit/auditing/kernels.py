@@ -130,20 +130,21 @@ def furthest(
     other_rs: Matrix,
     value: Vector,
     out: NDArray[np.int64],
+    costs: Vector,
 ) -> None:
-    """For each context and reward, which of the candidates [n, :] moves the very first release the most."""
+    """For each context and reward, which of the candidates [n, :] moves the very first release the most, and what that costs."""
     for n in range(xs.shape[0]):
         reset(learner, plan)
         scale = prepare(learner, plan, xs[n], rs[n], True)
         for i in range(value.shape[0]):
             value[i] = learner.pending[i]
-        most = -1.0
+        costs[n] = -1.0
         for c in range(other_rs.shape[1]):
             reset(learner, plan)
             prepare(learner, plan, other_xs[n, c], other_rs[n, c], True)
             cost = release_cost(plan.noise, value, learner.pending, scale)
-            if cost > most:
-                most = cost
+            if cost > costs[n]:
+                costs[n] = cost
                 out[n] = c
 
 

@@ -22,7 +22,7 @@ from dpbandit.errors import OptionError
 Vector = NDArray[np.float64]
 
 # The part of δ for noise so small that the loss has no bound, and the margin for rounding in the quadrature.
-TRUNCATED, MARGIN = 1e-3, 1e-6
+TRUNCATED, MARGIN = 1e-2, 1e-6
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(600)
 MOST_DEGREES = 1e12
 
