@@ -131,9 +131,7 @@ def gamma(key: np.uint64, counter: int, shape: float) -> float:
     for attempt in range(64):
         z = normal(key, counter + 2 * attempt)
         v = (1.0 + c * z) ** 3
-        if v > 0.0 and math.log(uniform(key, counter + 2 * attempt + 1)) < 0.5 * z * z + base * (
-            1.0 - v + math.log(v)
-        ):
+        if v > 0.0 and math.log(uniform(key, counter + 2 * attempt + 1)) < 0.5 * z * z + base * (1.0 - v + math.log(v)):
             return base * v
     return base
 

@@ -18,9 +18,10 @@ OURS = [
     "dgs-figure",
     "local",
     "tree-gauss",
+    "joint",
 ]
 PRIVATE = OURS[2:]
-PROVEN = ["private-linucb", "dgs", "local", "tree-gauss"]
+PROVEN = ["private-linucb", "dgs", "local", "tree-gauss", "joint"]
 
 
 def contexts(rng, arms=5, dim=3):

@@ -56,7 +56,9 @@ def nodes_at(t, horizon):
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("horizon", [21, None])
-@pytest.mark.parametrize("options", [{}, {"reward_weight": 0.3, "shift": 0.05, "centre_rewards": True, "max_norm": 2.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"reward_weight": 0.3, "shift": 0.05, "centre_rewards": True, "max_norm": 2.0}]
+)
 def test_a_plain_implementation_gives_the_same_arms_and_parameters(noise, horizon, options):
     low, high, d, rounds, seed, alpha, ridge, zeta = -0.5, 1.5, 2, 21, 11, 0.7, 1.3, 0.05
     bandit = make(
@@ -102,9 +104,7 @@ def test_a_plain_implementation_gives_the_same_arms_and_parameters(noise, horizo
         else:
             bound = amount - max(math.sqrt(amount) - math.sqrt(d) - tail, 0) ** 2
             total -= size * amount * np.eye(d + 1)
-        values, vectors = np.linalg.eigh(
-            total[:d, :d] + (ridge + options.get("shift", 2.0) * size * bound) * np.eye(d)
-        )
+        values, vectors = np.linalg.eigh(total[:d, :d] + (ridge + options.get("shift", 2.0) * size * bound) * np.eye(d))
         guarded += values.min() < ridge / 2
         inverse = vectors @ np.diag(1 / np.maximum(values, ridge / 2)) @ vectors.T
         theta = inverse @ total[:d, d] / weight

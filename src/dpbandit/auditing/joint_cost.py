@@ -56,7 +56,9 @@ class Frozen:
     noisy: Matrix
     values: Matrix
     scales: NDArray[np.float64]
-    aside: tuple[Matrix, NDArray[np.float64]] | None = None  # other contexts and rewards to change to, where contexts are private
+    aside: tuple[Matrix, NDArray[np.float64]] | None = (
+        None  # other contexts and rewards to change to, where contexts are private
+    )
 
     def costs(self, positions: NDArray[np.int64], workers: int) -> NDArray[np.float64]:
         """The joint cost of changing the rewards (and contexts, where private) at each row of positions."""
@@ -108,9 +110,7 @@ class Frozen:
         other, scales = np.zeros_like(self.values), np.zeros_like(self.scales)
         learner = self.bandit.new_learner()
         start_key = np.uint64(self.bandit.keys[START])
-        trace(
-            learner, self.bandit.plan, xs, rs, self.known, np.uint64(0), start_key, True, self.noisy, other, scales
-        )
+        trace(learner, self.bandit.plan, xs, rs, self.known, np.uint64(0), start_key, True, self.noisy, other, scales)
         return xs, rs, other
 
 

@@ -72,7 +72,9 @@ def release_cost(noise: int, value: Vector, other: Vector, scale: float) -> floa
     if noise == GAUSSIAN:
         return square / (scale * scale)
     if noise == WISHART:
-        return square / (2.0 * scale)  # μ² in the limit of many degrees of freedom: for comparing neighbours, not for a claim
+        return square / (
+            2.0 * scale
+        )  # μ² in the limit of many degrees of freedom: for comparing neighbours, not for a claim
     return (total if noise == LAPLACE else math.sqrt(square)) / scale
 
 

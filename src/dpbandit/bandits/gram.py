@@ -36,7 +36,9 @@ class Plan(NamedTuple):
     dim: int
     levels: int
     unknown_horizon: bool
-    sensitivity: float  # of one packed vvᵀ, ‖v‖ ≤ 1: √2 for Gaussian noise; 1 for Wishart noise, whose scale is its degrees
+    sensitivity: (
+        float  # of one packed vvᵀ, ‖v‖ ≤ 1: √2 for Gaussian noise; 1 for Wishart noise, whose scale is its degrees
+    )
     multipliers: Vector  # noise scale per unit of sensitivity, by the number of levels that share the budget
     size: float  # the largest squared norm of (x; weighted reward)
     reward_weight: float  # what the reward is multiplied by

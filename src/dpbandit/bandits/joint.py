@@ -96,7 +96,9 @@ class JointBandit(LinearBandit):
         plan, options = self.plan, self.options
         if plan.shift < 1:
             raise OptionError(f"alpha='theory' needs shift ≥ 1, not {plan.shift:g}: below it nothing bounds the noise")
-        seen = [max(t - 1, 1) for t in range(start, start + count)]  # an arm in round t is chosen by the release of t − 1
+        seen = [
+            max(t - 1, 1) for t in range(start, start + count)
+        ]  # an arm in round t is chosen by the release of t − 1
         low = np.array([gram.lowest(plan, t) for t in seen]) * plan.size
         high = np.array([gram.highest(plan, t) for t in seen]) * plan.size
         ends = options.ridge + (plan.shift - 1) * low, options.ridge + plan.shift * low + high
@@ -189,9 +191,7 @@ def _calibrate(options: Options) -> dict[int, wishart.Calibration]:
         raise OptionError(f"a group of {m} rewards leaves no δ for one at epsilon = {epsilon:g}: use noise='gaussian'")
     known = levels_for(options.horizon)
     wanted = [known] if options.horizon is not None else range(1, known + 1)
-    return {
-        levels: wishart.calibrate(epsilon=each, delta=math.exp(log_delta), levels=levels) for levels in wanted
-    }
+    return {levels: wishart.calibrate(epsilon=each, delta=math.exp(log_delta), levels=levels) for levels in wanted}
 
 
 def _rounding(options: Options) -> float:
@@ -200,7 +200,9 @@ def _rounding(options: Options) -> float:
     terms = float(options.horizon or 2**30)
     slack = 4e-9 + 4 * terms * max(math.log2(terms), 1.0) * 2.0**-53
     if slack > 1e-3:
-        raise OptionError(f"horizon = {options.horizon} is too long for float sums: take horizon=None, or a shorter one")
+        raise OptionError(
+            f"horizon = {options.horizon} is too long for float sums: take horizon=None, or a shorter one"
+        )
     return slack
 
 
@@ -208,7 +210,9 @@ def _claim(options: Options, noise: str, mu: float | None) -> Claim:
     infinite = math.isinf(options.need_epsilon())
     m = options.rewards_per_unit
     return Claim(
-        unit="one context with its reward" if options.unit == "reward" else f"one user with at most {m} contexts and rewards",
+        unit="one context with its reward"
+        if options.unit == "reward"
+        else f"one user with at most {m} contexts and rewards",
         notion="none" if infinite else "joint",
         epsilon=options.need_epsilon(),
         delta=options.need_delta(),
