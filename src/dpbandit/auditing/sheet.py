@@ -48,7 +48,7 @@ def claim_sheet(name: str, **options: Any) -> str:
     )
     joint = claim.notion == "joint"
     uncovered = (
-        "- the arm shown to a person against that person, and when it was shown"
+        "- a log of which arm was shown to whom, and when: trusted side only"
         if joint
         else "- contexts, arm features, which arm was shown, and when: they are public"
     )
