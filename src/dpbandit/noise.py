@@ -1,4 +1,5 @@
-"""Noise for vectors: Gaussian, Laplace (per coordinate), and K-norm Laplace (density ∝ exp(−‖z‖₂/scale)).
+"""Noise for vectors: Gaussian, Laplace (per coordinate), and K-norm Laplace (density ∝ exp(−‖z‖₂/scale)); for symmetric
+matrices packed into vectors also Wishart noise, whose `scale` is its degrees of freedom.
 
 One rule decides the source. No seed: real noise from OpenDP, whose exact samplers do not leak through the low bits of
 a float. A seed: simulation noise, reproducible and fast, which must never protect anyone.
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
 from dpbandit.errors import NoiseError, OptionError, nearest
-from dpbandit.randomness import NOISE, derive_key, knorm_laplace, laplace, normal
+from dpbandit.randomness import NOISE, derive_key, knorm_laplace, laplace, normal, wishart
 
 Vector = NDArray[np.float64]
 
-GAUSSIAN, LAPLACE, LAPLACE_L2 = 0, 1, 2
-CODES = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "laplace-l2": LAPLACE_L2}
+GAUSSIAN, LAPLACE, LAPLACE_L2, WISHART = 0, 1, 2, 3
+CODES = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "laplace-l2": LAPLACE_L2, "wishart": WISHART}
 
 # Real noise lives on a grid of 2⁻⁴⁰ of its scale or finer; sums that are kept noisy in memory on 2⁻³⁰, so that many
 # terms still add up exactly in 53 bits.
@@ -50,6 +51,10 @@ def add_simulated(kind: int, key: np.uint64, index: int, scale: float, value: Ve
     elif kind == LAPLACE:
         for i in range(d):
             out[i] = value[i] + scale * laplace(key, index * d + i)
+    elif kind == WISHART:
+        wishart(key, index, scale, out)
+        for i in range(d):
+            out[i] += value[i]
     else:
         for i in range(d):
             out[i] = value[i] + scale * normal(key, index * d + i)

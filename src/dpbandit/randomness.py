@@ -118,3 +118,50 @@ def knorm_laplace(key: np.uint64, index: int, out: NDArray[np.float64]) -> None:
     factor = radius / math.sqrt(square)
     for i in range(d):
         out[i] *= factor
+
+
+@kernel
+def gamma(key: np.uint64, counter: int, shape: float) -> float:
+    """A Gamma(shape, 1) number for shape ≥ 1 (Marsaglia & Tsang 2000). It uses 128 counters from `counter` on.
+
+    One try in twenty is rejected at worst, so that 64 tries never run out.
+    """
+    base = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * base)
+    for attempt in range(64):
+        z = normal(key, counter + 2 * attempt)
+        v = (1.0 + c * z) ** 3
+        if v > 0.0 and math.log(uniform(key, counter + 2 * attempt + 1)) < 0.5 * z * z + base * (1.0 - v + math.log(v)):
+            return base * v
+    return base
+
+
+@kernel
+def wishart(key: np.uint64, index: int, degrees: float, out: NDArray[np.float64]) -> None:
+    """A Wishart matrix W_p(I, degrees), packed: its upper triangle row by row, √2 on what is off the diagonal.
+
+    By Bartlett's decomposition W = T·Tᵀ, T lower triangular with χ on its diagonal and normals below it. The draw has a key of
+    its own. No degrees, no noise; otherwise degrees ≥ p + 1.
+    """
+    out[:] = 0.0
+    if degrees <= 0.0:
+        return
+    p = 0
+    while (p + 1) * (p + 2) // 2 <= out.shape[0]:
+        p += 1
+    own = bits(key, index)
+    # Tᵀ in the place of the result; then the rows of T·Tᵀ from the last one up, each of which needs the rows above it only.
+    at = 0
+    for i in range(p):
+        out[at] = math.sqrt(2.0 * gamma(own, i * 128, 0.5 * (degrees - i)))
+        at += 1
+        for _ in range(i + 1, p):
+            out[at] = normal(own, 128 * p + at)
+            at += 1
+    for i in range(p - 1, -1, -1):
+        for j in range(p - 1, i - 1, -1):
+            total = 0.0
+            for k in range(i + 1):
+                row = k * p - k * (k - 1) // 2 - k
+                total += out[row + i] * out[row + j]
+            out[i * p - i * (i - 1) // 2 - i + j] = total if i == j else math.sqrt(2.0) * total

@@ -22,11 +22,12 @@ OURS = [
     "private-ts",
     "adac-oful",
     "anytime",
+    "joint",
 ]
 PRIVATE = OURS[2:]
 # LinUCB but for the noise: the others pick arms in another way, or at other times.
 LIKE_LINUCB = [name for name in PRIVATE if name not in ("private-ts", "adac-oful", "anytime")]
-PROVEN = ["private-linucb", "dgs", "local", "tree-gauss", "toeplitz", "private-ts", "adac-oful", "anytime"]
+PROVEN = ["private-linucb", "dgs", "local", "tree-gauss", "toeplitz", "private-ts", "adac-oful", "anytime", "joint"]
 
 
 def contexts(rng, arms=5, dim=3):

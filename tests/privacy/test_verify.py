@@ -29,6 +29,8 @@ PROVEN = [
     ("dgs", {"noise": "laplace"}),
     ("dgs", {"noise": "laplace-l2", "unknown_horizon": True}),
     ("dgs", {"unit": ("user", 4), "unknown_horizon": True}),
+    ("joint", {}),
+    ("joint", {"unit": ("user", 3), "unknown_horizon": True}),
     ("local", {}),
     ("local", {"noise": "gaussian", "unit": ("user", 2)}),
     ("tree-gauss", {"honaker": True}),

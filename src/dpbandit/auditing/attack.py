@@ -1,6 +1,6 @@
 """`audit`: play the adversary. Many runs on two neighbouring streams, a test that tells them apart, and the ε it proves.
 
-The adversary knows everything but one reward and sees every release. Its score is the log-likelihood ratio of the whole
+The adversary knows everything but one reward (where contexts are private: and its context) and sees every release. Its score is the log-likelihood ratio of the whole
 transcript where the releases are known, and a statistic trained on one half of the runs where they are not. A threshold
 is chosen on one half and tried on the other, so the bound that comes out is valid whatever was chosen: with the stated
 confidence, no (ε, δ) with an ε below it is true. It can prove a claim wrong, never right.
@@ -126,11 +126,12 @@ class Audit:
 
     def __str__(self) -> str:
         verdict = "no violation found" if self.holds else "REFUTED"
+        what = "context and reward" if self.claim.notion == "joint" else "reward"
         return "\n".join(
             [
                 f"{self.name}: {verdict} [requested ε = {self.epsilon:g}, δ = {self.delta:g}; status: {self.claim.status}]",
                 f"  found: ε ≥ {self.bound.epsilon:.4g} at δ = {self.delta:g}, with confidence {self.confidence:g}",
-                f"  by {self.statistic}, reward {self.position} changed, {self.runs:,} runs a side, {self.horizon} rounds, "
+                f"  by {self.statistic}, {what} {self.position} changed, {self.runs:,} runs a side, {self.horizon} rounds, "
                 f"dim {self.dim}, {self.noise} noise",
                 f"  event: score {'above' if self.bound.above else 'below'} {self.bound.threshold:.4g}; "
                 f"seen in {self.bound.power:.4%} of runs on one stream, {self.bound.false_alarms:.4%} on the other",
@@ -253,13 +254,16 @@ def _worst(bandit: LinearBandit, horizon: int, seed: int, workers: int) -> tuple
 def _engine_scores(
     frozen: Frozen, positions: NDArray[np.int64], runs: int, seed: int, workers: int, say: Progress
 ) -> tuple[Scores, Scores]:
-    rs1, values1 = frozen.neighbour(positions)
+    xs1, rs1, values1 = frozen.neighbour(positions)
+    size = 1 + frozen.bandit.dim
     sides = []
-    for side, rs in enumerate((frozen.rs, rs1)):
+    for side, (xs, rs) in enumerate(((frozen.xs, frozen.rs), (xs1, rs1))):
         key = np.uint64(derive_key(seed, 100 + side))
         out = np.empty(runs)
 
-        def work(part: slice, rs: Scores = rs, key: np.uint64 = key, out: Scores = out, side: int = side) -> None:
+        def work(
+            part: slice, xs: Any = xs, rs: Scores = rs, key: np.uint64 = key, out: Scores = out, side: int = side
+        ) -> None:
             learner = frozen.bandit.new_learner()
             if frozen.bandit.values_depend_on_releases:
                 other = frozen.rs if side else rs1
@@ -282,7 +286,7 @@ def _engine_scores(
             learner_scores(
                 learner,
                 frozen.bandit.plan,
-                frozen.xs,
+                xs,
                 rs,
                 frozen.known,
                 key,
@@ -293,6 +297,7 @@ def _engine_scores(
                 out[part],
                 np.empty_like(learner.pending),
                 np.empty(frozen.bandit.dim),
+                np.empty((size, size)),
             )
 
         _in_parts(work, runs, workers, _share_of(say, side))
@@ -339,18 +344,18 @@ def _real_scores(
 ) -> tuple[Scores, Scores]:
     """The shipped object, real noise, one fresh bandit per run."""
     users = ["target" if t in positions else f"other {t}" for t in range(len(frozen.xs))]
-    rs1, values1 = frozen.neighbour(positions)
     private = frozen.bandit.plan.seat >= rounds.REWARD
     published = np.flatnonzero(private & (frozen.scales != rounds.NO_RELEASE))
+    xs1, rs1, values1 = frozen.neighbour(positions)
     sides = []
-    for side, rs in enumerate((frozen.rs, rs1)):
+    for side, (xs, rs) in enumerate(((frozen.xs, frozen.rs), (xs1, rs1))):
         out = np.empty(runs)
         for run in range(runs):
             bandit = registry.construct(name, {**given, "seed": None})
             watch = Watch(bandit.source if isinstance(bandit.source, Real) else Real())
             bandit.source = watch
             code, score = bandit.plan.noise, 0.0
-            for t, (x, reward) in enumerate(zip(frozen.xs, rs, strict=True)):
+            for t, (x, reward) in enumerate(zip(xs, rs, strict=True)):
                 bandit.update(x, float(reward), user=users[t])
                 if bandit.plan.seat == rounds.NOTHING:
                     score += log_ratio(code, bandit.theta, frozen.values, values1, t, 0.0)

@@ -1,7 +1,7 @@
 """`verify`: the exact joint cost over all releases, for every position, on ordinary, degenerate and searched contexts.
 
 Run the algorithm on a stream; freeze the transcript; change one reward from one end of its range to the other (or, for a
-user, all of that user's); recompute every clean value and add up what the shifts cost under the noise that was used.
+user, all of that user's; where contexts are private, the context with it, to the furthest one found); recompute every clean value and add up what the shifts cost under the noise that was used.
 Given that the noises of different releases are independent (that none is used twice is checked), this is an identity, not
 an estimate: for Gaussian noise the total is μ² of the whole transcript, for Laplace noise its pure ε. Checking each release alone would pass mechanisms whose releases together are not private.
 """
@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.auditing import streams
-from dpbandit.auditing.kernels import position_costs, trace
+from dpbandit.auditing.kernels import furthest, position_costs, trace
 from dpbandit.auditing.releases import joint_cost, record
 from dpbandit.bandits import registry, rounds
 from dpbandit.bandits.linear import LinearBandit, is_compiled
@@ -54,13 +54,23 @@ class Frozen:
     xs: Matrix
     rs: NDArray[np.float64]
     changed: NDArray[np.float64]
+    changed_xs: Matrix  # xs themselves where contexts are public
     known: NDArray[np.bool_]
     noisy: Matrix
     values: Matrix
     scales: NDArray[np.float64]
+    aside: tuple[Matrix, NDArray[np.float64]] | None = (
+        None  # other contexts and rewards to change to, where contexts are private
+    )
 
     def costs(self, positions: NDArray[np.int64], workers: int) -> NDArray[np.float64]:
-        """The joint cost of changing the rewards at each row of positions."""
+        """The joint cost of changing the rewards (and contexts, where private) at each row of positions."""
+        if self.aside is None:
+            return self._costs(positions, workers)
+        other = replace(self, changed_xs=self.aside[0], changed=self.aside[1], aside=None)
+        return np.maximum(self._costs(positions, workers), other.costs(positions, workers))
+
+    def _costs(self, positions: NDArray[np.int64], workers: int) -> NDArray[np.float64]:
         out = np.empty(len(positions))
         plan = self.bandit.plan
 
@@ -72,6 +82,7 @@ class Frozen:
                 self.xs,
                 self.rs,
                 self.changed,
+                self.changed_xs,
                 self.known,
                 np.uint64(self.bandit.keys[START]),
                 self.noisy,
@@ -82,6 +93,7 @@ class Frozen:
                 np.zeros_like(self.values),
                 np.zeros_like(self.scales),
                 self.rs.copy(),
+                self.xs.copy(),
             )
 
         edges = np.linspace(0, len(positions), 4 * workers + 1).astype(int)
@@ -94,17 +106,15 @@ class Frozen:
                 list(executor.map(work, parts))
         return out
 
-    def neighbour(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.float64], Matrix]:
-        """The rewards and clean values of the neighbouring stream that differs at these positions."""
-        rs = self.rs.copy()
-        rs[positions] = self.changed[positions]
+    def neighbour(self, positions: NDArray[np.int64]) -> tuple[Matrix, NDArray[np.float64], Matrix]:
+        """The contexts, rewards and clean values of the neighbouring stream that differs at these positions."""
+        rs, xs = self.rs.copy(), self.xs.copy()
+        rs[positions], xs[positions] = self.changed[positions], self.changed_xs[positions]
         other, scales = np.zeros_like(self.values), np.zeros_like(self.scales)
         learner = self.bandit.new_learner()
         start_key = np.uint64(self.bandit.keys[START])
-        trace(
-            learner, self.bandit.plan, self.xs, rs, self.known, np.uint64(0), start_key, True, self.noisy, other, scales
-        )
-        return rs, other
+        trace(learner, self.bandit.plan, xs, rs, self.known, np.uint64(0), start_key, True, self.noisy, other, scales)
+        return xs, rs, other
 
 
 def allowed(bandit: LinearBandit, xs: Matrix) -> Matrix:
@@ -131,20 +141,59 @@ def freeze(bandit: LinearBandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     plan = bandit.plan
     learner = bandit.new_learner()
     width = len(learner.pending)
+    xs = np.ascontiguousarray(xs)
+    changed_xs, aside = xs, None
+    if plan.seat == rounds.GRAM:
+        rs = _costlier_end(bandit, xs)
+        changed_xs, changed, _ = replacements(bandit, xs, rs)
+        aside = replacements(bandit, xs, rs, aside=True)[:2]
     frozen = Frozen(
         bandit,
-        np.ascontiguousarray(xs),
+        xs,
         rs,
         changed,
+        changed_xs,
         known,
         np.zeros((len(xs), width)),
         np.zeros((len(xs), width)),
         np.zeros(len(xs)),
+        aside,
     )
     assert isinstance(bandit.source, Simulation)
     key, start_key = np.uint64(bandit.source.key), np.uint64(bandit.keys[START])
     trace(learner, plan, frozen.xs, rs, known, key, start_key, False, frozen.noisy, frozen.values, frozen.scales)
     return frozen
+
+
+def _costlier_end(bandit: LinearBandit, xs: Matrix) -> NDArray[np.float64]:
+    """All rewards at that end of the range from which a pair can move further."""
+    low, high = bandit.options.reward_range
+    ends = [np.full(len(xs), bandit._clip(float(raw))) for raw in (low - (high - low), high + (high - low))]
+    return max(ends, key=lambda rs: replacements(bandit, xs, rs)[2])
+
+
+def replacements(
+    bandit: LinearBandit, xs: Matrix, rs: NDArray[np.float64], *, aside: bool = False
+) -> tuple[Matrix, NDArray[np.float64], float]:
+    """For each context and reward another pair of both, as far away as any that was tried: turned, reversed, shortened, left out.
+
+    Rewards are tried at both ends of the range. Which pair is furthest is read off the mechanism's own first release; how much
+    they cost there in all comes third. With `aside` only contexts whose xxᵀ is another one: it is the same for x and −x.
+    """
+    plan, (low, high) = bandit.plan, bandit.options.reward_range
+    ends = [bandit._clip(float(low - high)), bandit._clip(float(2 * high - low))]
+    contexts = streams.turned(xs, bandit.options.max_norm)
+    if aside:
+        contexts = contexts[:, 1:-3]  # neither −x and x at full length, nor what was not turned
+    count = contexts.shape[1]
+    other_xs = np.ascontiguousarray(np.concatenate([contexts, contexts], axis=1))
+    other_rs = np.ascontiguousarray(np.tile(np.repeat(ends, count), (len(xs), 1)))
+    best, costs = np.zeros(len(xs), dtype=np.int64), np.zeros(len(xs))
+    learner = bandit.new_learner()
+    furthest(learner, plan, xs, rs, other_xs, other_rs, np.empty_like(learner.pending), best, costs)
+    rows = np.arange(len(xs))
+    found = np.ascontiguousarray(other_xs[rows, best]), np.ascontiguousarray(other_rs[rows, best])
+    return *found, float(costs.sum())
 
 
 def uses_noise_twice(frozen: Frozen) -> bool:
@@ -170,11 +219,18 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> float:
         changed = [first] if bandit.options.unit == "reward" else list(range(first, min(len(xs), first + cap + 2)))
         users = ["target" if t in changed else f"other {t}" for t in range(len(xs))]
         rewards = np.full(len(xs), low - far)
-        other = rewards.copy()
-        other[changed] = high + far
+        neighbours = [(xs, np.full(len(xs), high + far))]
+        if bandit.plan.seat == rounds.GRAM:
+            rs = _costlier_end(bandit, xs)
+            rewards = np.where(rs > low, high + far, low - far)
+            tried = [replacements(bandit, xs, rs, aside=aside) for aside in (False, True)]
+            neighbours = [(found, np.where(ends > low, high + far, low - far)) for found, ends, _ in tried]
         one = record(make, xs, rewards, users=users)
-        two = record(make, xs, other, users=users, script=one)
-        worst = max(worst, joint_cost(one, two)[0])
+        for found, raw in neighbours:
+            other_xs, other = xs.copy(), rewards.copy()
+            other_xs[changed], other[changed] = found[changed], raw[changed]
+            two = record(make, other_xs, other, users=users, script=one)
+            worst = max(worst, joint_cost(one, two)[0])
     return worst
 
 
@@ -304,6 +360,11 @@ def verify(
         return bandit
 
     bandit = make(horizon)
+    if bandit.noise == "wishart":
+        raise OptionError(
+            "the cost of Wishart noise is not a sum over releases, so that verify cannot compute it: use audit, whose attack "
+            "knows the exact likelihood ratio"
+        )
     gaussian = bandit.plan.seat >= rounds.REWARD and bandit.noise == "gaussian"
     requested = mu_of(epsilon=epsilon, delta=delta) if gaussian else epsilon
     result = Verification(name, epsilon, delta, "μ" if gaussian else "ε", requested, bandit.claim)

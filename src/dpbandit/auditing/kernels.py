@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpbandit.bandits.rounds import NO_RELEASE, NOTHING, REWARD, begin, commit, learn_simulated, prepare, reset
 from dpbandit.compiled import kernel
-from dpbandit.noise import GAUSSIAN, LAPLACE, LAPLACE_L2, add_simulated
+from dpbandit.noise import GAUSSIAN, LAPLACE, LAPLACE_L2, WISHART, add_simulated
 from dpbandit.randomness import bits, knorm_laplace, laplace, normal
 
 Vector = NDArray[np.float64]
@@ -71,6 +71,10 @@ def release_cost(noise: int, value: Vector, other: Vector, scale: float) -> floa
         return math.inf
     if noise == GAUSSIAN:
         return square / (scale * scale)
+    if noise == WISHART:
+        return square / (
+            2.0 * scale
+        )  # μ² in the limit of many degrees of freedom: for comparing neighbours, not for a claim
     return (total if noise == LAPLACE else math.sqrt(square)) / scale
 
 
@@ -81,6 +85,7 @@ def position_costs(
     xs: Matrix,
     rs: Vector,
     changed: Vector,
+    changed_xs: Matrix,
     known: NDArray[np.bool_],
     start_key: np.uint64,
     noisy: Matrix,
@@ -91,24 +96,84 @@ def position_costs(
     other: Matrix,
     other_scales: Vector,
     stream: Vector,
+    stream_xs: Matrix,
 ) -> None:
-    """The joint cost over all releases of changing the rewards at each row of `positions` to `changed`.
+    """The joint cost over all releases of changing the rewards at each row of `positions` to `changed`, and contexts likewise.
 
-    `other`, `other_scales` and `stream` are scratch: zeros like `values` and `scales`, and a copy of `rs`.
+    `changed_xs` is `xs` where contexts are public. `other`, `other_scales`, `stream` and `stream_xs` are scratch: zeros like
+    `values` and `scales`, and copies of `rs` and `xs`.
     """
     rounds = xs.shape[0]
     for p in range(positions.shape[0]):
         for k in positions[p]:
             stream[k] = changed[k]
-        trace(learner, plan, xs, stream, known, np.uint64(0), start_key, True, noisy, other, other_scales)
+            for i in range(xs.shape[1]):
+                stream_xs[k, i] = changed_xs[k, i]
+        trace(learner, plan, stream_xs, stream, known, np.uint64(0), start_key, True, noisy, other, other_scales)
         for k in positions[p]:
             stream[k] = rs[k]
+            for i in range(xs.shape[1]):
+                stream_xs[k, i] = xs[k, i]
         cost = 0.0
         for t in range(rounds):
             if other_scales[t] != scales[t]:
                 cost = math.inf  # the noise itself tells the two streams apart
             cost += release_cost(plan.noise, values[t], other[t], scales[t])
         out[p] = cost
+
+
+@kernel
+def furthest(
+    learner: Any,
+    plan: Any,
+    xs: Matrix,
+    rs: Vector,
+    other_xs: NDArray[np.float64],
+    other_rs: Matrix,
+    value: Vector,
+    out: NDArray[np.int64],
+    costs: Vector,
+) -> None:
+    """For each context and reward, which of the candidates [n, :] moves the very first release the most, and what that costs."""
+    for n in range(xs.shape[0]):
+        reset(learner, plan)
+        scale = prepare(learner, plan, xs[n], rs[n], True)
+        for i in range(value.shape[0]):
+            value[i] = learner.pending[i]
+        costs[n] = -1.0
+        for c in range(other_rs.shape[1]):
+            reset(learner, plan)
+            prepare(learner, plan, other_xs[n, c], other_rs[n, c], True)
+            cost = release_cost(plan.noise, value, learner.pending, scale)
+            if cost > costs[n]:
+                costs[n] = cost
+                out[n] = c
+
+
+@kernel
+def wishart_log_density(y: Vector, value: Vector, degrees: float, work: Matrix) -> float:
+    """log density of y − value under packed W_p(I, degrees), up to a constant; −CERTAIN outside its support. `work` is p × p."""
+    p = work.shape[0]
+    at = 0
+    total = 0.0
+    for i in range(p):
+        for j in range(i, p):
+            entry = y[at] - value[at]
+            at += 1
+            if i == j:
+                total -= 0.5 * entry
+            else:
+                entry /= math.sqrt(2.0)
+            for k in range(i):
+                entry -= work[k, i] * work[k, j]
+            if i == j:
+                if not entry > 0.0:
+                    return -CERTAIN
+                work[i, i] = math.sqrt(entry)
+                total += 0.5 * (degrees - p - 1.0) * math.log(entry)
+            else:
+                work[i, j] = entry / work[i, i]
+    return total
 
 
 @kernel
@@ -152,6 +217,7 @@ def learner_scores(
     out: Vector,
     noisy: Vector,
     x: Vector,
+    work: Matrix,
 ) -> None:
     """Log-likelihood ratios of whole transcripts, each from a fresh run of the shipped learner with its own noise."""
     for run in range(out.shape[0]):
@@ -165,6 +231,9 @@ def learner_scores(
             learn_simulated(learner, plan, x, rs[t], known[t], noise_key, start_key, noisy)
             if plan.seat == NOTHING:
                 total += log_ratio(plan.noise, learner.theta, v0, v1, t, 0.0)
+            elif plan.noise == WISHART:
+                total += wishart_log_density(noisy, v1[t], scales[t], work)
+                total -= wishart_log_density(noisy, v0[t], scales[t], work)
             elif plan.seat >= REWARD and scales[t] != NO_RELEASE:
                 total += log_ratio(plan.noise, noisy, v0, v1, t, scales[t])
         out[run] = total

@@ -46,6 +46,12 @@ def claim_sheet(name: str, **options: Any) -> str:
         if given.horizon is None
         else f"{given.horizon:,} rewards; learning stops there"
     )
+    joint = claim.notion == "joint"
+    uncovered = (
+        "- a log of which arm was shown to whom, and when: trusted side only"
+        if joint
+        else "- contexts, arm features, which arm was shown, and when: they are public"
+    )
     mu = "" if claim.mu is None else f", μ = {claim.mu:.6g}"
     promise = "nothing is promised" if claim.status == "none" else f"ε = {claim.epsilon:g}, δ = {claim.delta:g}{mu}"
     lines = [
@@ -61,7 +67,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         f"| Who is protected | {claim.unit} |",
         f"| Noise | {claim.noise}{': exact samplers of OpenDP, safe against low-bit attacks' if claim.noise == 'real' else ''}{': NOT for production' if claim.noise == 'simulation' else ''} |",
         f"| Rewards | clipped to [{low:g}, {high:g}] |" if bandit._clips else "| Rewards | not clipped |",
-        f"| Contexts | at most {given.max_norm:g} long, {given.dim} features, public |",
+        f"| Contexts | at most {given.max_norm:g} long, {given.dim} features, {'private' if joint else 'public'} |",
         f"| Horizon | {horizon} |",
         "",
         "## It rests on",
@@ -70,7 +76,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         "",
         "## It does not cover",
         "",
-        "- contexts, arm features, which arm was shown, and when: they are public",
+        uncovered,
         "- the file that `save` writes: trusted side only",
         *memory,
         "- other bandits that learn from the same people: budgets add up",

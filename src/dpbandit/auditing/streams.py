@@ -84,3 +84,23 @@ def _vary(xs: Matrix, rng: np.random.Generator) -> Matrix:
             lengths = np.linalg.norm(varied[start:stop], axis=1, keepdims=True)
             varied[start:stop] = varied[start:stop] / np.maximum(lengths, 1e-12)
     return varied
+
+
+def turned(xs: Matrix, max_norm: float, angles: int = 33) -> Matrix:
+    """For each context: it turned by many angles at full length, it reversed, and nothing; shape (contexts, angles + 2, dim).
+
+    >>> turned(np.array([[1.0, 0.0]]), 1.0, angles=3).round(6).tolist()
+    [[[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]]
+    """
+    rounds, dim = xs.shape
+    lengths = np.linalg.norm(xs, axis=1, keepdims=True)
+    along = np.where(lengths > 0, xs / np.maximum(lengths, 1e-300), np.eye(dim)[0])
+    # Away from the coordinate in which the context is smallest: a direction that is never parallel to it.
+    across = np.eye(dim)[np.argmin(np.abs(along), axis=1)]
+    across = across - (across * along).sum(axis=1, keepdims=True) * along
+    across /= np.maximum(np.linalg.norm(across, axis=1, keepdims=True), 1e-300)
+    cosines = np.linspace(-1, 1, angles)[None, :, None]
+    rotated = cosines * along[:, None] + np.sqrt(1 - cosines**2) * across[:, None]
+    if dim == 1:
+        rotated = cosines * along[:, None]  # there is no other direction: shorter instead
+    return np.concatenate([rotated * max_norm, -xs[:, None], np.zeros((rounds, 1, dim))], axis=1)

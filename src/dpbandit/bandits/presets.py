@@ -25,8 +25,8 @@ OTHERS = "other people's rewards do not react to the changed one except through 
 UNKNOWN_COORDINATES = 1e12
 
 
-def budget_per_reward(options: Options, noise: str) -> float:
-    """μ (Gaussian) or ε (Laplace) that all releases together may cost one reward.
+def budget_per_reward(options: Options, noise: str, coordinates: int | None = None) -> float:
+    """μ (Gaussian) or ε (Laplace) that all releases together may cost one reward; `coordinates` of a release, `dim` if not given.
 
     A user's m rewards are a group: privacy of a group of m is m·μ, or m·ε, so each reward gets the m-th part.
     """
@@ -38,10 +38,11 @@ def budget_per_reward(options: Options, noise: str) -> float:
     if math.isinf(epsilon):
         return math.inf
     if options.seed is None:
-        coordinates = options.dim * options.horizon if options.horizon else UNKNOWN_COORDINATES
+        each = coordinates or options.dim
+        drawn = each * options.horizon if options.horizon else UNKNOWN_COORDINATES
         # The second noise of a pan-private node doubles the draws; early levels start twice as many nodes again.
         slack = lattice_slack(
-            coordinates * (4 if options.pan_private else 1),
+            drawn * (4 if options.pan_private else 1),
             epsilon,
             PAN_PRIVATE_GRID_BITS if options.pan_private else GRID_BITS,
         )

@@ -11,6 +11,7 @@ from dpbandit.bandits import (
     adac_oful,
     anytime,
     dgs,
+    joint,
     linucb,
     local,
     private_linucb,
@@ -76,6 +77,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "private-ts": entry(private_ts),
     "adac-oful": entry(adac_oful),
     "private-ucb": entry(private_ucb),
+    "joint": entry(joint),
 }
 
 

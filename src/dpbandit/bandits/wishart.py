@@ -1,0 +1,127 @@
+"""How many degrees of freedom make Wishart noise on a tree of matrices (ε, δ)-private, derived in docs/privacy.md.
+
+One person changes a node's sum of vvᵀ, ‖v‖ ≤ 1, by vvᵀ − uuᵀ. With W_p(I, k) noise the privacy loss of that node is at most F(X) + G(Y), where
+X and Y are χ² with ν = k − p + 1 degrees of freedom each,
+    F(X) = ½ − (ν/2 − 1)·log(1 + 1/X),   G(Y) = −½ − (ν/2 − 1)·log(1 − 1/Y),
+and E exp(λ(F + G)) ≤ E exp(λF)·E exp(λG) for every λ > 0, whatever v and u are. The rest is Chernoff's bound over the levels of the tree.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import chdtr, chdtrc, logsumexp, xlogy
+
+from dpbandit.errors import OptionError
+
+Vector = NDArray[np.float64]
+
+# The part of δ for noise so small that the loss has no bound, and the margin for rounding in the quadrature.
+TRUNCATED, MARGIN = 1e-2, 1e-6
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(600)
+MOST_DEGREES = 1e12
+
+
+class Calibration(NamedTuple):
+    """Noise for a tree of so many levels, and what its releases cost.
+
+    Somebody in j of the nodes has spent at most `first` + j·`each` at the whole δ; `first` + levels·`each` is at most ε.
+    """
+
+    degrees: int  # ν = k − p + 1
+    first: float
+    each: float
+
+
+def calibrate(*, epsilon: float, delta: float, levels: int) -> Calibration:
+    """The fewest degrees of freedom, beyond p − 1, for which one person in a node of each level has (ε, δ).
+
+    >>> calibrate(epsilon=2.0, delta=1e-5, levels=14).degrees
+    73
+    """
+    return _calibrate(float(epsilon), float(delta), int(levels))
+
+
+@lru_cache(maxsize=1024)
+def _calibrate(epsilon: float, delta: float, levels: int) -> Calibration:
+    def fits(degrees: float) -> Calibration | None:
+        try:
+            found = losses(degrees, delta=delta, levels=levels)
+        except OptionError:
+            return None
+        return found if found.first + levels * found.each <= epsilon else None
+
+    low, high = 3, 8
+    while fits(high) is None:
+        low, high = high, 2 * high
+        if high > MOST_DEGREES:
+            raise OptionError(f"epsilon = {epsilon:g} with delta = {delta:g} needs more than 1e12 degrees of freedom")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) is not None else (middle, high)
+    found = fits(high)
+    assert found is not None
+    return found
+
+
+def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
+    """What noise with these degrees of freedom costs, at the λ that is best for all levels together.
+
+    >>> found = losses(200, delta=1e-5, levels=14)
+    >>> 1.0 < found.first + 14 * found.each < 1.2
+    True
+    """
+    shape = degrees / 2 - 1
+    part = TRUNCATED * delta / levels
+    least = _lower_quantile(degrees, part)
+    if least <= 1.0:
+        raise OptionError(f"{degrees} degrees of freedom are too few: the loss has no bound")
+    log_left = math.log(delta * (1 - TRUNCATED) * (1 - MARGIN))
+    spread = math.sqrt(2 * degrees)
+    low, high = max(degrees - 12 * spread, 1e-9), degrees + 14 * spread + 200
+    x, weight_x = _quadrature(low, high, degrees)
+    y, weight_y = _quadrature(least, high, degrees)
+    f, g = 0.5 - shape * np.log1p(1 / x), -0.5 - shape * np.log1p(-1 / y)
+    highest_g = -0.5 - shape * math.log1p(-1 / least)
+    log_outside = math.log(max(float(chdtr(degrees, low) + chdtrc(degrees, high)), 1e-300))
+
+    def each(rate: float) -> float:
+        """log E exp(λF) + log E exp(λG), each at least 0, which is what a v or u of length 0 gives."""
+        of_f = np.logaddexp(logsumexp(rate * f + weight_x), rate * 0.5 + log_outside)
+        of_g = np.logaddexp(logsumexp(rate * g + weight_y), rate * highest_g + math.log(part))
+        of_g = np.logaddexp(of_g, rate * g[-1] + log_outside)
+        return float(max(of_f, 0.0) + max(of_g, 0.0)) + 1e-12
+
+    def first(rate: float) -> float:
+        # E(1 − e^{ε−L})₊ ≤ λ^λ/(1 + λ)^{1+λ}·E exp(λ(L − ε)), as in Canonne, Kamath & Steinke 2020.
+        return float(xlogy(rate, rate) - xlogy(1 + rate, 1 + rate)) - log_left
+
+    def total(log_rate: float) -> float:
+        rate = math.exp(log_rate)
+        return (max(first(rate), 0.0) + levels * each(rate)) / rate
+
+    best = minimize_scalar(total, bounds=(math.log(1e-2), math.log(1e6)), method="bounded", options={"xatol": 1e-6})
+    rate = math.exp(float(best.x))
+    return Calibration(int(degrees), max(first(rate), 0.0) / rate, each(rate) / rate)
+
+
+def _quadrature(low: float, high: float, degrees: float) -> tuple[Vector, Vector]:
+    """Points from low to high (Gauss–Legendre), and the logarithms of their weights times the density of χ²."""
+    half, shape = (high - low) / 2, degrees / 2
+    points = low + half * (NODES + 1)
+    density = xlogy(shape - 1, points) - points / 2 - shape * math.log(2) - math.lgamma(shape)
+    return points, np.log(WEIGHTS * half) + density
+
+
+def _lower_quantile(degrees: float, probability: float) -> float:
+    """A point below which χ² falls with at most this probability, by bisection."""
+    low, high = 0.0, float(degrees)
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if chdtr(degrees, middle) <= probability else (low, middle)
+    return low
