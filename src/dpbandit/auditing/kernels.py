@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits.rounds import NO_RELEASE, NOTHING, REWARD, begin, commit, learn_simulated, prepare, reset
+from dpbandit.bandits.rounds import NO_RELEASE, NOTHING, REWARD, begin, commit_one, learn_simulated, prepare_one, reset
 from dpbandit.compiled import kernel
 from dpbandit.noise import GAUSSIAN, LAPLACE, LAPLACE_L2, WISHART, add_simulated
 from dpbandit.randomness import bits, knorm_laplace, laplace, normal
@@ -42,7 +42,7 @@ def trace(
     reset(learner, plan)
     for t in range(xs.shape[0]):
         begin(learner, plan, start_key)
-        scales[t] = prepare(learner, plan, xs[t], rs[t], known[t])
+        scales[t] = prepare_one(learner, plan, xs[t], rs[t], known[t])
         if scales[t] == NO_RELEASE:
             values[t] = 0.0
             continue
@@ -51,7 +51,7 @@ def trace(
                 values[t, i] = learner.pending[i]
             if not forced:
                 add_simulated(plan.noise, key, t + 1, scales[t], learner.pending, noisy[t])
-        commit(learner, plan, noisy[t])
+        commit_one(learner, plan, noisy[t])
         if plan.seat == NOTHING:
             for i in range(values.shape[1]):
                 values[t, i] = learner.theta[i]  # released as it is
@@ -137,13 +137,13 @@ def furthest(
     """For each context and reward, which of the candidates [n, :] moves the very first release the most, and what that costs."""
     for n in range(xs.shape[0]):
         reset(learner, plan)
-        scale = prepare(learner, plan, xs[n], rs[n], True)
+        scale = prepare_one(learner, plan, xs[n], rs[n], True)
         for i in range(value.shape[0]):
             value[i] = learner.pending[i]
         costs[n] = -1.0
         for c in range(other_rs.shape[1]):
             reset(learner, plan)
-            prepare(learner, plan, other_xs[n, c], other_rs[n, c], True)
+            prepare_one(learner, plan, other_xs[n, c], other_rs[n, c], True)
             cost = release_cost(plan.noise, value, learner.pending, scale)
             if cost > costs[n]:
                 costs[n] = cost
@@ -264,14 +264,14 @@ def paired_scores(
         for t in range(xs.shape[0]):
             for i in range(x.shape[0]):
                 x[i] = xs[t, i]
-            scale = prepare(learner, plan, x, rs[t], known[t])
-            prepare(twin, plan, x, other[t], known[t])
+            scale = prepare_one(learner, plan, x, rs[t], known[t])
+            prepare_one(twin, plan, x, other[t], known[t])
             if scale == NO_RELEASE:
                 continue
             add_simulated(plan.noise, noise_key, t + 1, scale, learner.pending, noisy)
             total += _log_ratio(plan.noise, noisy, twin.pending, learner.pending, scale)
-            commit(learner, plan, noisy)
-            commit(twin, plan, noisy)
+            commit_one(learner, plan, noisy)
+            commit_one(twin, plan, noisy)
         out[run] = total
 
 

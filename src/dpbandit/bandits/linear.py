@@ -72,6 +72,7 @@ class LinearBandit(Bandit):
     ) -> None:
         super().__init__(name, options, claim, ledger, clips=clips)
         self.plan = plan
+        self._release = getattr(plan, "release", steps.TREE)
         self.learner = self.new_learner()
         self._noisy = np.empty_like(self.learner.pending)
         self.noise = {code: word for word, code in CODES.items()}[plan.noise]
@@ -239,7 +240,7 @@ class LinearBandit(Bandit):
     def check_room(self) -> None:
         """An error if the coming round does not fit into the arrays: kernels do not look where they write."""
         seats = (rounds.MOMENTS, rounds.OWN, rounds.INCREMENT)
-        uses_tree = self.plan.seat in seats and self.plan.release in (steps.TREE, steps.HONAKER)
+        uses_tree = self.plan.seat in seats and self._release in (steps.TREE, steps.HONAKER)
         if uses_tree and (self.rounds + 1).bit_length() > len(self.learner.tree.sums):
             raise BudgetError(
                 f"round {self.rounds + 1} would bring the total to one level more than the {self.plan.levels} that share the "
@@ -257,11 +258,11 @@ class LinearBandit(Bandit):
         t = self.rounds
         if self.plan.seat == rounds.REWARD:
             return Charge(self._share(1), "the reward itself")
-        if self.plan.release == steps.EPISODES:
+        if self._release == steps.EPISODES:
             return Charge(self._share(1), "the reward's episode")
-        if self.plan.release == steps.HONAKER:
+        if self._release == steps.HONAKER:
             return Charge(self._share(self.plan.levels) * self.plan.levels, "all levels, set aside")
-        if self.plan.release == steps.TOEPLITZ:
+        if self._release == steps.TOEPLITZ:
             # The first reward has paid most: c_k² of the whole for the k-th release after its own.
             state = self.learner.toeplitz
             decay = float(state.weights @ (1 - state.rates) ** (t - 2)) if t > 1 else 1.0

@@ -137,6 +137,18 @@ def learn_simulated(
 
 
 @kernel
+def prepare_one(learner: Any, plan: Any, x: Vector, reward: float, known: bool) -> float:
+    """`prepare`, callable from Python."""
+    return prepare(learner, plan, x, reward, known)
+
+
+@kernel
+def commit_one(learner: Any, plan: Any, noisy: Vector) -> None:
+    """`commit`, callable from Python."""
+    commit(learner, plan, noisy)
+
+
+@kernel
 def learn_one(
     learner: Any,
     plan: Any,
@@ -147,20 +159,15 @@ def learn_one(
     start_key: np.uint64,
     noisy: Vector,
 ) -> float:
-    """`learn_simulated`, callable from Python."""
-    return learn_simulated(learner, plan, x, reward, known, key, start_key, noisy)
-
-
-@kernel
-def prepare_one(learner: Any, plan: Any, x: Vector, reward: float, known: bool) -> float:
-    """`prepare`, callable from Python."""
-    return prepare(learner, plan, x, reward, known)
-
-
-@kernel
-def commit_one(learner: Any, plan: Any, noisy: Vector) -> None:
-    """`commit`, callable from Python."""
-    commit(learner, plan, noisy)
+    """`learn_simulated`, callable from Python. It calls the two above instead of compiling them in once more: compiling
+    takes longer than all the calls of a test."""
+    begin(learner, plan, start_key)
+    scale = prepare_one(learner, plan, x, reward, known)
+    if scale != NO_RELEASE:
+        if plan.seat >= REWARD:
+            add_simulated(plan.noise, key, learner.clock[0], scale, learner.pending, noisy)
+        commit_one(learner, plan, noisy)
+    return scale
 
 
 @kernel
