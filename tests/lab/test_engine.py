@@ -254,3 +254,23 @@ def test_progress_counts_every_round():
 
 def test_errors_of_this_library_share_one_base():
     assert all(issubclass(e, DpbanditError) for e in (NormError, OptionError, UnknownAlgorithmError))
+
+
+def test_public_contexts_none_means_none_even_where_the_world_knows_them():
+    class Known(dpb.worlds.Synthetic):
+        public_contexts = np.eye(4) * 0.5
+
+        def episode(self, seed):
+            episode = super().episode(seed)
+            episode.public_contexts = None
+            return episode
+
+    def theta_error(**options):
+        results = dpb.run(
+            Known(arms=20, dim=4, shown=5), ["anytime"], horizon=300, seeds=1, epsilon=4.0, delta=1e-4, **options
+        )
+        return results.frame().theta_error.iloc[-1]
+
+    known, unknown = theta_error(), theta_error(public_contexts=None)
+    assert known == theta_error(public_contexts=np.eye(4) * 0.5)
+    assert unknown != known

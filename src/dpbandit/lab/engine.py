@@ -267,14 +267,11 @@ def _player(job: Job, world: World, episode: Any, seed: int, horizon: int, round
 
 
 def _make(name: str, options: dict[str, Any], world: World, episode: Any, seed: int, horizon: int) -> Any:
-    given = {
-        "horizon": horizon,
-        "dim": world.dim,
-        "public_contexts": getattr(episode, "public_contexts", None),
-        **options,
-    }
-    if getattr(world, "public_contexts", None) is not None and given["public_contexts"] is None:
-        given["public_contexts"] = world.public_contexts  # type: ignore[attr-defined]
+    public = getattr(episode, "public_contexts", None)
+    if public is None:
+        public = getattr(world, "public_contexts", None)
+    # public_contexts=None among the options means: as if none were known.
+    given = {"horizon": horizon, "dim": world.dim, "public_contexts": public, **options}
     return registry.construct(name, {**given, "seed": seed})
 
 
