@@ -273,8 +273,9 @@ def _make(name: str, options: dict[str, Any], world: World, episode: Any, seed: 
         "public_contexts": getattr(episode, "public_contexts", None),
         **options,
     }
-    if getattr(world, "public_contexts", None) is not None and given["public_contexts"] is None:
-        given["public_contexts"] = world.public_contexts  # type: ignore[attr-defined]
+    # None among the options means none, whatever the world knows.
+    if given["public_contexts"] is None and "public_contexts" not in options and hasattr(world, "public_contexts"):
+        given["public_contexts"] = world.public_contexts
     return registry.construct(name, {**given, "seed": seed})
 
 
