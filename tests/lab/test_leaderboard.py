@@ -82,7 +82,8 @@ def test_an_interrupted_run_goes_on_without_playing_finished_cells_again(tmp_pat
     assert not first.complete
     assert "run the same command again" in first.left_out[-1]
     assert 0 < len(first.rows) < len(whole.rows)
-    assert len(table.standings(first)), "what is finished can be shown"
+    page.write(first, table.standings(first), tmp_path / "shown")
+    assert "This run was interrupted" in (tmp_path / "shown" / "leaderboard.md").read_text()
     before, calls[:] = list(calls), []
 
     def counted(world, jobs, **kwargs):
@@ -129,7 +130,7 @@ def test_only_what_is_proven_is_ranked_and_statuses_come_from_claims(tmp_path):
     for _, cell in found.groupby(table.CELL):
         proven = cell[cell["status"] == "proven"]
         assert sorted(proven["rank"]) == list(range(1, len(proven) + 1))
-        assert proven.sort_values("added")["rank"].is_monotonic_increasing
+        assert proven.sort_values("comparable")["rank"].is_monotonic_increasing
         assert proven.loc[proven["rank"] == 1, "tied"].all()
     assert not {w.label for w in table.winners(found)} & {"dgs-figure", "dgs-published"}
     labels = table.order(found)
@@ -210,6 +211,22 @@ def test_slow_lines_get_fewer_seeds_in_many_dimensions():
     assert grid.seeds_for(TINY, Entry("dgs", "dgs"), wide, 60) == 2
     assert grid.seeds_for(TINY, Entry("dgs", "dgs"), wide, 120) == 0
     assert grid.seeds_for(TINY, Entry("dgs", "dgs"), narrow, 120) == 3
+
+
+def test_a_line_with_fewer_seeds_does_not_win_by_having_had_the_easy_ones():
+    claim = json.dumps({"status": "proven", "notion": "gdp", "delta": 1e-5})
+    hard = np.array([0.0, 0.0, 100.0, 100.0])
+    rows = []
+    for label, values in (("linucb", 0 * hard), ("random", hard + 500), ("good", hard + 10), ("few", hard[:2] + 20)):
+        budget = (math.nan, math.nan) if label in grid.REFERENCES else BUDGET
+        rows += [
+            dict(zip(runner.COLUMNS, ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"), strict=True))
+            for s, v in enumerate(values)
+        ]
+    found = table.standings(runner.Run(TINY, grid.places(["synthetic"]), [], pd.DataFrame(rows))).set_index("label")
+    assert found["added"].to_dict() == {"good": 60.0, "few": 20.0}
+    assert found["comparable"].to_dict() == {"good": 60.0, "few": 70.0}
+    assert found.loc["good", "rank"] == 1
 
 
 def test_ties_are_judged_on_paired_differences():

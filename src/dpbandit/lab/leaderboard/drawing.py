@@ -1,6 +1,7 @@
 """The leaderboard's picture: above, what each algorithm costs at every budget; below, how the cost grows with rounds.
 
-Readable without colour: budgets have markers, algorithms below have dashes. Every ε stands beside its claim.
+Readable without colour: budgets have markers, algorithms below have dashes. Every ε stands beside its claim. Lines with fewer
+seeds are drawn as if they had had all of them (`comparable`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def figure(table: pd.DataFrame) -> Figure:
     last = int(table["horizon"].max())
     labels = order(table[table["horizon"] == last])
     labels += [label for label in order(table) if label not in labels]
+    status = table.groupby("label")["status"].first()
+    labels.sort(key=lambda label: status[label] != "proven")
     top, bottom = 0.245 * len(labels) + 1.0, 3.1
     made = Figure(figsize=(max(11.0, 3.0 + 2.15 * len(names)), top + bottom + 2.2), layout="constrained")
     layout: Any = made.get_layout_engine()
@@ -47,8 +50,9 @@ def figure(table: pd.DataFrame) -> Figure:
     budgets = list(
         dict.fromkeys(Budget(*pair) for pair in table[["epsilon", "delta"]].itertuples(index=False, name=None))
     )
+    unproven = int((status != "proven").sum())
     for axes, name in zip(upper, names, strict=True):
-        _dots(axes, table[(table["world"] == name) & (table["horizon"] == last)], name, labels, budgets)
+        _dots(axes, table[(table["world"] == name) & (table["horizon"] == last)], name, labels, budgets, unproven)
     _rows(upper[0], table, labels)
     middle = budgets[min(2, len(budgets) - 1)]
     chosen = _chosen(table, middle)
@@ -68,9 +72,16 @@ def figure(table: pd.DataFrame) -> Figure:
     return made
 
 
-def _dots(axes: Axes, part: pd.DataFrame, name: str, labels: list[str], budgets: list[Budget]) -> None:
+def _dots(axes: Axes, part: pd.DataFrame, name: str, labels: list[str], budgets: list[Budget], unproven: int) -> None:
+    axes.set_title(grid.PLACES[name].title, fontsize=9)
+    axes.set_ylim(len(labels) + 0.15, -0.6)
+    _plain(axes)
+    axes.tick_params(axis="y", length=0)
+    if not len(part):  # an interrupted run
+        axes.text(0.5, 0.5, "not finished", transform=axes.transAxes, ha="center", fontsize=9, color=GUIDE)
+        axes.set_xticks([])
+        return
     place = {label: row for row, label in enumerate(labels)}
-    unproven = sum(part.groupby("label")["status"].first().reindex(labels).fillna("").isin(["as-published", "none"]))
     for number, budget in enumerate(budgets):
         mine = part[(part["epsilon"] == budget.epsilon) & (part["delta"] == budget.delta)]
         shift = (number - (len(budgets) - 1) / 2) * 0.17
@@ -78,7 +89,7 @@ def _dots(axes: Axes, part: pd.DataFrame, name: str, labels: list[str], budgets:
             style: dict[str, Any] = {"color": SHADES[number % 4], "fmt": SHAPES[number % 4], "ms": 4.6, "lw": 1.1}
             rows = some["label"].map(place) + shift
             style |= {} if proven else {"mfc": "white", "mew": 1.1}
-            axes.errorbar(some["added"], rows, xerr=2 * some["added_se"].fillna(0), capsize=0, zorder=3, **style)
+            axes.errorbar(some["comparable"], rows, xerr=2 * some["added_se"].fillna(0), capsize=0, zorder=3, **style)
         if grid.PLACES[name].measure == "regret":
             low, high = grid.PLACES[name].reward_range
             guide = theory.privacy_order(dim=grid.PLACES[name].dim, mu=mu_of(epsilon=budget.epsilon, delta=budget.delta),
@@ -89,15 +100,11 @@ def _dots(axes: Axes, part: pd.DataFrame, name: str, labels: list[str], budgets:
     if grid.PLACES[name].measure == "regret":
         axes.axvline(float(part["linucb"].iloc[0]), color=GUIDE, lw=1.0, ls=(0, (4, 2)), zorder=1)
     axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
-    _ticks(axes, "x", float(part["added"].min()), float(max(part["added"].max(), part["random"].max())))
+    _ticks(axes, "x", float(part["comparable"].min()), float(max(part["comparable"].max(), part["random"].max())))
     for stripe in range(0, len(labels), 2):
         axes.axhspan(stripe - 0.5, stripe + 0.5, color="#f3f5f8", zorder=0, lw=0)
     if unproven:
         axes.axhline(len(labels) - unproven - 0.5, color="black", lw=0.9)
-    axes.set_ylim(len(labels) + 0.15, -0.6)
-    axes.set_title(grid.PLACES[name].title, fontsize=9)
-    _plain(axes)
-    axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", alpha=0.25, lw=0.6)
 
 
@@ -131,7 +138,7 @@ def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget
         if not len(mine):
             continue
         axes.errorbar(
-            mine["horizon"], mine["added"], yerr=2 * mine["added_se"].fillna(0), lw=1.5, ms=4.5, capsize=0,
+            mine["horizon"], mine["comparable"], yerr=2 * mine["added_se"].fillna(0), lw=1.5, ms=4.5, capsize=0,
             **_look(number),
         )  # fmt: skip
     reference = part.drop_duplicates("horizon").sort_values("horizon")
@@ -154,7 +161,7 @@ def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget
             dim=place.dim, mu=mu_of(epsilon=budget.epsilon, delta=budget.delta), reward_width=high - low
         )
         axes.plot(rounds, [level, level], color="black", lw=0.9, ls=(0, (6, 1.5, 1, 1.5)))
-    _ticks(axes, "y", float(part["added"].min()), float(max(part["added"].max(), part["random"].max())))
+    _ticks(axes, "y", float(part["comparable"].min()), float(max(part["comparable"].max(), part["random"].max())))
     horizons = reference["horizon"].tolist()
     axes.set_xticks(horizons, [power(int(t)) for t in horizons])
     axes.set_xticks([], minor=True)

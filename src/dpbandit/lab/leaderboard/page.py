@@ -63,7 +63,7 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
         "## Lower bounds",
         BOUNDS.strip(),
         "## All numbers",
-        "Columns: setting (ε, δ), then T. Bold: best proven. ≈: tied with it. n: seeds, where fewer than for the others. † not proven, never ranked.",
+        "Columns: setting (ε, δ), then T. Bold: best proven. ≈: tied with it. n: seeds, where fewer than for the others (ranks allow for which seeds those were). † not proven, never ranked.",
     ]
     for place in run.places:
         if place.name in set(standings["world"]):

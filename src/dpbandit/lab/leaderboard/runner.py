@@ -120,7 +120,8 @@ def play(
             for cell, lines in _cells(place, fit, size):
                 counts = {e.label: grid.seeds_for(size, e, place, cell.horizon) for e in lines}
                 stored = _stored(cells_folder / cell.file, {key(cell, world, e, version): e for e in lines})
-                stored = stored[stored["seed"] < stored["label"].map(counts)]
+                within = [seed < counts[label] for seed, label in zip(stored["seed"], stored["label"], strict=True)]
+                stored = stored[within]
                 todo += _missing(cell, world, lines, stored, counts)
                 parts.append(stored)
         total = sum(task.weight for task in todo)
@@ -253,10 +254,7 @@ def _play(
         )
     frame = results.frame()
     keys = {entry.label: key(cell, task.world, entry, version) for entry in group}
-    claims = {
-        label: json.dumps(None if claim is None else claim.to_dict(), ensure_ascii=False)
-        for label, claim in results.claims.items()
-    }
+    claims = {label: json.dumps(_brief(claim), ensure_ascii=False) for label, claim in results.claims.items()}
     names = {entry.label: entry.algorithm for entry in group}
     budget = cell.budget or Budget(float("nan"), float("nan"))
     label = frame["algorithm"]
@@ -265,6 +263,11 @@ def _play(
         algorithm=label.map(names), claim=label.map(claims), key=label.map(keys),
     )[list(COLUMNS)]  # fmt: skip
     return frame, results.complete
+
+
+def _brief(claim: Any) -> dict[str, Any] | None:
+    """A claim without its assumptions, which may name a seed's own contexts."""
+    return None if claim is None else {k: v for k, v in claim.to_dict().items() if k != "assumptions"}
 
 
 def _stored(path: Path, wanted: dict[str, Entry]) -> pd.DataFrame:

@@ -46,7 +46,8 @@ def added(rows: pd.DataFrame) -> pd.DataFrame:
 def standings(run: Run) -> pd.DataFrame:
     """One line for each cell and algorithm: mean added regret, its standard error, seeds, status, place among the proven.
 
-    `rank` counts proven lines from 1 and is missing for others; `tied` says that the paired difference to the best is within
+    `comparable` is `added` corrected for seeds that a line was not played on; by it `rank` counts proven lines from 1 (missing
+    for others). `tied` says that the paired difference to the best is within
     one standard error. `random` is what random play adds in that cell.
     """
     paired = added(run.rows)
@@ -63,13 +64,13 @@ def standings(run: Run) -> pd.DataFrame:
     table["claimed_delta"] = [math.nan if c is None else c["delta"] for c in claims]
     table["measure"] = table["world"].map({name: place.measure for name, place in grid.PLACES.items()})
     table["random"] = _random(run, table)
-    table["rank"], table["tied"] = math.nan, False
+    table["comparable"], table["rank"], table["tied"] = table["added"], math.nan, False
     seeds = dict(iter(paired.groupby(CELL, sort=False)))
     for where, cell in table.groupby(CELL, sort=False):
         _rank(table, cell, seeds[where].pivot_table(index="seed", columns="label", values="added"))
     order = {place.name: number for number, place in enumerate(run.places)}
     return table.sort_values(
-        ["world", "epsilon", "delta", "horizon", "added"],
+        ["world", "epsilon", "delta", "horizon", "comparable"],
         key=lambda c: c.map(order) if c.name == "world" else (-c if c.name in ("epsilon", "delta") else c),
         ignore_index=True,
     ).drop(columns="claim")  # fmt: skip
@@ -89,7 +90,14 @@ def _random(run: Run, table: pd.DataFrame) -> list[float]:
 
 
 def _rank(table: pd.DataFrame, cell: pd.DataFrame, wide: pd.DataFrame) -> None:
-    proven = cell[cell["status"] == "proven"].sort_values("added")
+    """Fill in the cell's `comparable`, `rank` and `tied`; `wide` has a row for each seed and a column for each line."""
+    whole = wide[[label for label in wide if wide[label].notna().all()]]
+    if len(whole.columns):
+        # A line with fewer seeds may have had the easy ones: it is moved by how they differ for the others.
+        level = whole.mean(axis=1)
+        moved = wide.sub(level, axis=0).mean() + level.mean()
+        table.loc[cell.index, "comparable"] = cell["label"].map(moved)
+    proven = table.loc[cell.index[cell["status"] == "proven"]].sort_values("comparable")
     if not len(proven):
         return
     table.loc[proven.index, "rank"] = np.arange(1, len(proven) + 1, dtype=float)
@@ -144,10 +152,11 @@ def winners(table: pd.DataFrame) -> list[Winner]:
 def order(table: pd.DataFrame, world: str | None = None) -> list[str]:
     """Labels from the cheapest to the dearest, the proven before the others.
 
-    By the cost as a share of random play's, against the mean line of the same cell: lines that skip a cell stay comparable.
+    By the cost as a share of all that random play loses, against the mean line of the same cell: so lines that skip a cell can be
+    compared, and cells in which nobody learns count little.
     """
     part = table if world is None else table[table["world"] == world]
-    share = part["added"] / part["random"]
+    share = part["comparable"] / (part["random"] + part["linucb"].where(part["measure"] == "regret", 0.0))
     mean = (share - share.groupby([part[c] for c in CELL]).transform("mean")).groupby(part["label"]).mean()
     proven = part.groupby("label")["status"].first() == "proven"
     return sorted(mean.index.astype(str), key=lambda label: (not proven[label], mean[label]))
