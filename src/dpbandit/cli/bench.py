@@ -119,7 +119,7 @@ def _show(found: Any, run: Any, files: list[Path]) -> None:
     for name in ("world", "setting", "T", "best proven", "added", "tied"):
         shown.add_column(name, no_wrap=name not in ("tied", "world"), justify="right" if name == "added" else "left")
     for w in found:
-        note = ", ".join(w.tied) + ("" if w.beats_random else " [yellow](no better than random play)[/yellow]")
+        note = "; ".join(w.tied) + ("" if w.beats_random else " [yellow](no better than random play)[/yellow]")
         shown.add_row(
             grid.PLACES[w.world].title, str(w.budget), power(w.horizon), w.label, number(w.added, w.error), note
         )

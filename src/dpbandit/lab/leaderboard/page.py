@@ -149,9 +149,10 @@ def surprises(standings: pd.DataFrame) -> list[str]:
 
 
 def _against_plain(standings: pd.DataFrame, variant: grid.Entry) -> str | None:
-    """How a variant compares with its plain form over all cells they share."""
-    plain = standings[standings["label"] == variant.algorithm].set_index(table.CELL)["added"]
-    varied = standings[standings["label"] == variant.label].set_index(table.CELL)["added"]
+    """How a variant compares with its plain form at the longest horizon: before that, few learn anything."""
+    last = standings[standings["horizon"] == standings["horizon"].max()]
+    plain = last[last["label"] == variant.algorithm].set_index(table.CELL)["comparable"]
+    varied = last[last["label"] == variant.label].set_index(table.CELL)["comparable"]
     both = pd.concat([plain, varied], axis=1, keys=["plain", "varied"]).dropna()
     both = both[(both > 0).all(axis=1)]
     if len(both) < 4:
@@ -159,17 +160,18 @@ def _against_plain(standings: pd.DataFrame, variant: grid.Entry) -> str | None:
     ratio = both["varied"] / both["plain"]
     middle, better = float(ratio.median()), int((ratio < 1).sum())
     if 0.97 < middle < 1.03:
-        return f"`{variant.label}` costs as much as `{variant.algorithm}`: {middle:.2f} × in the median of {len(both)} cells."
+        return f"`{variant.label}` costs as much as `{variant.algorithm}`: {middle:.2f} × in the median of {len(both)} cells at the longest horizon."
     share = f"{better} of {len(both)} cells"
-    return f"`{variant.label}` costs {middle:.2f} × what `{variant.algorithm}` does in the median, and less in {share}."
+    return f"`{variant.label}` costs {middle:.2f} × what `{variant.algorithm}` does in the median at the longest horizon, and less in {share}."
 
 
 def _setting(run: Run) -> str:
-    size = run.profile
+    size, slow = run.profile, [name for name in grid.SLOW if any(entry.algorithm == name for entry in run.entries)]
     lines = [
         f"- Profile `{size.name}`: " + "; ".join(f"T = {table.power(t)}, {n} seeds" for t, n in size.seeds.items())
-        + f". Seeds count from 0. In {grid.SLOW_DIM} or more dimensions {' and '.join(f'`{n}`' for n in grid.SLOW)} are slow and get "
-        + ", ".join(f"{n or 'none'} at T = {table.power(t)}" for t, n in size.slow_seeds.items()) + ".",
+        + ". Seeds count from 0."
+        + (f" In {grid.SLOW_DIM} or more dimensions {' and '.join(f'`{n}`' for n in slow)} run on fewer, being slow: "
+           + ", ".join(f"{n or 'none'} at T = {table.power(t)}" for t, n in size.slow_seeds.items()) + "." if slow else ""),
         "- Worlds: "
         + "; ".join(f"{p.title} (`{p.name}`, rewards clipped to [{p.reward_range[0]:g}, {p.reward_range[1]:g}])" for p in run.places)
         + ". LinUCB and random play never clip.",

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dpbandit.bandits import registry
@@ -121,7 +122,7 @@ def play(
                 counts = {e.label: grid.seeds_for(size, e, place, cell.horizon) for e in lines}
                 stored = _stored(cells_folder / cell.file, {key(cell, world, e, version): e for e in lines})
                 within = [seed < counts[label] for seed, label in zip(stored["seed"], stored["label"], strict=True)]
-                stored = stored[within]
+                stored = stored.loc[np.array(within, dtype=bool)]
                 todo += _missing(cell, world, lines, stored, counts)
                 parts.append(stored)
         total = sum(task.weight for task in todo)

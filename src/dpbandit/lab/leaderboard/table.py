@@ -244,5 +244,5 @@ def in_words(winner: Winner) -> str:
         text += f" ({(winner.added + winner.linucb) / winner.linucb:.1f} ×)"
     if winner.tied:
         more = "" if len(winner.tied) <= 2 else f" and {len(winner.tied) - 2} more"
-        text += f"; tied: {', '.join(winner.tied[:2])}{more}"
+        text += f"; tied: {', '.join(f'`{label}`' for label in winner.tied[:2])}{more}"
     return text if winner.beats_random else f"{text}; **no better than random play**"
