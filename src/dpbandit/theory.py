@@ -1,4 +1,5 @@
 """The paper's bounds (Theorems 2 and 3, Lemma 2, Corollary 1) as plain functions of the round or the horizon.
+Below them, lower bounds that others have published: what no algorithm can do better than, somewhere.
 
 Follows Wang, Zhao and Wang (RecSys 2022). Each function gives a form whose proof is in its docstring, for the
 mechanism as we run it; `as_published=True` gives the printed one, which may be false. Logs are natural unless
@@ -16,11 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "arms_privacy_order",
     "confidence_radius",
     "noise_bound",
     "noise_in_confidence_norm",
     "perturbed_regret_bound",
+    "privacy_order",
     "regret_bound",
+    "worst_case_regret",
 ]
 
 Values = float | NDArray[np.float64]
@@ -247,6 +251,55 @@ def perturbed_regret_bound(
         radius, spread = _published_ellipsoid(horizons, dim, ridge, max_norm, theta_norm, zeta)
         return _shaped_like(horizon, theorem + 2 * radius * (1 / variance - 1) * spread)
     return _shaped_like(horizon, 2 * max_norm * theta_norm * horizons) if learner_only else theorem
+
+
+def worst_case_regret(horizon: ArrayLike, *, dim: int, reward_noise: float = 0.5) -> Values:
+    """What every algorithm, private or not, loses in T rounds on some θ: at least R·d·√T/(16√3).
+
+    Lattimore & Szepesvári 2020, Theorem 24.2, for arms that fill the unit ball in every round, d ≤ 2T and Gaussian
+    noise of standard deviation R; θ is as long as R·d/√(48T). The constant is known. It is a worst case: with few
+    arms drawn at random, as in `worlds.Synthetic`, an algorithm may lose less.
+
+    >>> round(worst_case_regret(10_000, dim=10), 2)
+    18.04
+    """
+    horizons = _whole_numbers(horizon=horizon)
+    _whole_numbers(dim=dim)
+    _not_negative(reward_noise=reward_noise)
+    if np.any(dim > 2 * horizons):
+        raise ValueError(f"the theorem needs dim ≤ 2·horizon; got {dim=}, {horizon=}")
+    return _shaped_like(horizon, reward_noise * dim * np.sqrt(horizons) / (16 * math.sqrt(3)))
+
+
+def privacy_order(*, dim: int, mu: float, reward_width: float = 1.0) -> float:
+    """Order of what privacy of rewards costs in the worst case: W·d/√ρ with ρ = μ²/2, up to an unknown constant.
+
+    Azize & Basu 2024, linear bandits under ρ-zCDP with respect to rewards: regret is at least of the order of
+    max(d√T, d/√ρ) on some instance, after their result for pure ε (2022): max(d√T, d/ε). What is μ-GDP is
+    μ²/2-zCDP. The constant is NOT known here and taken as 1: compare slopes and ratios, never levels. It is a bound
+    on all of the regret, not on what is added to it: once ρ exceeds 1/T, the non-private term is the larger one.
+
+    >>> privacy_order(dim=10, mu=0.5) / privacy_order(dim=10, mu=1.0)
+    2.0
+    """
+    _whole_numbers(dim=dim)
+    _positive(mu=mu, reward_width=reward_width)
+    return reward_width * dim * math.sqrt(2) / mu
+
+
+def arms_privacy_order(horizon: ArrayLike, *, arms: int, epsilon: float) -> Values:
+    """Order of what pure ε adds for K arms without features: K·log T/ε, up to an unknown constant.
+
+    Shariff & Sheffet 2018 (section 5): some instance costs every ε-DP algorithm that much. The constant is NOT known
+    here and taken as 1. It says nothing about (ε, δ), nor about arms that share a parameter.
+
+    >>> round(arms_privacy_order(10_000, arms=10, epsilon=1.0), 1)
+    92.1
+    """
+    horizons = _whole_numbers(horizon=horizon)
+    _whole_numbers(arms=arms)
+    _positive(epsilon=epsilon)
+    return _shaped_like(horizon, arms * np.log(horizons) / epsilon)
 
 
 def _published_ellipsoid(
