@@ -141,7 +141,7 @@ class Profile:
 SLOW, SLOW_DIM = ("dgs", "joint"), 25
 PROFILES = {
     "quick": Profile("quick", {1_000: 4, 10_000: 4}, {1_000: 2, 10_000: 2}),
-    "full": Profile("full", {1_000: 20, 10_000: 20, 100_000: 6}, {1_000: 8, 10_000: 4, 100_000: 0}),
+    "full": Profile("full", {1_000: 12, 10_000: 12, 100_000: 4}, {1_000: 6, 10_000: 3, 100_000: 0}),
 }
 
 
@@ -149,7 +149,7 @@ def profile(name: str) -> Profile:
     """The profile of that name, or an error with the nearest one.
 
     >>> profile("full").seeds[10_000]
-    20
+    12
     """
     try:
         return PROFILES[name]
@@ -161,7 +161,7 @@ def seeds_for(size: Profile, entry: Entry, place: Place, horizon: int) -> int:
     """How many seeds this line gets in this cell: 0 for none.
 
     >>> [seeds_for(PROFILES["full"], Entry(n, n), PLACES["synthetic-50"], 100_000) for n in ("dgs", "toeplitz")]
-    [0, 6]
+    [0, 4]
     """
     slow = entry.algorithm in SLOW and place.dim >= SLOW_DIM
     return (size.slow_seeds if slow else size.seeds)[horizon]
