@@ -305,3 +305,10 @@ def test_the_amount_of_noise_is_that_of_the_nodes_in_use():
     shares = (math.sqrt(2) * unknown.multipliers) ** 2
     # 13 = blocks 1, 2, 4 and then 6 rounds of the block of 8, which are two nodes
     assert gram.amount(unknown, 13) == pytest.approx(shares[1] + shares[2] + shares[3] + 2 * shares[4], rel=1e-4)
+
+
+def test_no_message_says_what_is_in_a_private_context():
+    bandit = dpb.make("joint", dim=2, epsilon=1.0, delta=1e-4, horizon=4, seed=0)
+    with pytest.raises(dpb.errors.NormError) as caught:
+        bandit.update([1.25, 0.0], 0.0)
+    assert "1.25" not in str(caught.value)

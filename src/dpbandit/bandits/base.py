@@ -30,6 +30,8 @@ NORM_TOLERANCE = 1e-9
 class Bandit(ABC):
     """A contextual bandit. Make one with `dpb.make`; the methods below are all there is to know."""
 
+    contexts_are_private = False  # then no message may say what is in one
+
     def __init__(self, name: str, options: Options, claim: Claim, ledger: Ledger, *, clips: bool) -> None:
         self.name = name
         self.options = options
@@ -216,8 +218,9 @@ class Bandit(ABC):
         with np.errstate(over="ignore"):
             longest = math.sqrt(float(np.einsum("ij,ij->i", scaled, scaled).max()))
         if longest > 1 + NORM_TOLERANCE:
+            size = "" if self.contexts_are_private else f" {longest * self.options.max_norm:.6g},"
             raise NormError(
-                f"a context has norm {longest * self.options.max_norm:.6g}, above max_norm = {self.options.max_norm:g}: "
+                f"a context has norm{size} above max_norm = {self.options.max_norm:g}: "
                 "scale the contexts, or make the bandit with a larger max_norm"
             )
         return given

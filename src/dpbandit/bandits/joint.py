@@ -48,6 +48,7 @@ class JointBandit(LinearBandit):
     """LinUCB on a noisy, shifted Gram matrix and noisy moments."""
 
     compiled = True
+    contexts_are_private = True
     plan: gram.Plan
     learner: gram.Learner
 
