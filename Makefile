@@ -27,10 +27,15 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && { apt-get install -y -qq chromium >/dev/null 2>&1 || { apt-get update -qq >/dev/null 2>&1; apt-get install -y -qq chromium >/dev/null 2>&1; }; } || true; }
 
-test: $(READY) browser ## the tests that every change must pass (minutes)
+# Both test workers would compile the same kernels: compile them once, half in each of two processes.
+.PHONY: warm
+warm: $(READY)
+	@$(BIN)/python tests/warm.py ridge & $(BIN)/python tests/warm.py others; wait
+
+test: $(READY) browser warm ## the tests that every change must pass (minutes)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-all: $(READY) browser ## the slow statistical and soak runs as well
+test-all: $(READY) browser warm ## the slow statistical and soak runs as well
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(READY)  ## format, lint, type-check, and see that imports point downward
