@@ -156,6 +156,13 @@ def test_a_plan_recommends_a_proven_algorithm_and_never_prints_an_epsilon_withou
             assert "proven" in line or "published" in line
 
 
+def test_rivals_that_are_not_clearly_worse_are_named():
+    twins = [("toeplitz", {"alpha": 0.3}), ("toeplitz", {"alpha": 0.301}), "private-linucb"]
+    found = small(algorithms=twins)
+    assert len(found.rivals()) == 1
+    assert "not clearly worse: toeplitz alpha=0.3" in found.headline()
+
+
 def test_published_variants_are_predicted_when_named_and_never_recommended():
     found = small(algorithms=["dgs-figure", "tree-gauss", "private-linucb-published"], horizon=500)
     assert found.final("dgs-figure") < found.final("tree-gauss")
@@ -306,7 +313,7 @@ def test_the_command_line_plans_and_draws(tmp_path):
     assert record["recommended"] == "toeplitz"
     assert record["recommended_status"] == "proven"
     assert set(record) == {
-        "setting", "recommended", "recommended_status", "algorithms", "assumptions", "notes", "accuracy",
+        "setting", "recommended", "recommended_status", "not_clearly_worse", "algorithms", "assumptions", "notes", "accuracy",
     }  # fmt: skip
     row = record["algorithms"]["toeplitz"]
     assert row["claim"]["status"] == "proven"

@@ -89,6 +89,17 @@ class Plan:
             raise OptionError("no proven algorithm has a prediction: name some, for example algorithms=['anytime']")
         return ranked[0]
 
+    def rivals(self) -> list[str]:
+        """Proven algorithms that are not clearly worse than the recommended one: by less than 5%, or than two standard errors over
+        the worlds that were tried."""
+        best, *others = self.ranked()
+        found = []
+        for name in others:
+            gap = self.course(name).final - self.course(best).final
+            if gap.mean() < max(2 * gap.std(ddof=1) / np.sqrt(len(gap)), 0.05 * self.final(best)):
+                found.append(name)
+        return found
+
     def at(self, name: str, rounds: Any, what: str = "regret") -> NDArray[np.float64]:
         """Predicted regret, or theta_error, after these rounds."""
         if what not in ("regret", "theta_error"):
@@ -179,6 +190,7 @@ class Plan:
             "setting": self.setting(),
             "recommended": self.recommended if self.ranked() else None,
             "recommended_status": "proven" if self.ranked() else None,
+            "not_clearly_worse": self.rivals() if self.ranked() else [],
             "algorithms": rows,
             "assumptions": self.assumptions,
             "notes": list(self.notes),
@@ -206,10 +218,11 @@ class Plan:
         ratio = self.final(best) / max(self.final(REFERENCE), 1e-300)
         close = self.rounds_until_close(best)
         reached = f"from round {close:,} on" if close else f"not within {self.problem.rounds:,} rounds"
+        rivals = f"; not clearly worse: {', '.join(self.rivals())}" if self.rivals() else ""
         return (
             f"recommended: {best} (proven at ε = {self.epsilon:g}, δ = {self.delta:g}), predicted regret "
             f"{self.final(best):,.0f} after {self.problem.rounds:,} rounds, {ratio:.2f} × non-private; "
-            f"within 10% of non-private {reached}"
+            f"within 10% of non-private {reached}{rivals}"
         )
 
     def __str__(self) -> str:

@@ -28,6 +28,8 @@ def courses(plan: Plan) -> Figure:
         course = plan.course(name)
         style: dict[str, Any] = {} if dashes[0] is None else {"dashes": dashes}
         style |= {"color": colour, "marker": marker, "markersize": 4.0, "lw": 2.6 if name == best else 1.4}
+        if name == "random":
+            style = {"color": "#555555", "ls": ":", "lw": 1.4}
         words = f"{name}{' (recommended)' if name == best else ''}\n{claim_in_words(plan.forecasts[name])}"
         shown = course.rounds >= min(10, plan.problem.rounds)
         every = max(1, int(shown.sum()) // 9)
