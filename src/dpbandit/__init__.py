@@ -27,6 +27,8 @@ _PLACES = {
     "Results": "dpbandit.lab.results",
     "verify": "dpbandit.auditing.joint_cost",
     "audit": "dpbandit.auditing.attack",
+    "plan": "dpbandit.planning.planner",
+    "affordable_epsilon": "dpbandit.planning.affordable",
     "Bandit": "dpbandit.bandits.base",
     "Claim": "dpbandit.budget",
     "Ledger": "dpbandit.budget",
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from dpbandit.budget import Claim, Ledger
     from dpbandit.lab.engine import run
     from dpbandit.lab.results import Results
+    from dpbandit.planning.affordable import affordable_epsilon
+    from dpbandit.planning.planner import plan
     from dpbandit.sensitivity import estimate_bounds
 
 

@@ -1,0 +1,205 @@
+"""`dpbandit plan`: the price of privacy, before it is paid."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from dpbandit.cli.shared import Json, app, err, out
+
+
+@app.command()
+def plan(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Algorithms; all proven ones if none is named.", metavar="[ALGORITHM]..."),
+    ] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Features per context; those of the sample, or 10, if not given.")
+    ] = None,
+    arms: Annotated[int, typer.Option(help="Arms to choose from in a round.")] = 10,
+    epsilon: Annotated[float, typer.Option(help="ε: smaller is stronger.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="δ, well below 1/rounds.")] = 1e-6,
+    horizon: Annotated[int, typer.Option(help="Rounds to plan for.")] = 10_000,
+    unknown_horizon: Annotated[
+        bool, typer.Option("--unknown-horizon", help="The algorithms will not know how many rounds there are.")
+    ] = False,
+    reward_range: Annotated[tuple[float, float], typer.Option(help="Range of rewards.", metavar="LOW HIGH")] = (
+        -1.0,
+        1.0,
+    ),
+    reward_noise: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of a reward around its mean; a quarter of the range's width."),
+    ] = None,
+    reward_spread: Annotated[
+        float | None,
+        typer.Option(help="How much mean rewards of arms differ (standard deviation); from the prior if not given."),
+    ] = None,
+    prior: Annotated[
+        str, typer.Option(help="What θ may be: contexts (shaped like a context) or round (Gaussian).")
+    ] = "contexts",
+    contexts: Annotated[
+        Path | None,
+        typer.Option(
+            help="A sample of contexts: .npy (n × d, or n × arms × d for slates), .csv or .parquet, one context a row."
+        ),
+    ] = None,
+    covariance: Annotated[
+        Path | None, typer.Option(help="Instead of a sample: its d × d covariance, .npy or .csv.")
+    ] = None,
+    known_contexts: Annotated[
+        bool, typer.Option("--known-contexts", help="The algorithms will be given the sample as public_contexts.")
+    ] = False,
+    in_order: Annotated[
+        bool,
+        typer.Option(
+            "--in-order", help="Slates are in the order of time, spread over the horizon: plan for the drift."
+        ),
+    ] = False,
+    afford: Annotated[
+        str | None,
+        typer.Option(
+            help="The other way round: the smallest ε whose regret is within this of non-private, such as 10%.",
+            metavar="PERCENT",
+        ),
+    ] = None,
+    regret: Annotated[
+        float | None, typer.Option(help="The other way round: the smallest ε whose predicted regret is at most this.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sample of worlds that predictions are averaged over.")] = 0,
+    file: Annotated[Path | None, typer.Option("--out", help="Write a picture here (.svg, .png or .pdf).")] = None,
+    json_: Json = False,
+) -> None:
+    """Predict regret and parameter error of each algorithm from public quantities, and recommend one. No reward is touched.
+
+    [dim]Examples:[/dim]
+
+    dpbandit plan --dim 10 --arms 10 --epsilon 2 --delta 1e-5 --horizon 100000
+
+    dpbandit plan anytime toeplitz --dim 25 --arms 25 --contexts sample.npy --known-contexts --out plan.svg
+
+    dpbandit plan --dim 10 --arms 10 --delta 1e-6 --horizon 100000 --afford 50%
+    """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    from dpbandit.errors import OptionError
+    from dpbandit.planning.affordable import affordable_epsilon
+    from dpbandit.planning.planner import plan as predict
+
+    if file is not None and file.suffix not in (".svg", ".png", ".pdf"):
+        raise OptionError(f"--out must end in .svg, .png or .pdf, not {file.name!r}")
+    sample = None if contexts is None else _read(contexts)
+    given: dict[str, Any] = {
+        "dim": dim or (10 if sample is None else sample.shape[-1]),
+        "arms": arms,
+        "delta": delta,
+        "horizon": None if unknown_horizon else horizon,
+        "rounds": horizon,
+        "reward_range": reward_range,
+        "reward_noise": reward_noise,
+        "reward_spread": reward_spread,
+        "prior": prior,
+        "contexts": sample,
+        "covariance": None if covariance is None else _read(covariance),
+        "known_contexts": known_contexts,
+        "in_order": in_order,
+        "algorithms": names or None,
+        "seed": seed,
+    }
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def show(what: str, part: float) -> None:
+            bar.update(task, description=what, completed=part)
+
+        if afford is not None or regret is not None:
+            within = 0.1 if afford is None else _percent(afford)
+            answer = affordable_epsilon(within=within, regret=regret, progress=show, **given)
+            found = answer.plan
+        else:
+            answer, found = None, predict(epsilon=epsilon, progress=show, **given)
+    if file is not None:
+        found.plot().savefig(file, dpi=160)
+    if json_:
+        record = (answer or found).to_dict()
+        print(json.dumps(record, indent=1, ensure_ascii=False))
+        return
+    if answer is not None:
+        out.print(str(answer), highlight=False, markup=False, soft_wrap=True)
+    else:
+        _show(found)
+    if file is not None:
+        out.print(f"picture written to {file}", style="dim", highlight=False)
+
+
+def _show(found: Any) -> None:
+    from dpbandit.planning import accuracy
+    from dpbandit.planning.forecast import claim_in_words
+
+    out.print(found.headline(), style="bold", highlight=False, markup=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("algorithm", no_wrap=True)
+    for column in ("regret", "× linucb", "‖θ − θ*‖", "within 10% from"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("claim", overflow="fold")
+    for row in found.rows():
+        if row["regret"] is None:
+            table.add_row(row["algorithm"], "–", "–", "–", "–", row["note"])
+            continue
+        table.add_row(
+            row["algorithm"],
+            f"{row['regret']:,.0f} ± {row['regret_se']:,.0f}",
+            f"{row['times_non_private']:.2f}",
+            f"{row['theta_error']:.3g}",
+            f"round {row['close_after']:,}" if row["close_after"] else "–",
+            claim_in_words(found.forecasts[row["algorithm"]]),
+        )
+    out.print(table)
+    for what, words in found.assumptions.items():
+        out.print(f"{what}: {words}", style="dim", highlight=False, markup=False, soft_wrap=True)
+    for note in found.notes:
+        out.print(f"note: {note}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    out.print(accuracy.statement(), style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _percent(text: str) -> float:
+    """10% or 0.1."""
+    from dpbandit.errors import OptionError
+
+    try:
+        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise OptionError(f"--afford must be a share such as 10%, not {text!r}") from None
+    if not 0 < value < float("inf"):
+        raise OptionError(f"--afford must be above 0%, not {text!r}")
+    return value
+
+
+def _read(path: Path) -> Any:
+    """Numbers from a file, as an array."""
+    import numpy as np
+
+    from dpbandit.errors import OptionError, ShapeError
+
+    if path.suffix not in (".npy", ".csv", ".parquet"):
+        raise OptionError(f"{path.name} must be a .npy, .csv or .parquet file")
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        import pandas as pd
+
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path).to_numpy(dtype=np.float64)
+        rows = pd.read_csv(path, header=None, low_memory=False)
+        first = pd.to_numeric(rows.iloc[0], errors="coerce")
+        return (rows.iloc[1:] if first.isna().any() else rows).to_numpy(dtype=np.float64)
+    except OSError as error:
+        raise OptionError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, TypeError):
+        raise ShapeError(f"{path} does not hold an array of numbers") from None

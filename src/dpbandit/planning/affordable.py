@@ -1,0 +1,146 @@
+"""`dpb.affordable_epsilon`: the plan the other way round, from a regret one can live with to the ε it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpbandit.bandits.options import positive
+from dpbandit.planning import accuracy
+from dpbandit.planning.forecast import REFERENCE, Plan
+from dpbandit.planning.planner import PARTICLES, Progress, jobs_of, plan
+
+# Few particles are enough to see, at an ε of each size, which two algorithms are worth a closer look.
+SCOUTS = 6
+SCOUTED = (0.5, 4.0, 32.0)
+LEAST_EPSILON, MOST_EPSILON = 0.01, 100.0
+
+
+@dataclass(frozen=True)
+class Affordable:
+    """The answer to "what ε can I afford?". `epsilon` is None where none up to 100 is enough; `plan` is the plan at the answer.
+
+    >>> import dpbandit as dpb
+    >>> answer = dpb.affordable_epsilon(dim=2, arms=3, delta=1e-5, horizon=300, within=0.5, particles=4)
+    >>> answer.to_dict()["status"]
+    'proven'
+    """
+
+    epsilon: float | None
+    algorithm: str
+    target: float
+    within: float | None
+    plan: Plan
+
+    @classmethod
+    def of(cls, plan: Plan, target: float, within: float | None) -> Affordable:
+        """An ε was found."""
+        return cls(plan.epsilon, plan.recommended, target, within, plan)
+
+    @classmethod
+    def none(cls, plan: Plan, target: float, within: float | None) -> Affordable:
+        """No ε is enough; the plan is that of the largest tried."""
+        return cls(None, plan.recommended, target, within, plan)
+
+    @property
+    def status(self) -> str:
+        """Of the claim that the algorithm makes at this ε."""
+        return self.plan.forecasts[self.algorithm].status
+
+    @property
+    def regret(self) -> float:
+        """Predicted, after the last round."""
+        return self.plan.final(self.algorithm)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.plan.delta,
+            "status": self.status,
+            "algorithm": self.algorithm,
+            "regret": self.regret,
+            "target": self.target,
+            "within": self.within,
+            "non_private_regret": self.plan.final(REFERENCE),
+            "rounds": self.plan.problem.rounds,
+            "assumptions": self.plan.assumptions,
+            "accuracy": accuracy.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        rounds, reference = self.plan.problem.rounds, self.plan.final(REFERENCE)
+        aim = f"regret ≤ {self.target:,.0f}" + (f" ({1 + self.within:g} × non-private)" if self.within else "")
+        if self.epsilon is None:
+            first = (
+                f"no ε up to {self.plan.epsilon:g} reaches {aim} after {rounds:,} rounds: {self.algorithm} ({self.status} at "
+                f"δ = {self.plan.delta:g}) gets {self.regret:,.0f}, non-private {reference:,.0f}"
+            )
+        else:
+            first = (
+                f"ε = {self.epsilon:.3g} at δ = {self.plan.delta:g} ({self.status}) with {self.algorithm}: the smallest with "
+                f"{aim} after {rounds:,} rounds; predicted {self.regret:,.0f}, non-private {reference:,.0f}"
+            )
+        return "\n".join(
+            [first, "", *(f"{what}: {words}" for what, words in self.plan.assumptions.items()), accuracy.statement()]
+        )
+
+
+def affordable_epsilon(
+    *,
+    dim: int,
+    arms: int,
+    delta: float,
+    horizon: int | None = 10_000,
+    within: float = 0.1,
+    regret: float | None = None,
+    particles: int = PARTICLES // 2,
+    progress: Progress | None = None,
+    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+    **options: Any,
+) -> Affordable:
+    """The smallest ε at which a proven algorithm's predicted regret is within 10% of the non-private one's.
+
+    `within=0.5` allows half as much again; `regret=300` asks for a regret of at most 300 instead. All other options are
+    those of `plan`. The answer's `epsilon` is None where no ε up to 100 is enough.
+
+    >>> import dpbandit as dpb
+    >>> answer = dpb.affordable_epsilon(dim=2, arms=3, delta=1e-5, horizon=500, within=0.5, particles=4)
+    >>> answer.status, 0.01 <= answer.epsilon <= 100
+    ('proven', True)
+    """
+    within = positive("within", within)
+    given: dict[str, Any] = {"dim": dim, "arms": arms, "delta": delta, "horizon": horizon, **options}
+
+    def tell(part: float) -> None:
+        if progress is not None:
+            progress("searching ε", part)
+
+    worth: dict[str, None] = {}  # labels
+    for number, value in enumerate(SCOUTED):
+        scouted = plan(epsilon=value, algorithms=algorithms, particles=min(SCOUTS, particles), **given)
+        worth.update(dict.fromkeys(name for name in scouted.ranked()[:2] if name != "random"))
+        tell(0.4 * (number + 1) / len(SCOUTED))
+    chosen = [(name, own) for label, name, own in jobs_of(algorithms, {}) if label in worth]
+
+    def at(value: float) -> Plan:
+        return plan(epsilon=value, algorithms=chosen, particles=particles, **given)
+
+    found = at(MOST_EPSILON)
+    reference = found.final(REFERENCE)
+    target = (1 + within) * reference if regret is None else positive("regret", regret)
+    if found.final(found.recommended) > target:
+        return Affordable.none(found, target, within if regret is None else None)
+    low, high = math.log(LEAST_EPSILON), math.log(MOST_EPSILON)
+    tries = 8
+    for number in range(tries):
+        middle = 0.5 * (low + high)
+        tried = at(math.exp(middle))
+        if tried.final(tried.recommended) <= target:
+            high, found = middle, tried
+        else:
+            low = middle
+        tell(0.4 + 0.6 * (number + 1) / tries)
+    return Affordable.of(found, target, within if regret is None else None)
