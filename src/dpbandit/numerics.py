@@ -249,38 +249,53 @@ def _invert(factor: Matrix, out: Matrix) -> None:
 
 
 @kernel
-def largest_eigenvalue(matrix: Matrix, work: Matrix) -> float:
-    """An upper bound on the largest eigenvalue of a symmetric matrix, tight to rounding (Jacobi's rotations)."""
+def diagonalise(matrix: Matrix, vectors: Matrix, enough: float) -> float:
+    """Rotate a symmetric matrix, in place, until the squares off its diagonal add up to at most `enough` (Jacobi).
+
+    The columns of `vectors`, the identity at first, turn into eigenvectors; no rows, if nobody needs them. Returns what is
+    left off the diagonal.
+    """
     d = matrix.shape[0]
-    trace = 0.0
-    for i in range(d):
-        trace += abs(matrix[i, i])
-        for j in range(d):
-            work[i, j] = matrix[i, j]
     off = 0.0
-    for _ in range(40):
+    for _ in range(60):
         off = 0.0
         for p in range(d):
             for q in range(p):
-                off += 2.0 * work[p, q] * work[p, q]
-        if off <= (1e-14 * trace) ** 2:
+                off += 2.0 * matrix[p, q] * matrix[p, q]
+        if off <= enough:
             break
         for p in range(d):
             for q in range(p):
-                if work[p, q] == 0.0:
+                if matrix[p, q] == 0.0:
                     continue
-                ratio = (work[q, q] - work[p, p]) / (2.0 * work[p, q])
+                ratio = (matrix[q, q] - matrix[p, p]) / (2.0 * matrix[p, q])
                 t = 1.0 / (abs(ratio) + math.sqrt(ratio * ratio + 1.0))
                 if ratio < 0.0:
                     t = -t
                 c = 1.0 / math.sqrt(t * t + 1.0)
                 s = t * c
                 for k in range(d):
-                    kp, kq = work[k, p], work[k, q]
-                    work[k, p], work[k, q] = c * kp - s * kq, s * kp + c * kq
+                    kp, kq = matrix[k, p], matrix[k, q]
+                    matrix[k, p], matrix[k, q] = c * kp - s * kq, s * kp + c * kq
                 for k in range(d):
-                    pk, qk = work[p, k], work[q, k]
-                    work[p, k], work[q, k] = c * pk - s * qk, s * pk + c * qk
+                    pk, qk = matrix[p, k], matrix[q, k]
+                    matrix[p, k], matrix[q, k] = c * pk - s * qk, s * pk + c * qk
+                for k in range(vectors.shape[0]):
+                    kp, kq = vectors[k, p], vectors[k, q]
+                    vectors[k, p], vectors[k, q] = c * kp - s * kq, s * kp + c * kq
+    return off
+
+
+@kernel
+def largest_eigenvalue(matrix: Matrix, work: Matrix) -> float:
+    """An upper bound on the largest eigenvalue of a symmetric matrix, tight to rounding."""
+    d = matrix.shape[0]
+    trace = 0.0
+    for i in range(d):
+        trace += abs(matrix[i, i])
+        for j in range(d):
+            work[i, j] = matrix[i, j]
+    off = diagonalise(work, work[:0], (1e-14 * trace) ** 2)
     largest = work[0, 0]
     for i in range(1, d):
         largest = max(largest, work[i, i])

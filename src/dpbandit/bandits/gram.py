@@ -261,7 +261,7 @@ def _cholesky(matrix: Matrix, less: float, out: Matrix) -> bool:
 
 @kernel
 def _raise_eigenvalues(matrix: Matrix, inverse: Matrix, work: Matrix, least: float) -> None:
-    """Eigenvalues of the matrix below `least` become `least`, in place, and `inverse` its inverse (Jacobi's rotations)."""
+    """Eigenvalues of the matrix below `least` become `least`, in place, and `inverse` its inverse."""
     d = matrix.shape[0]
     rotated, vectors = work[:d], work[d:]
     size = 0.0
@@ -270,32 +270,7 @@ def _raise_eigenvalues(matrix: Matrix, inverse: Matrix, work: Matrix, least: flo
             rotated[i, j] = matrix[i, j]
             vectors[i, j] = 1.0 if i == j else 0.0
             size += matrix[i, j] * matrix[i, j]
-    for _ in range(60):
-        off = 0.0
-        for p in range(d):
-            for q in range(p):
-                off += 2.0 * rotated[p, q] * rotated[p, q]
-        if off <= 1e-30 * size:
-            break
-        for p in range(d):
-            for q in range(p):
-                if rotated[p, q] == 0.0:
-                    continue
-                ratio = (rotated[q, q] - rotated[p, p]) / (2.0 * rotated[p, q])
-                tangent = 1.0 / (abs(ratio) + math.sqrt(ratio * ratio + 1.0))
-                if ratio < 0.0:
-                    tangent = -tangent
-                c = 1.0 / math.sqrt(tangent * tangent + 1.0)
-                s = tangent * c
-                for k in range(d):
-                    kp, kq = rotated[k, p], rotated[k, q]
-                    rotated[k, p], rotated[k, q] = c * kp - s * kq, s * kp + c * kq
-                for k in range(d):
-                    pk, qk = rotated[p, k], rotated[q, k]
-                    rotated[p, k], rotated[q, k] = c * pk - s * qk, s * pk + c * qk
-                for k in range(d):
-                    kp, kq = vectors[k, p], vectors[k, q]
-                    vectors[k, p], vectors[k, q] = c * kp - s * kq, s * kp + c * kq
+    numerics.diagonalise(rotated, vectors, 1e-30 * size)
     for i in range(d):
         for j in range(i + 1):
             total, reciprocal = 0.0, 0.0
