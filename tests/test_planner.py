@@ -64,7 +64,8 @@ def test_toeplitz_beats_the_tree_and_honaker_lies_between():
 
 def test_regret_grows_with_time_and_learning_flattens_it(ordinary):
     for name, forecast in ordinary.forecasts.items():
-        assert (np.diff(forecast.course.regret) >= -1e-9).all(), name
+        if forecast.course is not None:  # every algorithm with a model
+            assert (np.diff(forecast.course.regret) >= -1e-9).all(), name
     anytime = ordinary.at("anytime", [500, 1_000, 2_000])
     assert anytime[2] - anytime[1] < 2 * (anytime[1] - anytime[0])
     random = ordinary.at("random", [1_000, 2_000])
@@ -200,7 +201,7 @@ def test_an_algorithm_without_a_model_is_listed_as_such():
         with pytest.raises(OptionError, match="no prediction"):
             found.final("first-for-plans")
     finally:
-        registry._ALGORITHMS.pop("first-for-plans")
+        registry.ALGORITHMS.pop("first-for-plans")
 
 
 def test_a_model_for_a_new_family_is_added_in_one_place():

@@ -15,6 +15,8 @@ def warm(name: str) -> None:
     options = {"epsilon": 1.0, "delta": 1e-3}
     world = dpb.worlds.Bernoulli(arms=3) if name == "private-ucb" else dpb.worlds.Synthetic(arms=20, dim=3, shown=4)
     dpb.run(world, [name], horizon=8, seeds=1, workers=1, **options)
+    if name == "anytime":
+        options["first_release"] = 2
     dpb.verify(name, horizon=8, dim=2, tries=0, **options)
     dpb.audit(name, horizon=4, runs=100, dim=2, **options)
 

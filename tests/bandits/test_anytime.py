@@ -244,6 +244,21 @@ def test_the_theoretical_bonus_covers_every_direction_at_once():
     assert chi2.sf(radius**2, DIM) <= 0.01
 
 
+@pytest.mark.parametrize("size", [1e-50, 1e-85, 1e-160, 1e-300])
+def test_tiny_contexts_break_nothing(size):
+    xs, rs = stream(60)
+    bandit, _ = watched(first_release=3)
+    bandit.update(xs[:20] * size, rs[:20])
+    bandit.update(xs, rs)
+    assert np.isfinite(bandit.theta).all()
+
+
+def test_an_enormous_knee_still_releases_something():
+    bandit = dpb.make("anytime", dim=DIM, epsilon=1.0, delta=1e-3, knee=1e18, first_release=1)
+    bandit.update(stream(1)[0], [0.5])
+    assert bandit.ledger.total > 0
+
+
 @pytest.mark.slow
 def test_a_hundred_million_rounds_lose_no_precision():
     """An exact linear model and hardly any noise: what is left at the end is rounding. State stays as small as it began."""

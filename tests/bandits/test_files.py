@@ -101,6 +101,7 @@ def test_an_exported_model_ranks_like_the_bandit_and_holds_no_clean_number(tmp_p
         "round",
         "alpha",
         "plays_at_random",
+        "draws_from_posterior",
         "claim",
         "theta",
         "inverse_gram",

@@ -172,6 +172,7 @@ def test_a_users_algorithm_that_returns_nonsense_is_named():
         ({"epsilonn": 2}, OptionError, "did you mean 'epsilon'"),
         ({"seed": 3}, OptionError, "run sets 'seed' itself"),
         ({"record": [0]}, OptionError, "record"),
+        ({"algorithms": [("tree-gauss", {"horizon": 1})]}, OptionError, "run sets 'horizon' itself"),
         ({"max_norm": 0.5}, NormError, "above max_norm"),
     ],
 )

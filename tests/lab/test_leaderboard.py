@@ -158,7 +158,7 @@ def test_an_algorithm_that_refuses_the_contexts_is_left_out(tmp_path, monkeypatc
             raise dpb.errors.ShapeError("only one-hot contexts")
 
     monkeypatch.setitem(
-        registry._ALGORITHMS, "picky", registry.Algorithm("picky", "none", "", lambda **o: Picky(**o), (), True)
+        registry.ALGORITHMS, "picky", registry.Algorithm("picky", "none", "", lambda **o: Picky(**o), (), True)
     )
     run = played(tmp_path, worlds=["synthetic"], algorithms=["picky", "local"])
     assert run.skipped == [("synthetic", "picky", "only one-hot contexts")]
@@ -201,7 +201,7 @@ def test_no_public_contexts_means_none_whatever_the_world_knows():
     try:
         dpb.run(World(), [("looks-at-contexts", {"public_contexts": None})], horizon=2, seeds=1)
     finally:
-        registry._ALGORITHMS.pop("looks-at-contexts")
+        registry.ALGORITHMS.pop("looks-at-contexts")
     assert seen
     assert all(given is None for given in seen)
 

@@ -57,7 +57,7 @@ PROVEN = [
 def test_every_proven_algorithm_holds_on_ordinary_degenerate_and_searched_contexts(name, options):
     result = dpb.verify(name, epsilon=1.5, delta=1e-4, horizon=130, dim=3, tries=60, **options)
     assert result.holds, str(result)
-    assert len(result.cases) == 8
+    assert len(result.cases) == 9
     assert result.claim.status == "proven"
 
 
@@ -276,3 +276,35 @@ def test_bad_calls_are_named():
     dpb.register("mine-test", Mine, replace=True)
     with pytest.raises(OptionError, match="use audit"):
         dpb.verify("mine-test", horizon=8)
+
+
+def test_a_context_whose_square_is_lost_to_floats_costs_no_more():
+    """‖Px‖ computed from vanishing squares would be too short, and the instrument too long."""
+    x = np.full(20, 1.55e-162) / math.sqrt(20)
+    x[0] = 2.7e-162 / math.sqrt(20)
+    result = dpb.verify(
+        "tree-gauss",
+        epsilon=2.0,
+        delta=1e-5,
+        contexts=np.tile(x, (16, 1)),
+        shape="instruments",
+        public_contexts=np.eye(20),
+    )
+    assert result.holds, str(result)
+
+
+def test_repeated_noise_is_seen_where_releases_are_rare():
+    from dpbandit.auditing.joint_cost import uses_noise_twice
+
+    bandit = registry.construct("adac-oful", {"dim": 2, "epsilon": 1.0, "delta": 1e-3, "seed": 0})
+    frozen = freeze(bandit, np.tile(np.eye(2), (20, 1)))
+    assert not uses_noise_twice(frozen)
+    made = frozen.scales > 0
+    assert made.sum() > 3
+    frozen.noisy[made] = frozen.values[made] + 1.0
+    assert uses_noise_twice(frozen)
+
+
+def test_a_horizon_before_the_first_release_has_nothing_to_verify():
+    with pytest.raises(OptionError, match="first release at round"):
+        dpb.verify("anytime", epsilon=0.01, delta=1e-6, horizon=32, dim=3, tries=0)

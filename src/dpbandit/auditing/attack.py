@@ -23,7 +23,7 @@ from scipy.stats import beta
 from dpbandit.auditing import streams
 from dpbandit.auditing.joint_cost import Frozen, freeze
 from dpbandit.auditing.kernels import learner_scores, log_ratio, paired_scores, release_scores
-from dpbandit.auditing.releases import Watch
+from dpbandit.auditing.releases import Release, Transcript, Watch
 from dpbandit.bandits import registry, rounds
 from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import whole
@@ -359,13 +359,32 @@ def _real_scores(
                 bandit.update(x, float(reward), user=users[t])
                 if bandit.plan.seat == rounds.NOTHING:
                     score += log_ratio(code, bandit.theta, frozen.values, values1, t, 0.0)
-            for at, release in zip(published.tolist(), watch.transcript.releases, strict=True):
-                score += log_ratio(code, release.noisy, frozen.values, values1, at, frozen.scales[at])
+            made = watch.transcript.releases
+            if bandit.values_depend_on_releases:
+                # What the other stream's clean values would have been, given what was released here.
+                other = ((xs1, rs1), (frozen.xs, frozen.rs))[side]
+                twin = _told(name, given, watch.transcript, *other, users)
+                for mine, theirs in zip(made, twin, strict=True):
+                    v0, v1 = (mine, theirs) if side == 0 else (theirs, mine)
+                    score += log_ratio(code, mine.noisy, v0.value[None], v1.value[None], 0, mine.scale)
+            else:
+                for at, release in zip(published.tolist(), made, strict=True):
+                    score += log_ratio(code, release.noisy, frozen.values, values1, at, frozen.scales[at])
             out[run] = score
             if run % 64 == 0:
                 say((side + run / runs) / 2)
         sides.append(out)
     return sides[0], sides[1]
+
+
+def _told(name: str, given: dict[str, Any], script: Transcript, xs: Any, rs: Scores, users: list[str]) -> list[Release]:
+    """The releases of a bandit that learns this stream and is told the noisy values of another run."""
+    bandit = registry.construct(name, {**given, "seed": 0})
+    watch = Watch(script=script)
+    bandit.source = watch
+    for x, reward, user in zip(xs, rs, users, strict=True):
+        bandit.update(x, float(reward), user=user)
+    return watch.transcript.releases
 
 
 def _black_box(name: str, given: dict[str, Any], xs: Any, runs: int, say: Progress) -> tuple[Scores, Scores]:

@@ -198,9 +198,10 @@ def replacements(
 
 def uses_noise_twice(frozen: Frozen) -> bool:
     """Whether two releases carry the same noise: their difference would then be clean, whatever the scales."""
-    if frozen.bandit.plan.seat < rounds.REWARD or not (frozen.scales > 0).all():
+    made = frozen.scales != rounds.NO_RELEASE
+    if frozen.bandit.plan.seat < rounds.REWARD or not (frozen.scales[made] > 0).all():
         return False
-    noise = np.round((frozen.noisy - frozen.values) / frozen.scales[:, None], TWICE_DIGITS)
+    noise = np.round((frozen.noisy[made] - frozen.values[made]) / frozen.scales[made, None], TWICE_DIGITS)
     return len(np.unique(np.abs(noise), axis=0)) < len(noise)
 
 
@@ -365,6 +366,11 @@ def verify(
             "the cost of Wishart noise is not a sum over releases, so that verify cannot compute it: use audit, whose attack "
             "knows the exact likelihood ratio"
         )
+    first = int(getattr(bandit.plan, "first", 1))
+    if first > horizon:
+        raise OptionError(
+            f"{name} makes its first release at round {first}: give a horizon of at least that, or there is nothing to verify"
+        )
     gaussian = bandit.plan.seat >= rounds.REWARD and bandit.noise == "gaussian"
     requested = mu_of(epsilon=epsilon, delta=delta) if gaussian else epsilon
     result = Verification(name, epsilon, delta, "μ" if gaussian else "ε", requested, bandit.claim)
@@ -399,7 +405,7 @@ def verify(
         result.cases.append(case(label, freeze(make(horizon), bandit.within(xs), seed=seed)))
     if tries:
         say(SEARCHED, 0.8)
-        short = min(horizon, 48)
+        short = min(horizon, max(48, first + 16))
         probe = make(short)
         starts = list(streams.families(dim, short, seed, *limits).values())
 
@@ -409,7 +415,8 @@ def verify(
         found = allowed(probe, streams.search(cost, starts, tries=tries, seed=seed))
         result.cases.append(case(SEARCHED, freeze(probe, found, seed=seed)))
     say(SHIPPED, 0.95)
-    short_stream = bandit.within(streams.families(dim, min(horizon, 20), seed, *limits)["random directions"])
+    length = min(horizon, max(20, first + 5))
+    short_stream = bandit.within(streams.families(dim, length, seed, *limits)["random directions"])
     shipped = as_shipped(lambda: make(len(short_stream)), short_stream)
     shipped = math.sqrt(shipped) if gaussian else shipped
     result.cases.append(Case(SHIPPED, len(short_stream), dim, 1, shipped, shipped / requested))

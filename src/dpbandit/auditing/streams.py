@@ -19,7 +19,7 @@ def families(
     """Streams that break mechanisms in different ways, each of shape (horizon, dim) with norms at most `max_norm`.
 
     >>> sorted(families(3, 16, 0))
-    ['all equal', 'late direction', 'one direction, small then large', 'random directions', 'spread over all coordinates']
+    ['all equal', 'late direction', 'one direction, small then large', 'random directions', 'spread over all coordinates', 'vanishing']
     """
     rng = np.random.default_rng([seed, dim, horizon])
     first = np.eye(dim)[0]
@@ -39,6 +39,7 @@ def families(
         "one direction, small then large": growing,
         "late direction": late,
         "spread over all coordinates": signs,
+        "vanishing": random * 10.0 ** -np.linspace(100, 320, horizon)[:, None],  # squares of these are lost to floats
     }
     return {label: within(xs * max_norm, max_norm, l1_limit) for label, xs in unit.items()}
 
@@ -89,7 +90,7 @@ def _vary(xs: Matrix, rng: np.random.Generator) -> Matrix:
 def turned(xs: Matrix, max_norm: float, angles: int = 33) -> Matrix:
     """For each context: it turned by many angles at full length, it reversed, and nothing; shape (contexts, angles + 2, dim).
 
-    >>> turned(np.array([[1.0, 0.0]]), 1.0, angles=3).round(6).tolist()
+    >>> (turned(np.array([[1.0, 0.0]]), 1.0, angles=3).round(6) + 0.0).tolist()
     [[[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]]
     """
     rounds, dim = xs.shape

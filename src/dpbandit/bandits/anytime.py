@@ -79,7 +79,7 @@ class AnytimeBandit(LinearBandit):
 def make(name: str, options: Options) -> AnytimeBandit:
     noise = check_noise(options.noise or "gaussian", ("gaussian",))
     presets.refuse_pan_private(options, name, "its sum is clean in memory between releases")
-    budget = presets.budget_per_reward(options, noise)
+    budget = presets.budget_per_reward(options, noise, coordinates=options.dim + 1)
     low, high = options.reward_range
     share = positive("window", options.take("window", WINDOW))
     if share > 0.5:
@@ -87,6 +87,7 @@ def make(name: str, options: Options) -> AnytimeBandit:
     knee = options.take("knee", None)
     # Noise against signal: about so many rounds pass before a direction is known to within the range of rewards.
     knee = positive("knee", knee) if knee is not None else KNEE * options.dim * 2 * share / min(budget, 1e3)
+    knee = min(knee, 1e9)  # beyond, a release would show less of an item than floats can tell
     ratio = positive("ratio", options.take("ratio", RATIO))
     if not 1 < ratio <= 10:
         raise OptionError(f"ratio must lie above 1, and at most 10, not {ratio!r}")

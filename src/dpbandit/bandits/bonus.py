@@ -74,6 +74,7 @@ def _noise_radius(options: Options, plan: steps.Plan, t: Vector) -> Vector:
 def _squares(options: Options, plan: steps.Plan, t: Vector, eigenvalue: float) -> Vector:
     """The variance of the noise in a coordinate of what is released at t: of the sum, or of θ for parameter seats."""
     if plan.seat == rounds.MOMENTS and plan.release != steps.TREE:
+        t = np.minimum(t, options.horizon or math.inf)  # after its last round a bandit still ranks
         one = float(plan.multipliers[plan.levels if plan.release == steps.HONAKER else 1]) * plan.sensitivity
         if plan.release == steps.TOEPLITZ:
             error = toeplitz.standard_error(t, options.horizon) / toeplitz.column_norm(options.horizon)

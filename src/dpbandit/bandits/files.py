@@ -121,7 +121,12 @@ def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
         record["name"], {**options, **extra, "public_contexts": arrays.pop("public_contexts", None)}
     )
     for name, into in bandit._arrays().items():
-        into[...] = arrays[f"array_{name}"]
+        saved = arrays[f"array_{name}"]
+        if name in ("toeplitz_rates", "toeplitz_weights") and not np.array_equal(into, saved):
+            raise SaveError(
+                "saved with another Toeplitz table than this version's: the noise scale would not fit its stream"
+            )
+        into[...] = saved
     bandit.identity = record["identity"]
     bandit.ledger = Ledger.from_dict(record["ledger"])
     bandit.clipped, bandit.over_cap = record["clipped"], record["over_cap"]
@@ -159,6 +164,8 @@ class ReleasedModel:
         self.plays_at_random = bool(record["plays_at_random"])
         # Whether an arm's bonus is about how it differs from the others offered.
         self.bonus_about_mean = bool(record.get("bonus_about_mean", False))
+        # Thompson sampling: arms are scored by a draw from N(θ, α²A⁻¹) instead of a bound.
+        self.draws_from_posterior = bool(record.get("draws_from_posterior", False))
         claim = dict(record["claim"])
         claim["assumptions"] = tuple(claim["assumptions"])
         claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
@@ -173,6 +180,9 @@ class ReleasedModel:
             raise NotFiniteError("a context holds NaN or infinity: contexts must be finite numbers")
         if self.plays_at_random:
             return secrets.randbelow(len(given))
+        if self.draws_from_posterior:
+            drawn = np.random.default_rng().multivariate_normal(self.theta, self.alpha**2 * self.inverse_gram)
+            return int(np.argmax(given @ drawn))
         apart = given - given.mean(axis=0) if self.bonus_about_mean else given
         widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", apart, self.inverse_gram, apart), 0.0))
         return int(np.argmax(given @ self.theta + self.alpha * widths))

@@ -306,11 +306,13 @@ class LinearBandit(Bandit):
 
     def _released(self) -> dict[str, Any]:
         alpha = self._fixed_alpha if self._fixed_alpha is not None else float(self.alphas(self.rounds + 1, 1)[0])
+        episodes = self._release == steps.EPISODES
         return {
             "theta": self.learner.theta.tolist(),
-            "inverse_gram": self.learner.ridge.inverse.tolist(),
+            "inverse_gram": (self.learner.anchor if episodes else self.learner.ridge.inverse).tolist(),
             "alpha": alpha,
             "plays_at_random": self.plan.seat == rounds.RANDOM,
+            "draws_from_posterior": self.plan.rule == steps.THOMPSON,
         }
 
 

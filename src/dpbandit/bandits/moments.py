@@ -12,7 +12,7 @@ from dpbandit.bandits.options import Options
 from dpbandit.bandits.shapes import shape_of
 from dpbandit.errors import OptionError
 from dpbandit.noise import CODES, GRID_BITS, check_noise
-from dpbandit.release import toeplitz
+from dpbandit.release import levels_for, toeplitz
 
 NOISES = ("gaussian", "laplace", "laplace-l2")
 
@@ -45,7 +45,8 @@ def on_moments(
             reward_width=options.width, max_norm=options.max_norm, dim=options.dim, norm=norm, public_contexts=public
         )
     l1_limit = None if public is None else one / options.width
-    budget = presets.budget_per_reward(options, noise)
+    drawn = options.dim * (levels_for(options.horizon) if release == steps.HONAKER else 1)
+    budget = presets.budget_per_reward(options, noise, coordinates=drawn)
     multipliers = presets.shared_by_levels(budget, noise)
     more: dict[str, Any] = {}
     if release == steps.TOEPLITZ:

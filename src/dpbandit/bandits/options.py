@@ -149,7 +149,13 @@ def build(given: dict[str, Any], own: tuple[str, ...], algorithm: str) -> Option
     if "dim" not in given:
         raise OptionError("dim is missing: the number of features of a context")
     shared = {name: value for name, value in given.items() if name in SHARED}
-    return Options(**shared, extra={name: value for name, value in given.items() if name in own})
+    extra = {name: _plain(value) for name, value in given.items() if name in own}
+    return Options(**shared, extra=extra)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's: they are written to files."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def whole(name: str, value: Any, *, least: int, also: str = "") -> int:

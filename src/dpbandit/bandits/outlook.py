@@ -124,7 +124,7 @@ def refresh(outlook: Outlook, low: float, high: float, variance_factor: float) -
     size = 0.0
     for i in range(d):
         size += outlook.second[i, i] / slates
-    if size <= 0.0:
+    if size < 1e-200:  # nothing seen yet, or nothing to see
         size = 1.0
     scale = slates / (slates + own)
     length = 0.0
@@ -166,17 +166,19 @@ def refresh(outlook: Outlook, low: float, high: float, variance_factor: float) -
     intercept = INTERCEPT * width * width
     if not along_mean:
         intercept += 0.25 * width * width
-    # V = v + κ·mmᵀ on θ, so V⁻¹ = (1 − mmᵀκ/(v + κ‖m‖²))/v; the prior mean of θ is middle·m/size.
-    kappa = 0.25 * width * width / (size * size) if along_mean else 0.0
-    shrink = kappa / (variance + kappa * length)
+    # V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; the prior mean of θ is middle·m/E‖x‖².
+    kappa = 0.25 * width * width / size if along_mean else 0.0
+    stiffness = variance + kappa * (length / size)
+    shrink = kappa / stiffness
+    root = counts[5]
     for i in range(d):
+        direction = outlook.first[i] / slates / root
         for k in range(d):
-            mm = outlook.first[i] / slates * outlook.first[k] / slates
+            mm = direction * (outlook.first[k] / slates / root)
             outlook.precision[i, k] = ((1.0 if i == k else 0.0) - shrink * mm) / variance
         outlook.precision[i, d] = 0.0
         outlook.precision[d, i] = 0.0
-        # V⁻¹m = m/(v + κ‖m‖²)
-        mean = outlook.first[i] / slates
-        outlook.pull[i] = middle / size * mean / (variance + kappa * length) if along_mean else 0.0
+        # V⁻¹m = m/(v + κ‖m‖²/E‖x‖²)
+        outlook.pull[i] = middle * direction / root / stiffness if along_mean else 0.0
     outlook.precision[d, d] = 1.0 / intercept
     outlook.pull[d] = 0.0 if along_mean else middle / intercept

@@ -34,6 +34,9 @@ TREE, HONAKER, TOEPLITZ, EPISODES = range(4)
 # What picks an arm: the upper confidence bound, or a draw from the posterior.
 UCB, THOMPSON = range(2)
 
+# A context that is this small after shaping says nothing and is left out.
+TINY = 1e-150
+
 # Thompson's draws share the key of ties; their counters start far above it.
 _THOMPSON_DRAWS = 1 << 61
 
@@ -100,7 +103,7 @@ def new_learner(plan: Plan, horizon: int | None) -> Learner:
     )
     return Learner(
         numerics.new_ridge(d, plan.ridge),
-        trees.new_tree(d, horizon if uses_tree else 1),
+        trees.new_tree(d, horizon if uses_tree else 2 if plan.release == EPISODES else 1),
         np.zeros(d),
         np.zeros(numbers),
         np.zeros(d),
@@ -206,15 +209,20 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
             _shape_item(learner, plan, x, reward)
         if plan.release == EPISODES:
             learner.episode[0] += math.log1p(quadratic)
+            sums = learner.tree.sums  # the episode's sum, and what rounding lost of it
             for i in range(d):
-                learner.tree.sums[0, i] += item[i]
+                total = sums[0, i] + item[i]
+                back = total - sums[0, i]
+                sums[1, i] += (sums[0, i] - (total - back)) + (item[i] - back)
+                sums[0, i] = total
             item[:] = 0.0
             if learner.episode[0] < plan.growth:
                 return NO_RELEASE
             learner.episode[0] = 0.0
             for i in range(d):
-                learner.pending[i] = learner.tree.sums[0, i]
-                learner.tree.sums[0, i] = 0.0
+                learner.pending[i] = sums[0, i] + sums[1, i]
+                sums[0, i] = 0.0
+                sums[1, i] = 0.0
             return plan.multipliers[1] * plan.sensitivity
         if plan.release == TOEPLITZ:
             toeplitz.encode(learner.toeplitz, item, learner.pending)
@@ -256,11 +264,15 @@ def _shape_item(learner: Learner, plan: Plan, x: Vector, reward: float) -> None:
     d = plan.dim
     item, scaled = learner.item, learner.node
     numerics.multiply(plan.shape, x, item)
-    square = 0.0
+    largest = 0.0
     for i in range(d):
-        square += item[i] * item[i]
-    size = max(math.sqrt(square), plan.floor)
-    weight = 1.0 / size if size > 0.0 else 0.0
+        largest = max(largest, abs(item[i]))
+    square = 0.0
+    if largest >= TINY:
+        for i in range(d):
+            square += (item[i] / largest) ** 2  # divided first: squares of tiny numbers vanish, and u would be too long
+    size = max(largest * math.sqrt(square), plan.floor)
+    weight = 1.0 / size if size >= TINY else 0.0
     for i in range(d):
         item[i] *= weight * reward
         scaled[i] = x[i] * math.sqrt(weight)

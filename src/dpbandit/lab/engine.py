@@ -161,6 +161,7 @@ class _Compiled(_Player):
 
     def play(self, block: Block, start: int) -> None:
         bandit, d = self.bandit, self.bandit.dim
+        bandit._check_horizon(len(block.shown))  # kernels do not look where they write
         if block.pool is not self.checked:
             bandit.check_contexts(block.pool)
             self.checked, self.known = block.pool, bandit.known_rows(block.pool)
@@ -293,6 +294,11 @@ def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
         entry = registry.find(name)
         takes = set(options) if entry.registered_by_user else set(SHARED) | set(entry.own_options)
         used |= takes
+        for forbidden in ("seed", "dim", "horizon"):
+            if own.get(forbidden) is not None:
+                raise OptionError(
+                    f"run sets {forbidden!r} itself, for all algorithms alike: leave it out of {label!r}'s options"
+                )
         jobs.append((label, name, {**{k: v for k, v in options.items() if k in takes}, **own}))
     for unknown in set(options) - used:
         raise OptionError(f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}")
