@@ -204,8 +204,9 @@ def test_a_bandit_at_its_horizon_still_ranks_and_exports_with_the_theoretical_bo
         name = "tree-gauss" if options else "toeplitz"
         bandit, _ = watched(name, horizon=3, alpha="theory", **options)
         bandit.update(xs, rs)
-        bandit.select(xs)
+        chosen = bandit.select(xs)
         bandit.export(tmp_path / "model.json")
+        assert dpb.load(tmp_path / "model.json").select(xs) == chosen
 
 
 def test_exported_models_rank_by_the_rule_of_their_bandit(tmp_path):
