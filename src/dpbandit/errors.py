@@ -54,6 +54,18 @@ class RollbackError(SaveError):
     """A saved bandit that is older than one already seen, or that went another way: going on would spend twice."""
 
 
+class StoreError(DpbanditError):
+    """A store that cannot be reached, read or written."""
+
+
+class LeaseError(DpbanditError):
+    """Another learner has this bandit: what was about to be written is refused."""
+
+
+class CapError(DpbanditError):
+    """A bandit that does not fit under the budget that all bandits of a store share."""
+
+
 class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
 
