@@ -68,6 +68,8 @@ class App:
         self.access = AccessLog()
         self._housekeeper: asyncio.Task[None] | None = None
         self._pages: Any = None
+        self._reading: dict[asyncio.Task[Any], float] = {}
+        self._too_slow: set[asyncio.Task[Any]] = set()
 
     # ------------------------------------------------------------------ life
 
@@ -89,6 +91,7 @@ class App:
         while True:
             await asyncio.sleep(1.0)
             turns += 1
+            self._end_slow_bodies()
             self.journal.expire(self.settings.write_seconds)
             if turns % 5 == 0:
                 await self._write_access()
@@ -190,28 +193,39 @@ class App:
 
     async def body(self, receive: Receive) -> bytes:
         """The whole body, if it is not too large and comes in time."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._reading[task] = time.monotonic()
         try:
-            async with asyncio.timeout(self.settings.body_seconds):
-                message = await receive()
-                body: bytes = message.get("body", b"")
-                if not message.get("more_body", False):
-                    if message["type"] == "http.disconnect":
-                        raise Refused(400, "the caller went away")
-                    if len(body) > self.settings.max_body:
-                        raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
-                    return body
+            message = await receive()
+            body: bytes = message.get("body", b"")
+            if message.get("more_body", False):
                 chunks, size = [body], len(body)
-                while message.get("more_body", False):
+                while message.get("more_body", False) and size <= self.settings.max_body:
                     message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refused(400, "the caller went away")
                     chunks.append(message.get("body", b""))
                     size += len(chunks[-1])
-                    if size > self.settings.max_body:
-                        raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
-                return b"".join(chunks)
-        except TimeoutError:
+                body = b"".join(chunks)
+        except asyncio.CancelledError:
+            if task not in self._too_slow:
+                raise
+            self._too_slow.discard(task)
+            task.uncancel()
             raise Refused(408, "the body did not come in time") from None
+        finally:
+            del self._reading[task]
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "the caller went away")
+        if len(body) > self.settings.max_body:
+            raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
+        return body
+
+    def _end_slow_bodies(self) -> None:
+        """One timer for all: a timer for each request costs more than reading it."""
+        before = time.monotonic() - self.settings.body_seconds
+        for task in [task for task, since in self._reading.items() if since < before]:
+            self._too_slow.add(task)
+            task.cancel()
 
     async def served(self, name: str) -> Served:
         served = self.catalog.bandits.get(name) or await self.catalog.find(name)

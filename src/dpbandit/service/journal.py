@@ -36,6 +36,10 @@ Report = tuple[int, int, float]
 ACCEPTED, DUPLICATE, LATE, CONFLICT, UNKNOWN = "accepted", "duplicate", "late", "conflict", "unknown"
 
 
+# A burst is not held back until all of it has been looked at.
+FIRST_BATCH = 48
+
+
 class Overloaded(Exception):  # noqa: N818 - an answer, not a failure
     """More is waiting than this process is willing to hold."""
 
@@ -67,6 +71,7 @@ class Journal:
         self._reports: list[tuple[int, float, str, list[Report], asyncio.Future[list[str]]]] = []
         self._waiting = 0
         self._busy = False
+        self._nudged = False
         self._in_flight: tuple[float, list[asyncio.Future[Any]]] | None = None
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._connection: Connection | None = None
@@ -94,9 +99,7 @@ class Journal:
         assert self._loop is not None
         future: asyncio.Future[tuple[int, int] | None] = self._loop.create_future()
         self._decisions.append((decision, future))
-        if not self._busy:
-            self._busy = True
-            self._loop.call_soon(self._send)
+        self._nudge()
         return future
 
     def report(self, bandit: int, window: float, key: str, reports: list[Report]) -> asyncio.Future[list[str]]:
@@ -105,10 +108,25 @@ class Journal:
         assert self._loop is not None
         future: asyncio.Future[list[str]] = self._loop.create_future()
         self._reports.append((bandit, window, key, reports, future))
+        self._nudge()
+        return future
+
+    def _nudge(self) -> None:
+        """Write soon. The first few of a burst go at once: while they are written, the others can be worked on."""
+        if not self._busy:
+            if len(self._decisions) + len(self._reports) >= FIRST_BATCH:
+                self._busy = True
+                self._send()
+            elif not self._nudged:
+                self._nudged = True
+                assert self._loop is not None
+                self._loop.call_soon(self._send_soon)
+
+    def _send_soon(self) -> None:
+        self._nudged = False
         if not self._busy:
             self._busy = True
-            self._loop.call_soon(self._send)
-        return future
+            self._send()
 
     def _make_room(self, count: int) -> None:
         if self._waiting + count > self._most:
@@ -142,7 +160,7 @@ class Journal:
         """Answer those who have waited this long for a store that hangs. It may still write what they sent: asking again
         is safe for rewards, and leaves a decision without a reward otherwise."""
         if self._in_flight is not None and time.monotonic() - self._in_flight[0] > seconds:
-            waiting = [*(d[1] for d in self._decisions), *(r[4] for r in self._reports)]
+            waiting: list[asyncio.Future[Any]] = [*(d[1] for d in self._decisions), *(r[4] for r in self._reports)]
             for future in (*self._in_flight[1], *waiting):
                 if not future.done():
                     future.set_exception(StoreError("the store takes too long"))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import random
+import struct
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -37,8 +39,9 @@ class Model:
         self._other: Any = None
         if set(record) & {"theta", "inverse_gram", "alpha"} == {"theta", "inverse_gram", "alpha"}:
             self.theta = np.array(record["theta"], dtype=np.float64)
-            self.inverse = np.array(record["inverse_gram"], dtype=np.float64)
             self.alpha = float(record["alpha"])
+            # α√(xᵀA⁻¹x) = √(xᵀ(α²A⁻¹)x)
+            self.inverse = np.array(record["inverse_gram"], dtype=np.float64) * self.alpha**2
         else:  # a kind of model that this file does not know
             from dpbandit.bandits.files import ReleasedModel
 
@@ -46,13 +49,15 @@ class Model:
 
     def check(self, contexts: list[list[float]]) -> NDArray[np.float64]:
         """The contexts as an array, or an error that says what is allowed."""
-        dim = self.dim
+        dim, arms = self.dim, len(contexts)
         for row in contexts:
             if len(row) != dim:
                 raise ShapeError(f"every context must have {dim} numbers; one has {len(row)}")
         if not contexts:
             raise ShapeError("contexts must hold at least one arm")
-        given = np.array(contexts, dtype=np.float64)
+        # The shortest way from nested lists to an array.
+        packed = struct.pack(f"{arms * dim}d", *chain.from_iterable(contexts))
+        given = np.frombuffer(packed).reshape(arms, dim)
         scaled = given if self._scale == 1.0 else given * self._scale
         longest = np.einsum("ij,ij->i", scaled, scaled).max()
         if not longest <= self._limit:
@@ -73,10 +78,9 @@ class Model:
         if self._other is not None:
             return int(self._other.select(given))
         widths = np.einsum("ij,ij->i", given @ self.inverse, given)
-        scores = given @ self.theta
         np.maximum(widths, 0.0, out=widths)
         np.sqrt(widths, out=widths)
-        widths *= self.alpha
+        scores = given @ self.theta
         scores += widths
         best = int(scores.argmax())
         near = scores >= scores[best] - TIE

@@ -50,6 +50,7 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
 
 def serve_http(settings: Settings) -> None:
     """The API in this process."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers are not worth a second thread
     import uvicorn
 
     from dpbandit.service.api import App

@@ -119,7 +119,10 @@ class Store:
             "p.closed, p.learned, p.version, l.holder, l.expires_at FROM bandits b JOIN streams s ON s.bandit = b.id "
             "JOIN progress p ON p.bandit = b.id LEFT JOIN leases l ON l.bandit = b.id ORDER BY b.id"
         )
-        return [Line(r[0], r[1], r[2], json.loads(r[3]), json.loads(r[4]), *r[5:14], r[14] or 0) for r in rows]
+        return [
+            Line(*r[:3], json.loads(r[3]), json.loads(r[4]), *r[5:14], lease_until=r[14] or 0)  # type: ignore[call-arg]
+            for r in rows
+        ]
 
     def claims(self) -> list[tuple[dict[str, Any], int]]:
         """Every claim ever made here, with how often it counts."""
