@@ -54,6 +54,7 @@ def serve(
     max_arms: Annotated[int, typer.Option(help="Most arms in one decision.")] = 1_000,
     max_dim: Annotated[int, typer.Option(help="Most features of a context.")] = 512,
     max_rewards: Annotated[int, typer.Option(help="Most rewards in one call.")] = 1_000,
+    body_seconds: Annotated[float, typer.Option(help="How long a request may take to arrive.")] = 10.0,
     max_connections: Annotated[int, typer.Option(help="Most connections at a time.")] = 10_000,
     allow_unproven: Annotated[
         bool, typer.Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven.")
@@ -101,6 +102,7 @@ def serve(
         max_dim=max_dim,
         max_rewards=max_rewards,
         max_connections=max_connections,
+        body_seconds=body_seconds,
         allow_unproven=allow_unproven,
         keep_transcript=keep_transcript,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dpbandit.errors import OptionError
-from dpbandit.service import blueprint, budgets
+from dpbandit.service import blueprint
 from dpbandit.service.answers import JSON, Receive, Refused, Scope, Send, encode, respond, why_undecodable
 from dpbandit.service.catalog import Served
 from dpbandit.service.openapi import document
@@ -19,6 +19,7 @@ from dpbandit.service.store import Store
 
 if TYPE_CHECKING:
     from dpbandit.service.api import App
+    from dpbandit.service.budgets import Total
 
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -152,7 +153,7 @@ class Pages:
         )
         claim = line.claim
         if line.timelines > 1:
-            total = await asyncio.to_thread(budgets.add_up, [(claim, line.timelines)])
+            total = await asyncio.to_thread(_add_up, [(claim, line.timelines)], None)
             words = f"{claim['words']}\n  counted {line.timelines} times: learning was resumed from an old copy of the store"
             claim = {**claim, "epsilon": blueprint.finite(total.epsilon), "delta": total.delta, "words": words}
             claim["mu"] = total.mu or None
@@ -167,7 +168,7 @@ class Pages:
         def read(store: Store) -> dict[str, Any]:
             lines, cap = store.lines(), store.cap()
             claims = [(line.claim, line.timelines) for line in lines]
-            total = budgets.add_up(claims, delta=None if cap is None else cap["delta"])
+            total = _add_up(claims, None if cap is None else cap["delta"])
             left = None if cap is None else max(cap["epsilon"] - total.epsilon, 0.0)
             return {
                 "total": total.to_dict(),
@@ -195,3 +196,9 @@ class Pages:
     async def nothing(self, name: str, key: str, receive: Receive) -> Answer:
         """Answered by the application itself; here for the list of methods."""
         raise Refused(404, "there is nothing here")
+
+
+def _add_up(claims: list[tuple[dict[str, Any], int]], delta: float | None) -> Total:
+    from dpbandit.service.budgets import add_up  # needs SciPy, which a ranker that starts need not wait for
+
+    return add_up(claims, delta=delta)

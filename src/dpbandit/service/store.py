@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpbandit.errors import CapError, LeaseError, OptionError, StoreError
-from dpbandit.service import budgets
 from dpbandit.service.database import Connection, Row, connect, one
 from dpbandit.service.schema import LOCK_BUDGET, LOCK_REWARDS, migrate
 
@@ -142,6 +141,8 @@ class Store:
         key: str,
     ) -> bool:
         """Add a bandit; False if the very same one is there. Raises OptionError for another one of that name."""
+        from dpbandit.service import budgets  # needs SciPy, which a ranker that starts need not wait for
+
         db = self.connection
         with db.write():
             db.exclude(LOCK_BUDGET, 0)
