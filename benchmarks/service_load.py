@@ -129,7 +129,9 @@ async def generate(job: dict[str, Any]) -> dict[str, Any]:
     else:
         run = Run(requests, job["seconds"], keep=bool(job.get("keep")))
     loop = asyncio.get_running_loop()
-    await asyncio.gather(*(loop.create_connection(lambda: Caller(run), "127.0.0.1", job["port"]) for _ in range(CONNECTIONS)))
+    await asyncio.gather(
+        *(loop.create_connection(lambda: Caller(run), "127.0.0.1", job["port"]) for _ in range(CONNECTIONS))
+    )
     await run.done
     elapsed = time.perf_counter() - began
     if job.get("keep"):
@@ -197,7 +199,16 @@ def bare(port: int, decoder: str, size: int) -> None:
         return Response(answer, 201, media_type="application/json")
 
     app = Starlette(routes=[Route("/x", with_json if decoder == "json" else with_msgspec, methods=["POST"])])
-    uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, log_level="error", server_header=False, backlog=2048, **fastest())
+    uvicorn.run(
+        app,
+        host="127.0.0.1",
+        port=port,
+        access_log=False,
+        log_level="error",
+        server_header=False,
+        backlog=2048,
+        **fastest(),
+    )
 
 
 def free_port() -> int:
@@ -221,9 +232,7 @@ def started(command: list[str], port: int, log: Path) -> subprocess.Popen[bytes]
 
 
 def load(**job: Any) -> dict[str, Any]:
-    ran = subprocess.run(
-        [PYTHON, __file__, "--generate", json.dumps(job)], capture_output=True, text=True, check=False
-    )
+    ran = subprocess.run([PYTHON, __file__, "--generate", json.dumps(job)], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise RuntimeError(ran.stderr)
     return dict(json.loads(ran.stdout))
@@ -261,7 +270,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     store = arguments.store or f"sqlite:///{folder}/load.db"
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     cli = [PYTHON, "-m", "dpbandit.cli"]
-    made = subprocess.run([*cli, "keys", "create", "--role", "admin", "--store", store], capture_output=True, text=True, check=True)
+    made = subprocess.run(
+        [*cli, "keys", "create", "--role", "admin", "--store", store], capture_output=True, text=True, check=True
+    )
     key = made.stdout.split()[-1]
     ports = {name: free_port() for name in ("service", "json", "msgspec")}
     log = folder / "log"
@@ -275,25 +286,51 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         service = started([*serve, "--role", "ranker"], ports["service"], log)
         running.append(service)
         for decoder in ("json", "msgspec"):
-            running.append(started([PYTHON, __file__, "--bare", f"{ports[decoder]},{decoder},{85}"], ports[decoder], log))
-        bandit = {"name": name, "algorithm": "tree-gauss", "dim": DIM, "epsilon": 1.0, "delta": 1e-6, "reward_range": [0, 1]}
+            running.append(
+                started([PYTHON, __file__, "--bare", f"{ports[decoder]},{decoder},{85}"], ports[decoder], log)
+            )
+        bandit = {
+            "name": name,
+            "algorithm": "tree-gauss",
+            "dim": DIM,
+            "epsilon": 1.0,
+            "delta": 1e-6,
+            "reward_range": [0, 1],
+        }
         post(ports["service"], "/v1/bandits", key, bandit)
         for what, share in (("decisions", 0.6), ("rewards", 0.4)):
             ids, start = folder / "ids", 0
             if what == "rewards":
-                load(what="decisions", path=path + "/decisions", key=key, port=ports["service"], seconds=max(4, 3.5 * arguments.rounds * arguments.seconds), keep=str(ids))
+                load(
+                    what="decisions",
+                    path=path + "/decisions",
+                    key=key,
+                    port=ports["service"],
+                    seconds=max(4, 3.5 * arguments.rounds * arguments.seconds),
+                    keep=str(ids),
+                )
             found: dict[str, list[dict[str, Any]]] = {"service": [], "json": [], "msgspec": []}
             for _ in range(arguments.rounds):
                 for candidate in found:
                     url = f"{path}/{what}" if candidate == "service" else "/x"
                     pid = running[list(found).index(candidate)].pid
                     used = processor_seconds(pid)
-                    one = load(what=what, path=url, key=key, port=ports[candidate], seconds=arguments.seconds, ids=str(ids), start=start)
+                    one = load(
+                        what=what,
+                        path=url,
+                        key=key,
+                        port=ports[candidate],
+                        seconds=arguments.seconds,
+                        ids=str(ids),
+                        start=start,
+                    )
                     one["cpu_us"] = 1e6 * (processor_seconds(pid) - used) / one["answers"]
                     if candidate == "service" and what == "rewards":
                         start += one["answers"] + CONNECTIONS
                     found[candidate].append(one)
-                    say(f"{what:10} {candidate:8} {one['per_second']:8.0f}/s  p50 {one['p50_ms']:6.1f} ms  p99 {one['p99_ms']:6.1f} ms  {one['cpu_us']:4.0f} µs CPU  {one['statuses']}")
+                    say(
+                        f"{what:10} {candidate:8} {one['per_second']:8.0f}/s  p50 {one['p50_ms']:6.1f} ms  p99 {one['p99_ms']:6.1f} ms  {one['cpu_us']:4.0f} µs CPU  {one['statuses']}"
+                    )
             rates = {c: statistics.median(r["per_second"] for r in runs) for c, runs in found.items()}
             result[what] = {
                 "per_second": rates,
@@ -318,7 +355,17 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def soak(arguments: argparse.Namespace, path: str, key: str, port: int, pid: int, serve: list[str], log: Path, running: list[Any], say: Callable[[str], None]) -> dict[str, Any]:
+def soak(
+    arguments: argparse.Namespace,
+    path: str,
+    key: str,
+    port: int,
+    pid: int,
+    serve: list[str],
+    log: Path,
+    running: list[Any],
+    say: Callable[[str], None],
+) -> dict[str, Any]:
     """Decisions and rewards together, at full load."""
     job = {"what": "both", "path": path, "key": key, "port": port, "seconds": arguments.soak}
     generator = subprocess.Popen([PYTHON, __file__, "--generate", json.dumps(job)], stdout=subprocess.PIPE, text=True)

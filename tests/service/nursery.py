@@ -13,11 +13,10 @@ from pathlib import Path
 
 def main():
     import numpy as np
+    import psycopg  # noqa: F401
+    import uvicorn  # noqa: F401
+    import uvloop  # noqa: F401
 
-    import dpbandit
-    import dpbandit.service.api
-    import dpbandit.service.budgets
-    import dpbandit.service.pages
     from dpbandit.noise import Simulation
     from dpbandit.service import blueprint, server
     from dpbandit.service.learner import Recorder

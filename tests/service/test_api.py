@@ -115,9 +115,7 @@ def test_rewards_come_in_lists_too(shop):
     assert shop("POST", "/v1/bandits", {**BANDIT, "name": "listed", "reward_window": 600})[0] in (200, 201)
     one, two, three = (decide(shop, "listed") for _ in range(3))
     items = [(one, 1), (two, 0), (one, 1), (two, 1), ("nonsense", 1), (three, 7)]
-    status, answer = shop(
-        "POST", "/v1/bandits/listed/rewards", [{"decision": d, "reward": r} for d, r in items]
-    )
+    status, answer = shop("POST", "/v1/bandits/listed/rewards", [{"decision": d, "reward": r} for d, r in items])
     assert status == 200
     assert [row["status"] for row in answer] == ["accepted", "accepted", "duplicate", "conflict", "unknown", "accepted"]
     assert [row["decision"] for row in answer] == [d for d, _ in items]

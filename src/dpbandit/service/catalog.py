@@ -165,8 +165,7 @@ class Catalog:
         """The bandit of this name, looking again if it is not known."""
         served = self.bandits.get(name)
         if served is None:
-            with contextlib.suppress(StoreError):
-                await self.refresh(unless_newer_than=ASK_AGAIN_SECONDS)
+            await self._look_again()
             served = self.bandits.get(name)
         return served
 
@@ -174,7 +173,12 @@ class Catalog:
         """(key id, role), looking again for an id that is not known."""
         found = self.keys.check(authorization)
         if found is None and not self.keys.known(authorization):
-            with contextlib.suppress(StoreError):
-                await self.refresh(unless_newer_than=ASK_AGAIN_SECONDS)
+            await self._look_again()
             found = self.keys.check(authorization)
         return found
+
+    async def _look_again(self) -> None:
+        """Read the store as it is now. All who ask within a moment share one reading."""
+        await asyncio.sleep(max(ASK_AGAIN_SECONDS - (time.monotonic() - self.refreshed_at), 0.0))
+        with contextlib.suppress(StoreError):
+            await self.refresh()

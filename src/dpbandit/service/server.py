@@ -33,6 +33,9 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
         run_learner(settings)
         return
     stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The HTTP server takes these over while it runs, and raises them again when it has ended.
+        signal.signal(number, lambda *_: stop.set())
     helper: threading.Thread | None = None
     if settings.role == "all":
         helper = threading.Thread(target=_keep_a_learner, args=(settings, stop), name="supervisor")
