@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -112,7 +113,7 @@ def decision_bodies(count: int) -> list[bytes]:
 async def generate(job: dict[str, Any]) -> dict[str, Any]:
     if job["what"] == "decisions":
         pool = [http(job["path"], body, job["key"]) for body in decision_bodies(64)]
-        requests: Iterator[bytes] = (pool[i % 64] for i in iter(lambda c=iter(range(10**12)): next(c), None))
+        requests: Iterator[bytes] = itertools.cycle(pool)
     elif job["what"] == "rewards":
         ids = Path(job["ids"]).read_text().split()
         start = job.get("start", 0)
@@ -276,7 +277,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     key = made.stdout.split()[-1]
     ports = {name: free_port() for name in ("service", "json", "msgspec")}
     log = folder / "log"
-    say: Callable[[str], None] = lambda words: print(words, file=sys.stderr, flush=True)
+
+    def say(words: str) -> None:
+        print(words, file=sys.stderr, flush=True)
+
     running: list[subprocess.Popen[bytes]] = []
     result: dict[str, Any] = {"dim": DIM, "arms": ARMS, "connections": CONNECTIONS, "store": store.split(":")[0]}
     name = f"load{random.randrange(10**9)}"

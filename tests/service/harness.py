@@ -33,14 +33,13 @@ def until(check, seconds=PATIENCE, pause=0.05):
 
 
 def dpbandit(*arguments, env=None):
-    ran = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "dpbandit.cli", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
         env={**os.environ, **(env or {})},
     )
-    return ran
 
 
 def make_key(store, role="admin"):

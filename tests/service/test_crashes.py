@@ -16,7 +16,7 @@ import pytest
 from harness import Caller, free_port, make_key, until
 
 from dpbandit.service import blueprint
-from dpbandit.service.store import Store
+from dpbandit.service.trusted import TrustedStore as Store
 
 KILLS, REWARDS, DIM = 100, 2_000, 4
 CONFIG = {

@@ -16,7 +16,7 @@ from dpbandit.service import blueprint
 from dpbandit.service.journal import Journal
 from dpbandit.service.learner import Learner
 from dpbandit.service.settings import Settings
-from dpbandit.service.store import Store
+from dpbandit.service.trusted import TrustedStore as Store
 
 
 def make_bandit(url, **change):
@@ -156,19 +156,19 @@ def _pause_outside_a_transaction(pid, store):
     for _ in range(200):
         os.kill(pid, signal.SIGSTOP)
         wrote = threading.Event()
-
-        def write():
-            other = Store(_url_of(store))
-            other.set_meta("probe", "1")
-            other.close()
-            wrote.set()
-
-        threading.Thread(target=write, daemon=True).start()
+        threading.Thread(target=_write, args=(_url_of(store), wrote), daemon=True).start()
         if wrote.wait(1.0):
             return
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.03)
     raise AssertionError("always in a transaction")
+
+
+def _write(url, wrote):
+    other = Store(url)
+    other.set_meta("probe", "1")
+    other.close()
+    wrote.set()
 
 
 def _url_of(store):

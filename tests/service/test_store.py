@@ -16,7 +16,7 @@ from dpbandit.service import budgets, restore, schema
 from dpbandit.service.database import connect
 from dpbandit.service.learner import Learner
 from dpbandit.service.settings import Settings
-from dpbandit.service.store import Store
+from dpbandit.service.trusted import TrustedStore as Store
 from dpbandit.service.witness import Witness
 
 

@@ -26,7 +26,8 @@ from dpbandit.errors import BudgetError, DpbanditError, HorizonError, LeaseError
 from dpbandit.noise import Simulation, Source
 from dpbandit.service import blueprint
 from dpbandit.service.settings import Settings
-from dpbandit.service.store import DELETED, FAILED, LEARNING, RESTORED, SPENT, Line, NewRelease, Store
+from dpbandit.service.store import DELETED, FAILED, LEARNING, RESTORED, SPENT, Line
+from dpbandit.service.trusted import NewRelease, TrustedStore
 from dpbandit.service.witness import Witness, default_place
 
 log = logging.getLogger("dpbandit.learner")
@@ -72,7 +73,7 @@ class Learner:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.store = Store(settings.store)
+        self.store = TrustedStore(settings.store)
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         folder = settings.witness or default_place(self.store.meta("store") or "")
         self.witness = Witness(folder)
@@ -96,7 +97,7 @@ class Learner:
                 self._forget_all()
                 with contextlib.suppress(StoreError):
                     self.store.close()
-                    self.store = Store(self.settings.store)
+                    self.store = TrustedStore(self.settings.store)
                 busy, pause = False, min(2 * pause, 5.0)
             if not busy:
                 stop.wait(pause)
