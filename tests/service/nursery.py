@@ -49,4 +49,5 @@ def main():
         print(pid, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

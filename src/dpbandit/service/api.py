@@ -65,7 +65,7 @@ class App:
         self.catalog = Catalog(settings.store)
         self.journal = Journal(settings.store, most_waiting=settings.max_waiting)
         self.metrics = Metrics()
-        self.access = AccessLog()
+        self.access = AccessLog(settings.store)
         self._housekeeper: asyncio.Task[None] | None = None
         self._pages: Any = None
         self._reading: dict[asyncio.Task[Any], float] = {}
@@ -84,6 +84,7 @@ class App:
             self._housekeeper.cancel()
         await self.journal.stop()
         await self._write_access()
+        self.access.close()
         await self.catalog.stop()
 
     async def _housekeeping(self) -> None:
@@ -98,7 +99,7 @@ class App:
 
     async def _write_access(self) -> None:
         try:
-            await self.catalog.with_store(self.access.write)
+            await asyncio.to_thread(self.access.write)
         except DpbanditError as error:
             log.warning("the access log waits: %s", error)
 
@@ -181,7 +182,7 @@ class App:
             log.error("unexpected %s in %s at %s", type(error).__name__, action, where)
             await respond(send, 500, b'{"error":"unexpected: this is a bug, and nothing was changed"}')
         self.metrics.count(action, status)
-        self.access.note(key, action, bandit if status < 404 else "", status)
+        self.access.note(key, action, bandit if bandit in self.catalog.bandits else "", status)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, key: str, role: str) -> tuple[str, str, int]:
         if self._pages is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import secrets
 import socket
@@ -37,6 +38,7 @@ Vector = NDArray[np.float64]
 # Learning holds a batch for about this long, so that rankers get a new model every second while it catches up.
 BATCH_SECONDS = 0.5
 ERASE_SECONDS = 5.0
+LOOK_SECONDS = 60.0
 
 
 class Recorder:
@@ -81,6 +83,7 @@ class Learner:
         self._refused: dict[int, int] = {}  # leases seen in other hands: bandit → when they would expire
         self._said: dict[int, str] = {}
         self._erased = 0.0
+        self._looked = -math.inf
         self._warm: set[str] = set()  # algorithms whose rounds are compiled
 
     # ------------------------------------------------------------------ life
@@ -115,7 +118,9 @@ class Learner:
         """One look at every bandit. True if there is more to do at once."""
         busy = False
         lines = [line for line in self.store.lines() if not self.settings.bandits or line.name in self.settings.bandits]
-        self._look_for_lost(lines)
+        if time.monotonic() - self._looked > LOOK_SECONDS:
+            self._looked = time.monotonic()
+            self._look_for_lost(lines)
         for line in lines:
             if line.status == LEARNING:
                 busy |= self._serve(line)
@@ -123,6 +128,7 @@ class Learner:
                 self._held.pop(line.id, None)
         if time.monotonic() - self._erased > min(ERASE_SECONDS, self.settings.retain_rewards + 0.5):
             self._erased = time.monotonic()
+            self.store.erase_access_log(self.settings.retain_access_log)
             for line in lines:
                 if line.status != DELETED:
                     self.store.erase(

@@ -150,8 +150,9 @@ class Store:
         return True
 
     def set_status(self, bandit: int, status: str, reason: str) -> None:
-        """Stop or restart learning. A deleted or retired bandit stays so."""
+        """Stop or restart learning. A deleted or retired bandit stays so, and whoever has its lease loses it."""
         with self.connection.write():
+            self.connection.run("UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,))
             self.connection.run(
                 "UPDATE bandits SET status = ?, reason = ? WHERE id = ? AND status NOT IN ('deleted', 'retired')",
                 (status, reason, bandit),

@@ -201,3 +201,10 @@ class TrustedStore(Store):
                     f"DELETE FROM {table} WHERE bandit = ? AND seq <= ? AND {time} < ?", (bandit, last, before)
                 )
         return erased
+
+    def erase_access_log(self, age: float) -> None:
+        """Forget who asked what, this many seconds ago."""
+        before = self.connection.now() // 1_000_000 - int(age)
+        if one(self.connection, "SELECT 1 FROM access_log WHERE bucket < ? LIMIT 1", (before,)) is not None:
+            with self.connection.write():
+                self.connection.run("DELETE FROM access_log WHERE bucket < ?", (before,))
