@@ -66,6 +66,26 @@ class CapError(DpbanditError):
     """A bandit that does not fit under the budget that all bandits of a store share."""
 
 
+class ServiceError(DpbanditError):
+    """A service that was asked and did not do it. `status` is that of its answer; None if none came."""
+
+    def __init__(self, words: str, status: int | None = None) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+class UnreachableError(ServiceError):
+    """No answer within the client's patience. What was asked may or may not have been done; asking again is safe."""
+
+
+class AccessError(ServiceError):
+    """A key that is missing, not in force, or of another role."""
+
+
+class RequestError(ServiceError):
+    """Something this service cannot do as asked: the message says what is allowed."""
+
+
 class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
 

@@ -78,6 +78,7 @@ class Visitors(threading.Thread):
         self.ports, self.key, self.stop_ = ports, key, stop
         self.random = random.Random(seed)
         self.reported = {}  # decision → (value, final status)
+        self.decided = []
         self.attempts = 0
 
     def ask(self, path, body):
@@ -98,8 +99,10 @@ class Visitors(threading.Thread):
     def run(self):
         while not self.stop_.is_set():
             contexts = [[self.random.uniform(-0.5, 0.5) for _ in range(DIM)] for _ in range(3)]
-            status, answer = self.ask("/v1/bandits/crash/decisions", {"contexts": contexts})
-            assert status == 201, answer
+            request = f"{self.random.getrandbits(128):032x}"
+            status, answer = self.ask("/v1/bandits/crash/decisions", {"contexts": contexts, "request": request})
+            assert status in (200, 201), answer  # 200: it was made before its ranker died
+            self.decided.append(answer["decision"])
             if self.random.random() < 0.9:
                 value = self.random.choice([0.0, 1.0, self.random.random()])
                 report = {"decision": answer["decision"], "reward": value}
@@ -206,6 +209,9 @@ def _check(store, visitors, seen):
     noisy = np.concatenate([np.frombuffer(row[4]) for row in releases if row[4] is not None]).reshape(-1, DIM)
     decisions = db.all("SELECT seq, context FROM decisions WHERE bandit = 1 ORDER BY seq")
     assert [seq for seq, _ in decisions] == list(range(1, len(decisions) + 1))
+    # asked again until answered, every decision was made once
+    decided = sorted(int(d.split("-")[0], 16) for visitor in visitors for d in visitor.decided)
+    assert decided == [seq for seq, _ in decisions]
     assert len(noisy) == len(decisions)  # one draw for each: none was drawn again
     line = store.lines()[0]
     replay = blueprint.build(line.config)

@@ -15,18 +15,22 @@ import traceback
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from dpbandit.errors import DpbanditError
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import Receive, Refused, Scope, Send, as_refusal, encode, respond, why_undecodable
 from dpbandit.service.catalog import Catalog, Served
-from dpbandit.service.journal import CONFLICT, UNKNOWN, Journal, Overloaded, decision_id, parse_decision_id
+from dpbandit.service.journal import Journal, Overloaded
 from dpbandit.service.metrics import Metrics
+from dpbandit.service.records import CONFLICT, UNKNOWN, Asked, Earlier, decision_id, parse_decision_id
 from dpbandit.service.settings import Settings
 
 log = logging.getLogger("dpbandit.service")
 
 LONGEST_TEXT = 256
+LONGEST_REQUEST = 64
 
 
 class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,6 +39,7 @@ class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
     contexts: list[list[float]]
     arms: list[str] | None = None
     user: str | None = None
+    request: str | None = None
 
 
 class RewardRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -157,7 +162,7 @@ class App:
             ):
                 action, bandit = parts[4], parts[3]
                 if action == "decisions":
-                    status, body = 201, await self._decide(bandit, key, role, receive)
+                    status, body = await self._decide(bandit, key, role, receive)
                 else:
                     status, body = 200, await self._reward(bandit, key, role, receive)
                 await respond(send, status, body)
@@ -236,7 +241,7 @@ class App:
 
     # ------------------------------------------------------------------ the two hot endpoints
 
-    async def _decide(self, name: str, key: str, role: str, receive: Receive) -> bytes:
+    async def _decide(self, name: str, key: str, role: str, receive: Receive) -> tuple[int, bytes]:
         began = time.perf_counter()
         if role == "reward":
             raise Refused(403, "this key may report rewards, not ask for decisions")
@@ -267,12 +272,33 @@ class App:
                 )
             # A name is not needed to count by: what is kept is a keyed hash.
             person = hashlib.blake2b(user.encode(), key=self.catalog.person_key, digest_size=16).digest()
-        place = await self.journal.decide((served.id, arm, arm_id, given[arm].tobytes(), person, model.version, key))
+        decision = (served.id, arm, arm_id, given[arm].tobytes(), person, model.version, key)
+        place = await self.journal.decide(decision, None if asked.request is None else self._fingerprint(asked, given))
         if place is None:
             raise Refused(404, "there is no bandit of this name")
+        if isinstance(place, Earlier):
+            if not place.same:
+                raise Refused(
+                    409, "this request id was used with other contexts, arms or another user: choose a new one"
+                )
+            earlier = DecisionAnswer(decision_id(place.seq, place.nonce), place.arm, place.arm_id, place.version)
+            return 200, encode(earlier)
         answer = encode(DecisionAnswer(decision_id(*place), arm, arm_id, model.version))
         self.metrics.decided(time.perf_counter() - began)
-        return answer
+        return 201, answer
+
+    def _fingerprint(self, asked: DecisionRequest, given: NDArray[np.float64]) -> Asked:
+        """The request id and a hash of all else that was asked, whichever way the numbers were written. Keyed like
+        that of a person, whose name may be in it."""
+        request = asked.request or ""
+        if not 0 < len(request) <= LONGEST_REQUEST or "\0" in request:
+            raise Refused(422, f"a request id has 1 to {LONGEST_REQUEST} characters, none of them NUL")
+        # + 0.0: a zero is a zero, with or without its minus
+        digest = hashlib.blake2b(
+            (given + 0.0).tobytes(), key=self.catalog.person_key, digest_size=16, person=b"request"
+        )
+        digest.update(encode((given.shape, asked.arms, asked.user)))
+        return request, digest.digest()
 
     async def _reward(self, name: str, key: str, role: str, receive: Receive) -> bytes:
         if role == "rank":

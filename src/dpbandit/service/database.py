@@ -35,6 +35,7 @@ class Connection(Protocol):
     def write(self) -> contextlib.AbstractContextManager[None]: ...
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]) -> None: ...
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]: ...
+    def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]: ...
     def now(self) -> int: ...
     def share(self, what: int, bandit: int) -> None: ...
     def exclude(self, what: int, bandit: int) -> None: ...
@@ -155,6 +156,10 @@ class _SQLite:
         found = self.all(query, (*before, json.dumps(list(numbers))))
         return [tuple(row) for row in json.loads(found[0][0])]
 
+    def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]:
+        """Rows for `sql` that reads from the table NAMES, whose one column is `names.value`."""
+        return self.all(sql.replace("NAMES", "json_each(?) AS names"), (json.dumps(list(names)), *after))
+
     def now(self) -> int:
         return time.time_ns() // 1000
 
@@ -188,8 +193,10 @@ class _Postgres:
                 autocommit=True,
                 connect_timeout=10,
                 application_name="dpbandit",
-                # A process that is paused inside a transaction must not hold its locks for ever.
-                options="-c idle_in_transaction_session_timeout=10000 -c lock_timeout=20000 -c synchronous_commit=on",
+                # A process that is paused inside a transaction must not hold its locks for ever. Plans are made while the tables
+                # are empty and kept for the life of a connection: reading a table from end to end, right then, is wrong soon.
+                options="-c idle_in_transaction_session_timeout=10000 -c lock_timeout=20000 -c synchronous_commit=on "
+                "-c enable_seqscan=off -c jit=off",
             )
         except self._psycopg.Error as error:
             raise StoreError(f"cannot reach the store {_without_password(self._url)}: {_first_line(error)}") from None
@@ -241,6 +248,9 @@ class _Postgres:
 
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
         return self.all(sql.replace("NUMBERS", "(SELECT unnest(?::bigint[]))"), (*before, list(numbers)))
+
+    def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]:
+        return self.all(sql.replace("NAMES", "unnest(?::text[]) AS names(value)"), (list(names), *after))
 
     def now(self) -> int:
         return int(self.all("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0])

@@ -66,10 +66,11 @@ def document(settings: Settings) -> dict[str, Any]:
             "/v1/bandits/{name}/decisions": {
                 "parameters": [name],
                 "post": _operation(
-                    "Choose an arm. Answered when the decision is durable.",
-                    {"201": _ref("Decision")},
+                    "Choose an arm. Answered when the decision is durable. With a `request` id asking again is safe: 200 and the "
+                    "decision that was made the first time.",
+                    {"201": _ref("Decision"), "200": _ref("Decision")},
                     body=_ref("NewDecision"),
-                    also=("404",),
+                    also=("404", "409"),
                 ),
             },
             "/v1/bandits/{name}/rewards": {
@@ -172,6 +173,14 @@ def _schemas(settings: Settings) -> dict[str, Any]:
                 },
                 "arms": {"type": ["array", "null"], "items": {"type": "string", "maxLength": 256}},
                 "user": {"type": ["string", "null"], "maxLength": 256},
+                "request": {
+                    "type": ["string", "null"],
+                    "minLength": 1,
+                    "maxLength": 64,
+                    "description": "A new id of the caller's choice for each decision, for example 128 random bits. The same id "
+                    "with the same contexts, arms and user gives the same decision for as long as it is kept; with "
+                    "others 409. Ids belong to one bandit, whoever asks.",
+                },
             },
         },
         "Decision": {

@@ -57,8 +57,15 @@ CREATE TABLE access_log (
 )
 """
 
+# A caller's own name for a decision, so that asking again gives the same one. It is erased with the decision.
+_REQUESTS = """
+ALTER TABLE decisions ADD COLUMN request TEXT;
+ALTER TABLE decisions ADD COLUMN digest {blob};
+CREATE UNIQUE INDEX decisions_by_request ON decisions (bandit, request) WHERE request IS NOT NULL
+"""
+
 # Entry n brings a store from version n to n + 1. Entries are only ever added.
-MIGRATIONS = (_FIRST, _ACCESS_LOG)
+MIGRATIONS = (_FIRST, _ACCESS_LOG, _REQUESTS)
 
 _WORDS = {
     "sqlite": {"id": "INTEGER PRIMARY KEY AUTOINCREMENT", "blob": "BLOB", "clustered": "WITHOUT ROWID"},
