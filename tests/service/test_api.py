@@ -208,7 +208,7 @@ def test_deleting_gives_nothing_back_and_names_are_not_reused(shop):
 
 def test_without_a_key_there_is_no_answer(shared):
     service, key = shared
-    for path in ("/", "/v1/bandits", "/v1/privacy", "/metrics", "/openapi.json", "/v1/bandits/shop", "/nothing"):
+    for path in ("/v1/bandits", "/v1/privacy", "/metrics", "/openapi.json", "/v1/bandits/shop", "/nothing"):
         for wrong in ("", "wrong", "dpb_000000000000_" + "x" * 43, key[:-1] + ("A" if key[-1] != "A" else "B")):
             assert Caller(service.port, wrong)("GET", path)[0] == 401, (path, wrong)
     for path in ("/healthz", "/readyz"):

@@ -22,6 +22,7 @@ from dpbandit.errors import DpbanditError
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import Receive, Refused, Scope, Send, as_refusal, encode, respond, why_undecodable
 from dpbandit.service.catalog import Catalog, Served
+from dpbandit.service.dashboard import Dashboard
 from dpbandit.service.journal import Journal, Overloaded
 from dpbandit.service.metrics import Metrics
 from dpbandit.service.records import CONFLICT, UNKNOWN, Asked, Earlier, decision_id, parse_decision_id
@@ -71,6 +72,7 @@ class App:
         self.journal = Journal(settings.store, most_waiting=settings.max_waiting)
         self.metrics = Metrics()
         self.access = AccessLog(settings.store)
+        self.dashboard = Dashboard()
         self._housekeeper: asyncio.Task[None] | None = None
         self._pages: Any = None
         self._reading: dict[asyncio.Task[Any], float] = {}
@@ -136,6 +138,9 @@ class App:
         if path in ("/healthz", "/readyz"):
             ready = path == "/healthz" or self.catalog.ready
             await respond(send, 200 if ready else 503, b'{"ok":true}' if ready else b'{"ok":false}')
+            return
+        if self.dashboard.has(scope) and self.settings.role != "learner":
+            await self.dashboard.answer(scope, send)
             return
         action, bandit, key = "other", "", "-"
         try:
