@@ -121,6 +121,20 @@ def test_the_cap_over_http_is_a_conflict_and_shown(tmp_path, serve):
 # ---------------------------------------------------------------------- erasure
 
 
+def test_more_is_erased_than_fits_into_one_transaction(store_url, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpbandit.service.trusted.ERASE_LOT", 2)
+    bandit = make_bandit(store_url, reward_window=0.05)
+    add_decisions(store_url, bandit, 9, [(i, 1.0) for i in range(9)])
+    learner = Learner(Settings(store=store_url, witness=tmp_path / "w", retain_rewards=0.0, retain_decisions=0.0))
+    learner.turn()
+    learner._erased = -1e9
+    time.sleep(0.01)
+    learner.turn()
+    for table in ("rewards", "decisions"):
+        assert learner.store.connection.all(f"SELECT count(*) FROM {table}") == [(0,)]
+    learner.stop()
+
+
 def test_rewards_are_erased_once_learned_and_old(store_url, tmp_path):
     bandit = make_bandit(store_url, reward_window=0.05)
     settings = Settings(store=store_url, witness=tmp_path / "w", retain_rewards=0.0, retain_decisions=3600.0)

@@ -9,6 +9,9 @@ from dpbandit.service.database import one
 from dpbandit.service.schema import LOCK_REWARDS
 from dpbandit.service.store import DELETED, LEARNING, MODELS_KEPT, RETIRED, SPENT, Store
 
+# Rows of a table that one transaction erases: rewards wait while it lasts.
+ERASE_LOT = 5_000
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -173,9 +176,10 @@ class TrustedStore(Store):
                     (bandit, person, count),
                 )
 
-    def erase(self, bandit: int, *, rewards_after: float, decisions_after: float, limit: int = 5_000) -> int:
+    def erase(self, bandit: int, *, rewards_after: float, decisions_after: float, limit: int | None = None) -> int:
         """Erase rewards, then decisions, that were learned (or can no longer be) and are older than this many seconds."""
         db = self.connection
+        limit = limit or ERASE_LOT
         erased = 0
         row = one(
             db,
