@@ -38,7 +38,7 @@ Vector = NDArray[np.float64]
 # Learning holds a batch for about this long, so that rankers get a new model every second while it catches up.
 BATCH_SECONDS = 0.5
 ERASE_SECONDS = 5.0
-# Of those five. A lot of 5,000 rows takes some 20 ms, so 10,000 decisions a second can be forgotten as fast as they come.
+# Of those five. A lot of decisions and rewards takes some 32 ms: 15,000 decisions a second, more than can be learned.
 ERASE_AT_MOST = 0.5
 LOOK_SECONDS = 60.0
 
