@@ -33,6 +33,9 @@ _PLACES = {
     "Claim": "dpbandit.budget",
     "Ledger": "dpbandit.budget",
     "estimate_bounds": "dpbandit.sensitivity",
+    "Client": "dpbandit.client.blocking",
+    "AsyncClient": "dpbandit.client.concurrent",
+    "Decision": "dpbandit.client.calls",
 }
 _MODULES = ("worlds", "theory", "errors", "budget")
 
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from dpbandit.bandits.files import load
     from dpbandit.bandits.registry import algorithms, make, register
     from dpbandit.budget import Claim, Ledger
+    from dpbandit.client import AsyncClient, Client, Decision
     from dpbandit.lab.engine import run
     from dpbandit.lab.results import Results
     from dpbandit.planning.affordable import affordable_epsilon

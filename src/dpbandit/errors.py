@@ -54,6 +54,38 @@ class RollbackError(SaveError):
     """A saved bandit that is older than one already seen, or that went another way: going on would spend twice."""
 
 
+class StoreError(DpbanditError):
+    """A store that cannot be reached, read or written."""
+
+
+class LeaseError(DpbanditError):
+    """Another learner has this bandit: what was about to be written is refused."""
+
+
+class CapError(DpbanditError):
+    """A bandit that does not fit under the budget that all bandits of a store share."""
+
+
+class ServiceError(DpbanditError):
+    """A service that was asked and did not do it. `status` is that of its answer; None if none came."""
+
+    def __init__(self, words: str, status: int | None = None) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+class UnreachableError(ServiceError):
+    """No answer within the client's patience. What was asked may or may not have been done; asking again is safe."""
+
+
+class AccessError(ServiceError):
+    """A key that is missing, not in force, or of another role."""
+
+
+class RequestError(ServiceError):
+    """Something this service cannot do as asked: the message says what is allowed."""
+
+
 class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
 

@@ -7,6 +7,7 @@ numbers only.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -28,8 +29,8 @@ from dpbandit.errors import NotFiniteError, RollbackError, SaveError, ShapeError
 FORMAT = 1
 
 
-def save(bandit: Bandit, path: str | Path) -> None:
-    """Write the file in one step: either the old one or the whole new one is there, never half of it."""
+def pack(bandit: Bandit) -> bytes:
+    """Everything, as the bytes of a saved file: trusted side only."""
     options = asdict(bandit.options)
     public = options.pop("public_contexts")
     arrays = {f"array_{name}": value for name, value in bandit._arrays().items()}
@@ -50,11 +51,23 @@ def save(bandit: Bandit, path: str | Path) -> None:
         "perturbed": {raw.hex(): seen.tolist() for raw, seen in getattr(bandit, "_perturbed", {}).items()},
     }
     text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
-    target = Path(path)
+    packed = io.BytesIO()
+    np.savez(packed, record=text, **arrays)  # type: ignore[arg-type]
+    return packed.getvalue()
+
+
+def unpack(packed: bytes) -> Bandit:
+    """The bandit that `pack` was given."""
+    return _unpack(io.BytesIO(packed), "this", None)
+
+
+def save(bandit: Bandit, path: str | Path) -> None:
+    """Write the file in one step: either the old one or the whole new one is there, never half of it."""
+    packed, target = pack(bandit), Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)  # mkstemp makes it 0600
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, record=text, **arrays)  # type: ignore[arg-type]
+            file.write(packed)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -83,8 +96,12 @@ def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
         raise SaveError(f"cannot read {path}: {error.strerror}") from error
     if start == b"{":
         return _load_model(path)
+    return _unpack(path, path, receipt)
+
+
+def _unpack(source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any] | None) -> Bandit:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with np.load(source, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         record = json.loads(arrays.pop("record").tobytes())
     except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
@@ -96,7 +113,7 @@ def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
     return _restore(record, arrays)
 
 
-def _check_receipt(path: Path, record: dict[str, Any], receipt: dict[str, Any]) -> None:
+def _check_receipt(path: Path | str, record: dict[str, Any], receipt: dict[str, Any]) -> None:
     if record["identity"] != receipt["identity"]:
         raise RollbackError(f"{path} is another bandit than the receipt's")
     have, seen = record["ledger"]["releases"], receipt["releases"]
@@ -140,7 +157,12 @@ def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
 
 def export(bandit: Bandit, path: str | Path) -> None:
     """Write the released model as JSON."""
-    record = {
+    Path(path).write_text(json.dumps(released_record(bandit), indent=1))
+
+
+def released_record(bandit: Bandit) -> dict[str, Any]:
+    """The released model as `export` writes it: public numbers only."""
+    return {
         "dpbandit_model": FORMAT,
         "name": bandit.name,
         "dim": bandit.dim,
@@ -148,7 +170,6 @@ def export(bandit: Bandit, path: str | Path) -> None:
         "claim": bandit.claim.to_dict(),
         **bandit._released(),
     }
-    Path(path).write_text(json.dumps(record, indent=1))
 
 
 class ReleasedModel:

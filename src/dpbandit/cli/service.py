@@ -1,0 +1,290 @@
+"""`dpbandit serve`, `keys` and `store`: run the service, make its keys, decide about its store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpbandit.cli.shared import Json, app, err, out
+from dpbandit.errors import OptionError
+
+if TYPE_CHECKING:
+    from dpbandit.service.store import Store as OpenStore
+    from dpbandit.service.witness import Witness
+
+Store = Annotated[
+    str, typer.Option("--store", help="sqlite:///file.db or postgresql://user@host/name.", envvar="DPBANDIT_STORE")
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option("--witness", help="Folder that tells an old copy of the store from the newest; not in the store's."),
+]
+Bandit = Annotated[str, typer.Option("--bandit", help="The bandit's name.")]
+
+keys = typer.Typer(no_args_is_help=True, help="Keys to the service: create, list, revoke.")
+store_ = typer.Typer(no_args_is_help=True, help="The service's store: its state, and what only an operator may decide.")
+app.add_typer(keys, name="keys")
+app.add_typer(store_, name="store")
+
+
+@app.command()
+def serve(
+    store: Store,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 8080 unless only learning.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    role: Annotated[
+        str, typer.Option(help="ranker (answers requests), learner (reads rewards, one per bandit), or all.")
+    ] = "all",
+    cap_epsilon: Annotated[
+        float | None, typer.Option(help="All bandits of this store together may promise at most this ε; set once.")
+    ] = None,
+    cap_delta: Annotated[float | None, typer.Option(help="The δ of that cap.")] = None,
+    witness: Folder = None,
+    bandits: Annotated[
+        list[str] | None, typer.Option("--learn", help="Learn for this bandit only; may be given several times.")
+    ] = None,
+    lease_seconds: Annotated[float, typer.Option(help="How long a silent learner keeps its bandits.")] = 10.0,
+    release_seconds: Annotated[float, typer.Option(help="Pause between two looks for decisions to learn.")] = 0.25,
+    retain_rewards: Annotated[float, typer.Option(help="Seconds until a learned reward is erased.")] = 3_600.0,
+    retain_decisions: Annotated[float, typer.Option(help="Seconds until a learned decision is erased.")] = 604_800.0,
+    max_body: Annotated[int, typer.Option(help="Largest request, in bytes.")] = 4 << 20,
+    max_arms: Annotated[int, typer.Option(help="Most arms in one decision.")] = 1_000,
+    max_dim: Annotated[int, typer.Option(help="Most features of a context.")] = 512,
+    max_rewards: Annotated[int, typer.Option(help="Most rewards in one call.")] = 1_000,
+    body_seconds: Annotated[float, typer.Option(help="How long a request may take to arrive.")] = 10.0,
+    max_connections: Annotated[int, typer.Option(help="Most connections at a time.")] = 10_000,
+    allow_unproven: Annotated[
+        bool, typer.Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven.")
+    ] = False,
+    keep_transcript: Annotated[
+        bool, typer.Option("--keep-transcript", help="Keep every noisy value, so that learning can be replayed.")
+    ] = False,
+) -> None:
+    """Serve bandits over HTTP: decisions, rewards, privacy accounts. See docs for operating it.
+
+    [dim]Examples:[/dim]
+
+    dpbandit serve --store sqlite:///bandits.db --port 8080
+
+    dpbandit serve --store postgresql://app@db/bandits --role ranker --port 8081
+
+    dpbandit serve --store postgresql://app@db/bandits --role learner --witness /var/lib/dpbandit/witness
+    """
+    _need_service()
+    from dpbandit.service.server import serve as run
+    from dpbandit.service.settings import Settings
+    from dpbandit.service.store import Store as Open
+
+    if role not in ("ranker", "learner", "all"):
+        raise OptionError(f"--role is ranker, learner or all, not {role!r}")
+    if (cap_epsilon is None) != (cap_delta is None):
+        raise OptionError("a cap needs both --cap-epsilon and --cap-delta")
+    opened = Open(store)
+    if cap_epsilon is not None and cap_delta is not None:
+        opened.set_cap(cap_epsilon, cap_delta)
+    opened.close()
+    settings = Settings(
+        store=store,
+        role=role,  # type: ignore[arg-type]
+        host=host,
+        port=port or 8080,
+        witness=witness,
+        bandits=tuple(bandits or ()),
+        lease_seconds=lease_seconds,
+        release_seconds=release_seconds,
+        retain_rewards=retain_rewards,
+        retain_decisions=retain_decisions,
+        max_body=max_body,
+        max_arms=max_arms,
+        max_dim=max_dim,
+        max_rewards=max_rewards,
+        max_connections=max_connections,
+        body_seconds=body_seconds,
+        allow_unproven=allow_unproven,
+        keep_transcript=keep_transcript,
+    )
+    run(settings, health_port=role != "learner" or port is not None)
+
+
+@keys.command("create")
+def create_key(
+    role: Annotated[str, typer.Option(help="rank (decisions), reward (rewards) or admin (everything).")],
+    store: Store,
+    label: Annotated[str, typer.Option(help="A note on who has it.")] = "",
+    json_: Json = False,
+) -> None:
+    """Make a key. It is shown now and never again; the store keeps a hash.
+
+    [dim]Example:[/dim]  dpbandit keys create --role admin --store sqlite:///bandits.db
+    """
+    _need_service()
+    from dpbandit.service.keys import create
+    from dpbandit.service.store import Store as Open
+
+    opened = Open(store)
+    key = create(opened.connection, role, label=label)
+    opened.close()
+    print(json.dumps({"role": role, "key": key}) if json_ else f"a key for {role}, shown this once: {key}")
+
+
+@keys.command("list")
+def list_keys(store: Store, json_: Json = False) -> None:
+    """List keys by id, without the keys themselves.
+
+    [dim]Example:[/dim]  dpbandit keys list --store sqlite:///bandits.db
+    """
+    _need_service()
+    from dpbandit.service.store import Store as Open
+
+    opened = Open(store, create=False)
+    rows = opened.connection.all("SELECT id, role, label, created_at, revoked_at FROM keys ORDER BY created_at")
+    opened.close()
+    listed = [
+        {"id": i, "role": r, "label": n, "created_at": c / 1e6, "revoked_at": None if v is None else v / 1e6}
+        for i, r, n, c, v in rows
+    ]
+    if json_:
+        print(json.dumps(listed, indent=1))
+        return
+    for row in listed:
+        state = "in force" if row["revoked_at"] is None else "revoked"
+        out.print(f"{row['id']}  {row['role']:6}  {state}  {row['label']}", highlight=False, markup=False)
+
+
+@keys.command("revoke")
+def revoke_key(
+    key: Annotated[str, typer.Argument(help="The key's id, or the key.", metavar="ID")], store: Store
+) -> None:
+    """End a key. Rankers stop taking it within a second.
+
+    [dim]Example:[/dim]  dpbandit keys revoke 3fa95c0e12ab --store sqlite:///bandits.db
+    """
+    _need_service()
+    from dpbandit.service.keys import revoke
+    from dpbandit.service.store import Store as Open
+
+    opened = Open(store, create=False)
+    done = revoke(opened.connection, key)
+    opened.close()
+    if not done:
+        raise OptionError("there is no such key in force: dpbandit keys list shows them")
+    out.print("revoked", highlight=False)
+
+
+@store_.command("status")
+def status(store: Store, json_: Json = False) -> None:
+    """Show each bandit, whether it learns, and why not.
+
+    [dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db
+    """
+    _need_service()
+    from dpbandit.service.store import Store as Open
+
+    opened = Open(store, create=False)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": line.name,
+            "status": line.status,
+            "reason": line.reason,
+            "decisions": line.decisions,
+            "learned": line.learned,
+            "model_version": line.version,
+        }
+        for line in opened.lines()
+    ]
+    restored = opened.meta("restored")
+    opened.close()
+    if json_:
+        print(json.dumps({"restored": restored, "bandits": rows}, indent=1))
+        return
+    if restored:
+        err.print(f"[red]{restored}[/red]", highlight=False)
+    for row in rows:
+        words = f"{row['name']}: {row['status']}, {row['learned']:,} of {row['decisions']:,} decisions learned"
+        out.print(f"{words}{': ' + row['reason'] if row['reason'] else ''}", highlight=False, markup=False)
+
+
+@store_.command("accept-restore")
+def accept_restore(
+    store: Store,
+    bandit: Annotated[str | None, typer.Option("--bandit", help="The bandit to decide about.")] = None,
+    pay_again: Annotated[
+        bool,
+        typer.Option("--pay-again", help="Go on learning from the old copy; the bandit's budget counts once more."),
+    ] = False,
+    retire: Annotated[bool, typer.Option("--retire", help="Rank for ever, learn no more.")] = False,
+    lost: Annotated[
+        bool, typer.Option("--lost", help="Book the budgets of bandits that the old copy lacks as spent.")
+    ] = False,
+    witness: Folder = None,
+) -> None:
+    """Decide about a store that was restored from an old copy.
+
+    What was released after the copy was made cannot be taken back. --retire ends learning; --pay-again goes on and counts the
+    bandit's budget once more, in its own claim and under the cap.
+
+    [dim]Examples:[/dim]
+
+    dpbandit store accept-restore --store sqlite:///bandits.db --bandit shop --retire
+
+    dpbandit store accept-restore --store sqlite:///bandits.db --lost
+    """
+    from dpbandit.service import restore
+
+    if (bandit is not None) != (pay_again != retire) or (bandit is None and not lost):
+        raise OptionError("say --lost, or --bandit NAME with one of --retire and --pay-again")
+    opened, seen = _with_witness(store, witness)
+    if lost:
+        names = restore.accept_lost(opened, seen)
+        out.print(f"booked as spent: {', '.join(names) or 'none'}", highlight=False)
+    if bandit is not None:
+        out.print(f"{bandit}: {restore.accept_restore(opened, seen, bandit, pay_again=pay_again)}", highlight=False)
+    opened.close()
+
+
+@store_.command("trust")
+def trust(store: Store, bandit: Bandit, witness: Folder = None) -> None:
+    """Vouch that this store is the newest copy: for a learner that moved to a machine without a witness.
+
+    [dim]Example:[/dim]  dpbandit store trust --store postgresql://app@db/bandits --bandit shop
+    """
+    from dpbandit.service import restore
+
+    opened, seen = _with_witness(store, witness)
+    out.print(f"{bandit}: {restore.trust(opened, seen, bandit)}", highlight=False)
+    opened.close()
+
+
+@store_.command("resume")
+def resume(store: Store, bandit: Bandit) -> None:
+    """Learn again after a failure whose cause was removed.
+
+    [dim]Example:[/dim]  dpbandit store resume --store sqlite:///bandits.db --bandit shop
+    """
+    _need_service()
+    from dpbandit.service import restore
+    from dpbandit.service.store import Store as Open
+
+    opened = Open(store, create=False)
+    out.print(f"{bandit}: {restore.resume(opened, bandit)}", highlight=False)
+    opened.close()
+
+
+def _with_witness(store: str, folder: Path | None) -> tuple[OpenStore, Witness]:
+    _need_service()
+    from dpbandit.service.store import Store as Open
+    from dpbandit.service.witness import Witness, default_place
+
+    opened = Open(store, create=False)
+    return opened, Witness(folder or default_place(opened.meta("store") or ""))
+
+
+def _need_service() -> None:
+    try:
+        import msgspec  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise OptionError("the service needs the extra 'service': pip install 'dpbandit[service]'") from None

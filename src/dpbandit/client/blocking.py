@@ -1,0 +1,191 @@
+"""`dpbandit.Client`: the service from ordinary code. Standard library only."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl as tls
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from dpbandit.client import calls
+from dpbandit.client.calls import Call, Contexts, Decision
+
+T = TypeVar("T")
+
+
+class Client:
+    """Ask a dpbandit service for decisions and report their rewards.
+
+    Connections are kept and reused, also by several threads. What goes unanswered is sent again, with growing random pauses, for
+    up to `patience` seconds; that is safe, because decisions and rewards are counted once however often they are sent.
+
+    url: where the service listens. Without TLS only on this machine, unless `insecure`.
+    key: as printed by `dpbandit keys create`; the environment's DPBANDIT_KEY if not given.
+    timeout: seconds to wait for a connection, and for each piece of an answer.
+    patience: seconds over all attempts of one call.
+    ssl: for a certificate authority of your own.
+
+    >>> client = Client("https://bandits.example.org", key="dpb_0123456789ab_secret")
+    >>> client
+    Client('https://bandits.example.org')
+    >>> client.close()
+
+    With a service at hand:
+
+        with dpbandit.Client("http://127.0.0.1:8080") as client:
+            shown = client.decide("shop", [[1.0, 0.0], [0.0, 1.0]], arms=["tea", "coffee"])
+            ...
+            client.reward("shop", shown, 1.0)
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8080",
+        *,
+        key: str | None = None,
+        timeout: float = 10.0,
+        patience: float = 30.0,
+        insecure: bool = False,
+        ssl: tls.SSLContext | None = None,
+    ) -> None:
+        self._address = calls.Address(url, key=key, timeout=timeout, patience=patience, insecure=insecure)
+        self._ssl = ssl
+        self._idle: list[http.client.HTTPConnection] = []
+        self._process = os.getpid()
+
+    def __repr__(self) -> str:
+        return f"Client({self._address.url!r})"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. The client can be used again: it opens new ones."""
+        while self._idle:
+            self._idle.pop().close()
+
+    # ------------------------------------------------------------------ what can be asked
+
+    def decide(
+        self,
+        bandit: str,
+        contexts: Contexts,
+        arms: Sequence[str] | None = None,
+        user: str | None = None,
+        *,
+        request: str | None = None,
+    ) -> Decision:
+        """Choose one of the arms that `contexts` describe, one row each.
+
+        `user` is needed where the bandit protects users. `request` is an id of your own, for a decision that must survive a
+        crash of the caller: the same id gives the same decision.
+        """
+        return self._send(calls.decide(bandit, contexts, arms, user, request))
+
+    def reward(self, bandit: str, decision: str | Decision, reward: float) -> str:
+        """Report a reward: 'accepted' or 'duplicate' (counted, once), or 'late' (not counted)."""
+        return self._send(calls.reward(bandit, decision, reward))
+
+    def rewards(self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]) -> list[str]:
+        """Report many rewards: a status for each, also 'conflict' (another was reported before) and 'unknown'."""
+        return [status for call in calls.rewards(bandit, reports) for status in self._send(call)]
+
+    def create_bandit(
+        self,
+        name: str,
+        algorithm: str,
+        *,
+        dim: int,
+        reward_range: tuple[float, float],
+        epsilon: float | None = None,
+        delta: float | None = None,
+        reward_window: float | None = None,
+        default_reward: float | None = None,
+        horizon: int | None = None,
+        unit: str | tuple[str, int] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Make a bandit (the key must be an admin's). The same again changes nothing; another of that name is an error."""
+        settings = {
+            "name": name,
+            "algorithm": algorithm,
+            "dim": dim,
+            "reward_range": list(reward_range),
+            "epsilon": epsilon,
+            "delta": delta,
+            "reward_window": reward_window,
+            "default_reward": default_reward,
+            "horizon": horizon,
+            "unit": unit,
+        }
+        return self._send(calls.create_bandit(settings, options))
+
+    def bandits(self) -> list[dict[str, Any]]:
+        """All bandits: settings, claim, status, how far they have learned."""
+        return self._send(calls.bandits())
+
+    def bandit(self, name: str) -> dict[str, Any]:
+        """One bandit."""
+        return self._send(calls.bandit(name))
+
+    def privacy(self, name: str | None = None) -> dict[str, Any]:
+        """What a bandit promises and has spent; without a name, the total over all bandits."""
+        return self._send(calls.privacy(name))
+
+    # ------------------------------------------------------------------ how it is sent
+
+    def _send(self, call: Call[T]) -> T:
+        attempts = calls.Attempts(self._address)
+        while True:
+            connection, used = self._connection()
+            retry_after = None
+            try:
+                status, retry_after, body = self._exchange(connection, call)
+                if status not in calls.TRY_AGAIN:
+                    return calls.answer(call, status, body)
+                problem = f"status {status}"
+            except tls.SSLCertVerificationError as error:
+                connection.close()
+                raise self._address.distrusted(error) from None
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                if used and not isinstance(error, TimeoutError):
+                    self.close()  # the service has closed what lay idle; that is no reason to wait
+                    continue
+                problem = "no answer in time" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+            time.sleep(attempts.wait(problem, retry_after))
+
+    def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
+        """(connection, whether it was used before). A forked child leaves its parent's connections alone."""
+        if self._process != os.getpid():
+            self._process, self._idle = os.getpid(), []
+        try:
+            return self._idle.pop(), True
+        except IndexError:
+            pass
+        where = self._address
+        if where.secure:
+            context = self._ssl or tls.create_default_context()
+            return http.client.HTTPSConnection(where.host, where.port, timeout=where.timeout, context=context), False
+        return http.client.HTTPConnection(where.host, where.port, timeout=where.timeout), False
+
+    def _exchange(self, connection: http.client.HTTPConnection, call: Call[Any]) -> tuple[int, str | None, bytes]:
+        headers = dict(self._address.headers)
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(call.method, self._address.prefix + call.path, call.body, headers)
+        said = connection.getresponse()
+        body = said.read()
+        if said.will_close:
+            connection.close()
+        else:
+            self._idle.append(connection)
+        return said.status, said.headers.get("Retry-After"), body

@@ -1,0 +1,246 @@
+"""What the client sends, what the answers mean, and how long it keeps trying. No sockets here.
+
+Everything a client asks for may safely be asked twice: a decision carries a request id, a reward its decision's, and making
+the same bandit again changes nothing. So a call that was cut off is simply sent again. No reward is ever logged, and none is
+part of an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import quote, urlsplit
+
+from dpbandit.errors import (
+    AccessError,
+    NotFiniteError,
+    OptionError,
+    RequestError,
+    ServiceError,
+    ShapeError,
+    UnreachableError,
+)
+
+T = TypeVar("T")
+
+# The service's default for one call.
+MOST_REWARDS = 1_000
+# Answers that say: not now. The others would be the same the next time.
+TRY_AGAIN = frozenset({408, 429, 502, 503, 504})
+FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
+
+_jitter = random.SystemRandom()  # forked workers must not all come back at the same moment
+
+
+class ArrayLike(Protocol):
+    """A NumPy array, or what behaves like one."""
+
+    def tolist(self) -> Any: ...
+
+
+Contexts = Sequence[Sequence[float]] | ArrayLike
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to show, and the id to report its reward under.
+
+    >>> Decision("1f-00c0ffee00c0ffee", arm=2, arm_id="blue", model_version=17).arm_id
+    'blue'
+    """
+
+    decision: str
+    arm: int
+    arm_id: str | None
+    model_version: int
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request, and how to read its answer."""
+
+    method: str
+    path: str
+    body: bytes | None
+    read: Callable[[Any], T]
+
+
+class Address:
+    """Where the service is, and what every request says."""
+
+    def __init__(self, url: str, *, key: str | None, timeout: float, patience: float, insecure: bool) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+            raise OptionError("an address is http://host:port or https://host, with nothing behind but a path")
+        here = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
+        if parts.scheme == "http" and not here and not insecure:
+            raise OptionError(
+                "over plain http the key and every reward travel in the clear: use https, or say insecure=True inside a network "
+                "you trust"
+            )
+        for name, seconds in (("timeout", timeout), ("patience", patience)):
+            if not 0 < seconds < math.inf:
+                raise OptionError(f"{name} is a number of seconds above 0")
+        key = key or os.environ.get("DPBANDIT_KEY") or ""
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise OptionError("this cannot be a key: it is one word, the last that dpbandit keys create prints")
+        if not key:
+            raise AccessError(
+                "a key is needed: pass key=… or set DPBANDIT_KEY (an operator makes one with dpbandit keys create)", 401
+            )
+        self.url = url.rstrip("/")
+        self.secure, self.host = parts.scheme == "https", parts.hostname
+        self.port = parts.port or (443 if self.secure else 80)
+        self.prefix = parts.path.rstrip("/")
+        self.timeout, self.patience = timeout, patience
+        # As sent, so that a name-based proxy finds the service.
+        self.headers = {"Host": parts.netloc, "Authorization": f"Bearer {key}", "Accept": "application/json"}
+
+    def distrusted(self, error: ssl.SSLCertVerificationError) -> ServiceError:
+        """Trying again would not help."""
+        return ServiceError(
+            f"{self.url} shows a certificate that is not trusted ({error.verify_message}): pass ssl= a context that knows its "
+            "authority"
+        )
+
+
+class Attempts:
+    """Counts the attempts of one call and says how long to wait for the next: longer each time, and by lot."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._began = time.monotonic()
+        self.count = 0
+
+    def wait(self, problem: str, retry_after: str | None = None) -> float:
+        """Seconds until the next attempt; raises UnreachableError when patience is at an end."""
+        self.count += 1
+        pause = _jitter.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2**self.count))
+        if retry_after is not None and retry_after.strip().isdigit():
+            pause += float(retry_after)
+        passed = time.monotonic() - self._began
+        if passed + pause > self._address.patience:
+            raise UnreachableError(
+                f"{self._address.url} did not answer in {self.count} attempts over {passed:.1f} s; the last: {problem}. Look "
+                "whether the service runs and /readyz says ok; to ask again is safe"
+            )
+        return pause
+
+
+def answer(call: Call[T], status: int, body: bytes) -> T:
+    """What the answer says, or the error it stands for."""
+    try:
+        said = json.loads(body) if body else None
+    except ValueError:
+        said = None
+    if status in (200, 201) and said is not None:
+        try:
+            return call.read(said)
+        except (KeyError, TypeError, AttributeError):
+            pass
+    words = said.get("error") if isinstance(said, dict) else None
+    if status == 401:
+        raise AccessError(
+            f"the service does not take this key ({words}): it may be mistyped, revoked, or another store's", 401
+        )
+    if status == 403:
+        raise AccessError(f"{words}: use a key of another role", 403)
+    if words is not None and 400 <= status < 500:
+        raise RequestError(str(words), status)
+    if words is not None:
+        raise ServiceError(f"the service failed: {words}", status)
+    raise ServiceError(f"status {status} is not an answer of this service: is the address right?", status)
+
+
+# ---------------------------------------------------------------------- the calls
+
+
+def decide(
+    bandit: str, contexts: Contexts, arms: Sequence[str] | None, user: str | None, request: str | None
+) -> Call[Decision]:
+    body: dict[str, Any] = {"contexts": _numbers(contexts), "request": request or secrets.token_hex(16)}
+    if arms is not None:
+        body["arms"] = [str(arm) for arm in arms]
+    if user is not None:
+        body["user"] = user
+
+    def read(said: Any) -> Decision:
+        return Decision(said["decision"], said["arm"], said["arm_id"], said["model_version"])
+
+    return _post(f"{_place(bandit)}/decisions", body, read)
+
+
+def reward(bandit: str, decision: str | Decision, value: float) -> Call[str]:
+    return _post(f"{_place(bandit)}/rewards", _report(decision, value), lambda said: str(said["status"]))
+
+
+def rewards(
+    bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
+) -> list[Call[list[str]]]:
+    """As many calls as it takes."""
+    pairs: Iterable[tuple[str | Decision, float]] = reports.items() if isinstance(reports, Mapping) else reports
+    items = [_report(decision, value) for decision, value in pairs]
+
+    def read(said: Any) -> list[str]:
+        return [str(one["status"]) for one in said]
+
+    path = f"{_place(bandit)}/rewards"
+    return [_post(path, items[at : at + MOST_REWARDS], read) for at in range(0, len(items), MOST_REWARDS)]
+
+
+def create_bandit(settings: dict[str, Any], options: dict[str, Any]) -> Call[dict[str, Any]]:
+    body = {name: value for name, value in settings.items() if value is not None}
+    return _post("/v1/bandits", body | ({"options": options} if options else {}), dict)
+
+
+def bandits() -> Call[list[dict[str, Any]]]:
+    return Call("GET", "/v1/bandits", None, lambda said: list(said["bandits"]))
+
+
+def bandit(name: str) -> Call[dict[str, Any]]:
+    return Call("GET", _place(name), None, dict)
+
+
+def privacy(name: str | None) -> Call[dict[str, Any]]:
+    return Call("GET", "/v1/privacy" if name is None else f"{_place(name)}/privacy", None, dict)
+
+
+def _place(bandit: str) -> str:
+    if not bandit or bandit in (".", ".."):
+        raise OptionError("a bandit has a name: letters, digits, dots, dashes and underscores")
+    return f"/v1/bandits/{quote(bandit, safe='')}"
+
+
+def _post(path: str, body: Any, read: Callable[[Any], T]) -> Call[T]:
+    try:
+        return Call("POST", path, json.dumps(body, allow_nan=False, separators=(",", ":")).encode(), read)
+    except ValueError:
+        raise NotFiniteError("NaN or infinity cannot be sent: every number must be finite") from None
+    except TypeError:
+        raise OptionError("only plain values can be sent: numbers, strings, lists and dictionaries") from None
+
+
+def _numbers(contexts: Contexts) -> list[list[float]]:
+    try:
+        rows = contexts if isinstance(contexts, Sequence) else contexts.tolist()
+        return [[float(number) for number in row] for row in rows]
+    except (TypeError, ValueError, AttributeError):
+        raise ShapeError("contexts are one row of numbers for each arm: [[…], […]]") from None
+
+
+def _report(decision: str | Decision, value: float) -> dict[str, Any]:
+    name = decision.decision if isinstance(decision, Decision) else decision
+    if not isinstance(name, str):
+        raise OptionError("a reward is reported for a Decision or its id")
+    try:
+        return {"decision": name, "reward": float(value)}
+    except (TypeError, ValueError):
+        raise OptionError("a reward is a number") from None

@@ -1,0 +1,53 @@
+"""What an endpoint answers with, and the errors that become answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+
+from dpbandit.errors import CapError, DpbanditError, StoreError
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+encode = msgspec.json.Encoder().encode
+
+JSON = b"application/json"
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a failure
+    """An answer that is not the one that was hoped for."""
+
+    def __init__(self, status: int, why: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(why)
+        self.status, self.why, self.headers = status, why, headers
+
+
+def as_refusal(error: DpbanditError) -> Refused:
+    """Our own errors, by what the caller can do about them."""
+    if isinstance(error, StoreError):
+        return Refused(503, "the store cannot be reached: try again", ((b"retry-after", b"1"),))
+    if isinstance(error, CapError):
+        return Refused(409, str(error))
+    return Refused(422, str(error))
+
+
+def why_undecodable(error: Exception) -> Refused:
+    """400 for what is not JSON, 422 for JSON of another shape. The text names types and places, never values."""
+    if isinstance(error, msgspec.ValidationError):
+        return Refused(422, f"the body does not fit: {error}")
+    if isinstance(error, RecursionError):
+        return Refused(400, "the body is nested too deeply")
+    return Refused(400, "the body is not JSON in UTF-8")
+
+
+async def respond(
+    send: Send, status: int, body: bytes, kind: bytes = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    """One whole answer."""
+    head = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store"), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})

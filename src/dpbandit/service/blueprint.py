@@ -1,0 +1,142 @@
+"""What a caller may ask for when making a bandit, and the bandit made from it. Imports the learner's code: used when a
+bandit is made and by the learner, never on the way of a decision.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import warnings
+from typing import Any
+
+import msgspec
+
+from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+DEFAULT_WINDOW = 1800.0
+LONGEST_WINDOW = 90 * 86_400.0
+
+# Options that would break what the service promises, and why.
+REFUSED = {
+    "seed": "a seed means simulated noise, which protects nobody: only real noise is served",
+    "pan_private": "the store keeps rewards until they are learned, so it cannot promise more than the plain form",
+    "context_noise": "contexts are perturbed by the process that learns, and here another one ranks",
+}
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/bandits`."""
+
+    name: str
+    algorithm: str
+    dim: int
+    reward_range: tuple[float, float]
+    epsilon: float | None = None
+    delta: float | None = None
+    reward_window: float = DEFAULT_WINDOW
+    default_reward: float | None = None
+    horizon: int | None = None
+    unit: str | tuple[str, int] = "reward"
+    options: dict[str, Any] = {}
+
+
+def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
+    """The request with every default filled in, so that asking twice can be recognised."""
+    if not NAME.match(request.name):
+        raise OptionError(
+            "a name is 1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
+        )
+    if not 1 <= request.dim <= max_dim:
+        raise OptionError(f"dim must lie between 1 and {max_dim}, the limit of this service")
+    if not 0 < request.reward_window <= LONGEST_WINDOW:
+        raise OptionError(f"reward_window must lie between 0 and {LONGEST_WINDOW:,.0f} seconds")
+    low, high = request.reward_range
+    default = low if request.default_reward is None else request.default_reward
+    if not low <= default <= high:
+        raise OptionError("default_reward must lie within reward_range")
+    for name, why in REFUSED.items():
+        if request.options.get(name):
+            raise OptionError(f"option {name!r} cannot be served: {why}")
+        if name == "seed" and request.options.get("seed") is not None:
+            raise OptionError(f"option 'seed' cannot be served: {why}")
+    own = set(msgspec.structs.asdict(request)) & set(request.options)
+    if own:
+        raise OptionError(f"{min(own)!r} is not one of the options: give it beside them")
+    unit = request.unit if isinstance(request.unit, str) else list(request.unit)
+    config = msgspec.structs.asdict(request) | {"default_reward": default, "reward_range": [low, high], "unit": unit}
+    config["options"] = {k: v for k, v in request.options.items() if k not in REFUSED and v is not None}
+    return config
+
+
+def canonical(config: dict[str, Any]) -> str:
+    """One text for one meaning."""
+    return json.dumps(config, sort_keys=True, separators=(",", ":"))
+
+
+def build(config: dict[str, Any]) -> Any:
+    """The bandit itself, with real noise."""
+    from dpbandit.bandits.registry import construct, find
+
+    if find(config["algorithm"]).registered_by_user:
+        raise OptionError(f"{config['algorithm']!r} was registered by a program: only built-in algorithms are served")
+    unit = config["unit"] if isinstance(config["unit"], str) else tuple(config["unit"])
+    given = {name: config[name] for name in ("dim", "epsilon", "delta", "horizon")}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            return construct(
+                config["algorithm"],
+                {**config["options"], **given, "reward_range": tuple(config["reward_range"]), "unit": unit},
+            )
+    except DpbanditError:
+        raise
+    except (ArithmeticError, ValueError, TypeError, MemoryError, LookupError):
+        raise OptionError("these options make no bandit: see the documentation for what each may be") from None
+
+
+def draft(config: dict[str, Any], *, allow_unproven: bool) -> Any:
+    """A new bandit that may be served, or an error that says why not."""
+    bandit = build(config)
+    if bandit.claim.status != "proven" and not allow_unproven:
+        raise OptionError(
+            f"{config['algorithm']!r} at these settings has no proven claim (status: {bandit.claim.status}); "
+            "this service serves proven ones only"
+        )
+    return bandit
+
+
+def model_record(bandit: Any) -> dict[str, Any]:
+    """What a ranker is given: the released model, and the bounds that contexts must keep."""
+    from dpbandit.bandits.files import released_record
+    from dpbandit.bandits.registry import find
+
+    limits = {
+        "max_norm": bandit.options.max_norm,
+        "l1_limit": getattr(bandit, "l1_limit", None),
+        "one_hot": find(bandit.name).one_hot,
+    }
+    return {**released_record(bandit), **limits}
+
+
+def privacy_record(bandit: Any) -> dict[str, Any]:
+    """The public account of what was paid: no reward and no noise decides any number in it."""
+    spent, ledger = bandit.spent, bandit.ledger
+    limit = ledger.limit if math.isfinite(ledger.limit) else None
+    return {
+        "spent": {"epsilon": finite(spent.epsilon), "delta": spent.delta, "mu": spent.mu},
+        "remaining": {
+            "currency": ledger.currency,
+            "limit": limit,
+            "left": finite(ledger.remaining),
+            "fraction": None if not limit else max(0.0, 1 - ledger.total / limit),
+        },
+        "releases": ledger.releases,
+        "ledger": [{**row, "cost": finite(row["cost"]), "total": finite(row["total"])} for row in ledger.table()],
+    }
+
+
+def finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None

@@ -1,0 +1,184 @@
+"""What a ranker remembers of the store, refreshed several times a second: bandits, released models, keys.
+
+All of it is public or a hash. Nothing here ever reads a reward or a learner's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dpbandit.errors import DpbanditError, StoreError
+from dpbandit.service.keys import KeyRing
+from dpbandit.service.ranker import Model
+from dpbandit.service.store import DELETED, Line, Store
+
+T = TypeVar("T")
+
+REFRESH_SECONDS = 0.25
+# Asking for what is not there makes the catalog look again, at most this often.
+ASK_AGAIN_SECONDS = 0.02
+
+
+class Served:
+    """A bandit as the hot endpoints need it."""
+
+    __slots__ = ("id", "line", "model", "needs_user", "reward_range", "traffic", "window")
+
+    def __init__(self, line: Line, model: Model) -> None:
+        self.id = line.id
+        self.line = line
+        self.model = model
+        self.needs_user = line.config["unit"] != "reward"
+        self.window = float(line.config["reward_window"])
+        low, high = line.config["reward_range"]
+        self.reward_range = (float(low), float(high))
+        self.traffic: deque[tuple[float, int]] = deque(maxlen=241)  # (when, decisions so far)
+
+    def rate(self) -> float:
+        """Decisions a second over the last minute."""
+        if len(self.traffic) < 2:
+            return 0.0
+        (start, before), (end, now) = self.traffic[0], self.traffic[-1]
+        return (now - before) / max(end - start, 1e-9)
+
+
+class Catalog:
+    """The bandits by name and the keys in force."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._store: Store | None = None
+        self._refreshing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.bandits: dict[str, Served] = {}
+        self.keys = KeyRing()
+        self.person_key = b""
+        self.store_now = 0
+        self.restored: str | None = None
+        self.refreshed_at = -1e9
+        self.problem = "not read yet"
+
+    async def start(self) -> None:
+        await self.refresh()
+        self._task = asyncio.create_task(self._forever())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._store is not None:
+            self._store.close()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the store was reached lately."""
+        return time.monotonic() - self.refreshed_at < 5.0
+
+    async def _forever(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            with contextlib.suppress(DpbanditError):
+                await self.refresh()
+
+    async def refresh(self, *, unless_newer_than: float = 0.0) -> None:
+        """Read what has changed. Keeps what it has when the store cannot be reached."""
+        began = time.monotonic()
+        async with self._refreshing:
+            if self.refreshed_at > began or began - self.refreshed_at < unless_newer_than:
+                return
+            try:
+                found = await asyncio.to_thread(self._with_store, self._read)
+            except StoreError as error:
+                self.problem = str(error)
+                raise
+            self._take(*found)
+            self.refreshed_at, self.problem = began, ""
+
+    def _read(self, store: Store) -> tuple[list[Line], list[Any], dict[int, Model], bytes, int, str | None]:
+        lines = store.lines()
+        keys = store.connection.all("SELECT id, hash, role FROM keys WHERE revoked_at IS NULL")
+        models = {}
+        for line in lines:
+            known = self.bandits.get(line.name)
+            if line.status != DELETED and (known is None or known.model.version < line.version):
+                found = store.model(line.id)
+                if found is not None:
+                    models[line.id] = Model(*found)
+        person_key = self.person_key or bytes.fromhex(store.meta("person_key") or "")
+        return lines, keys, models, person_key, store.now(), store.meta("restored")
+
+    def _take(
+        self,
+        lines: list[Line],
+        keys: list[Any],
+        models: dict[int, Model],
+        person_key: bytes,
+        store_now: int,
+        restored: str | None,
+    ) -> None:
+        self.keys.replace(keys)
+        self.person_key, self.store_now, self.restored = person_key, store_now, restored
+        bandits = {}
+        now = time.monotonic()
+        for line in lines:
+            if line.status == DELETED:
+                continue
+            served = self.bandits.get(line.name)
+            if served is None or served.id != line.id:
+                if line.id not in models:
+                    continue
+                served = Served(line, models[line.id])
+            served.line = line
+            # Never back to an older model, whatever order the answers came in.
+            if line.id in models and models[line.id].version >= served.model.version:
+                served.model = models[line.id]
+            served.traffic.append((now, line.decisions))
+            while len(served.traffic) > 2 and now - served.traffic[0][0] > 60:
+                served.traffic.popleft()
+            bandits[line.name] = served
+        self.bandits = bandits
+
+    async def with_store(self, action: Callable[[Store], T]) -> T:
+        """Run something that reads or writes the store, off the event loop, one at a time."""
+        async with self._refreshing:
+            return await asyncio.to_thread(self._with_store, action)
+
+    def _with_store(self, action: Callable[[Store], T]) -> T:
+        try:
+            if self._store is None:
+                self._store = Store(self._url)
+            return action(self._store)
+        except StoreError:
+            if self._store is not None:
+                with contextlib.suppress(Exception):
+                    self._store.close()
+            self._store = None
+            raise
+
+    async def find(self, name: str) -> Served | None:
+        """The bandit of this name, looking again if it is not known."""
+        served = self.bandits.get(name)
+        if served is None:
+            await self._look_again()
+            served = self.bandits.get(name)
+        return served
+
+    async def authorise(self, authorization: bytes) -> tuple[str, str] | None:
+        """(key id, role), looking again for an id that is not known."""
+        found = self.keys.check(authorization)
+        if found is None and not self.keys.known(authorization):
+            await self._look_again()
+            found = self.keys.check(authorization)
+        return found
+
+    async def _look_again(self) -> None:
+        """Read the store as it is now. All who ask within a moment share one reading."""
+        await asyncio.sleep(max(ASK_AGAIN_SECONDS - (time.monotonic() - self.refreshed_at), 0.0))
+        with contextlib.suppress(StoreError):
+            await self.refresh()

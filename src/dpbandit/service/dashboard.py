@@ -1,0 +1,68 @@
+"""The dashboard's files, served to anybody: they are the same for every store and reveal nothing. Whatever they show they
+ask the API for, with the visitor's key.
+
+The page shows no reward rate: a rate computed from rewards would be a release of its own (docs/dashboard.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+
+from dpbandit.service.answers import Scope, Send
+
+# Own files only, no inline code, no frames, no form that leaves the page; text never becomes markup.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+SCRIPT = b"text/javascript; charset=utf-8"
+
+_FILES = {
+    "/": ("dashboard.html", b"text/html; charset=utf-8"),
+    "/dashboard.css": ("dashboard.css", b"text/css; charset=utf-8"),
+    "/dashboard.js": ("dashboard.js", SCRIPT),
+    "/dashboard-cards.js": ("dashboard-cards.js", SCRIPT),
+    "/dashboard-words.js": ("dashboard-words.js", SCRIPT),
+    "/favicon.svg": ("favicon.svg", b"image/svg+xml"),
+}
+
+
+class Dashboard:
+    """The files in memory, with the headers of each."""
+
+    def __init__(self) -> None:
+        folder = files("dpbandit.service") / "static"
+        self._pages = {
+            path: self._prepared((folder / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()
+        }
+
+    @staticmethod
+    def _prepared(body: bytes, kind: bytes) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
+        tag = b'"%s"' % hashlib.sha256(body).hexdigest()[:20].encode()
+        head = [
+            (b"content-type", kind),
+            # Kept, but asked about each time: after an upgrade nobody runs an old page against a new API.
+            (b"cache-control", b"no-cache"),
+            (b"etag", tag),
+            (b"content-security-policy", POLICY.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-frame-options", b"DENY"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+        ]
+        return body, tag, head
+
+    def has(self, scope: Scope) -> bool:
+        return scope["path"] in self._pages and scope["method"] in ("GET", "HEAD")
+
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """The file, or 304 for whoever has it."""
+        body, tag, head = self._pages[scope["path"]]
+        known = any(name == b"if-none-match" and tag in value for name, value in scope["headers"])
+        status, body = (304, b"") if known else (200, body)
+        length = [] if known else [(b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": [*head, *length]})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

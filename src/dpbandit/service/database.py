@@ -1,0 +1,277 @@
+"""One thin layer over SQLite and PostgreSQL: the same SQL for both, transactions, the store's clock, and its locks.
+
+SQLite serialises writers; PostgreSQL is told what must not overlap by row and advisory locks. Nothing above this file
+knows which of the two it talks to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from dpbandit.errors import StoreError
+
+Row = tuple[Any, ...]
+
+# SQLite compiles a statement for each number of rows; powers of two keep the set of statements small and cached.
+CHUNKS = tuple(1 << k for k in range(8, -1, -1))
+BUSY_SECONDS = 20.0
+
+
+class Connection(Protocol):
+    """One connection, for one thread at a time. SQL uses `?` for parameters."""
+
+    kind: str
+
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]: ...
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int: ...
+    def write(self) -> contextlib.AbstractContextManager[None]: ...
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]) -> None: ...
+    def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]: ...
+    def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]: ...
+    def now(self) -> int: ...
+    def share(self, what: int, bandit: int) -> None: ...
+    def exclude(self, what: int, bandit: int) -> None: ...
+    def close(self) -> None: ...
+
+
+def one(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> Row | None:
+    """The first row, or None."""
+    rows = connection.all(sql, parameters)
+    return rows[0] if rows else None
+
+
+def connect(url: str, *, create: bool = True) -> Connection:
+    """Open a store by URL: `sqlite:///file.db` (four slashes for an absolute path) or `postgresql://…`."""
+    if url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        return _Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1))
+    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        return _SQLite(Path(unquote(url[len("sqlite:///") :])), create=create)
+    raise StoreError(f"a store is sqlite:///file.db or postgresql://user@host/name, not {_without_password(url)!r}")
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"{head.split('//')[0]}//…@{tail}" if at else url
+
+
+class _Turn:
+    """A fair lock between the processes that write to one SQLite file.
+
+    SQLite makes a waiting writer poll, so a busy one can shut the others out for as long as it is busy. Here a writer first
+    takes the turnstile, then the lock: whoever waits for the lock holds the turnstile, and the busy one queues behind it.
+    The kernel drops both when a process dies.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import fcntl
+
+        self._flock, self._shared, self._free = fcntl.flock, fcntl.LOCK_EX, fcntl.LOCK_UN
+        self._turnstile = os.open(f"{path}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self) -> None:
+        self._flock(self._turnstile, self._shared)
+        try:
+            self._flock(self._lock, self._shared)
+        finally:
+            self._flock(self._turnstile, self._free)
+
+    def give(self) -> None:
+        self._flock(self._lock, self._free)
+
+    def close(self) -> None:
+        os.close(self._turnstile)
+        os.close(self._lock)
+
+
+class _SQLite:
+    kind = "sqlite"
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        if not create and not path.exists():
+            raise StoreError(f"there is no store at {path}")
+        if not path.parent.is_dir():
+            raise StoreError(f"there is no folder {path.parent} to keep the store in")
+        try:
+            if not path.exists():
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # rewards are in it
+            self._db = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+            # FULL: a commit has reached the disk when it returns. secure_delete: an erased reward is overwritten.
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "wal_autocheckpoint=2000"):
+                self._db.execute(f"PRAGMA {pragma}").fetchall()
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"cannot open the store {path}: {error}") from error
+        self._turn = _Turn(path)
+
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        with _named_errors():
+            return self._db.execute(sql, parameters).fetchall()
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        with _named_errors():
+            return self._db.execute(sql, parameters).rowcount
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[None]:
+        self._turn.take()
+        try:
+            with _named_errors():
+                self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                with _named_errors():
+                    self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+        finally:
+            self._turn.give()
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]) -> None:
+        # One statement for many rows: Python gives up its lock at every step of SQLite, and under load it takes
+        # milliseconds to get it back.
+        del types
+        width, at = f"({','.join('?' * len(columns))})", 0
+        for size in CHUNKS:
+            while len(rows) - at >= size:
+                values = [value for row in rows[at : at + size] for value in row]
+                self.run(f"INSERT INTO {table} ({','.join(columns)}) VALUES {','.join([width] * size)}", values)
+                at += size
+
+    def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
+        """Rows of integers, for `sql` ending in `IN (SELECT value FROM numbers)`. One step, for the same reason."""
+        columns, rest = sql.removeprefix("SELECT ").split(" FROM ", 1)
+        query = f"SELECT json_group_array(json_array({columns})) FROM {rest.replace('NUMBERS', '(SELECT value FROM json_each(?))')}"
+        found = self.all(query, (*before, json.dumps(list(numbers))))
+        return [tuple(row) for row in json.loads(found[0][0])]
+
+    def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]:
+        """Rows for `sql` that reads from the table NAMES, whose one column is `names.value`."""
+        return self.all(sql.replace("NAMES", "json_each(?) AS names"), (json.dumps(list(names)), *after))
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def share(self, what: int, bandit: int) -> None:
+        """Writers exclude each other here anyway."""
+
+    def exclude(self, what: int, bandit: int) -> None:
+        """Writers exclude each other here anyway."""
+
+    def close(self) -> None:
+        self._db.close()
+        self._turn.close()
+
+
+class _Postgres:
+    kind = "postgresql"
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise StoreError("PostgreSQL needs the extra 'postgres': pip install 'dpbandit[postgres]'") from None
+        self._psycopg, self._url = psycopg, url
+        self._db: Any = None
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            self._db = self._psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=10,
+                application_name="dpbandit",
+                # A process that is paused inside a transaction must not hold its locks for ever. Plans are made while the tables
+                # are empty and kept for the life of a connection: reading a table from end to end, right then, is wrong soon.
+                options="-c idle_in_transaction_session_timeout=10000 -c lock_timeout=20000 -c synchronous_commit=on "
+                "-c enable_seqscan=off -c jit=off",
+            )
+        except self._psycopg.Error as error:
+            raise StoreError(f"cannot reach the store {_without_password(self._url)}: {_first_line(error)}") from None
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._psycopg.Error as error:
+            # Parameters are never part of the message: a reward might be among them.
+            raise StoreError(f"the store answered: {type(error).__name__}") from None
+
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        with self._errors():
+            found: list[Row] = self._execute(sql, parameters).fetchall()
+            return found
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        with self._errors():
+            return int(self._execute(sql, parameters).rowcount)
+
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> Any:
+        if self._db.closed:
+            self._open()
+        # binary: doubles arrive bit for bit
+        return self._db.cursor(binary=True).execute(sql.replace("?", "%s"), parameters)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[None]:
+        with self._errors():
+            self._execute("BEGIN", ())
+        try:
+            yield
+            with self._errors():
+                status = self._db.cursor().execute("COMMIT").statusmessage
+            if status != "COMMIT":
+                raise StoreError("the store rolled a transaction back")
+        except BaseException:
+            with contextlib.suppress(self._psycopg.Error):
+                self._db.cursor().execute("ROLLBACK")
+            raise
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]) -> None:
+        if rows:
+            arrays = ",".join(f"%s::{kind}[]" for kind in types)
+            sql = f"INSERT INTO {table} ({','.join(columns)}) SELECT * FROM unnest({arrays})"
+            with self._errors():
+                self._db.cursor(binary=True).execute(sql, [list(column) for column in zip(*rows, strict=True)])
+
+    def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
+        return self.all(sql.replace("NUMBERS", "(SELECT unnest(?::bigint[]))"), (*before, list(numbers)))
+
+    def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]:
+        return self.all(sql.replace("NAMES", "unnest(?::text[]) AS names(value)"), (list(names), *after))
+
+    def now(self) -> int:
+        return int(self.all("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0])
+
+    def share(self, what: int, bandit: int) -> None:
+        self.all("SELECT pg_advisory_xact_lock_shared(?::int, ?::int)", (what, bandit))
+
+    def exclude(self, what: int, bandit: int) -> None:
+        self.all("SELECT pg_advisory_xact_lock(?::int, ?::int)", (what, bandit))
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@contextlib.contextmanager
+def _named_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"the store answered: {type(error).__name__}: {error}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

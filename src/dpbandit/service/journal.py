@@ -1,0 +1,174 @@
+"""Decisions and rewards, written down many at a time: one transaction for all that arrived while the last one was being
+written. Nobody is answered before the disk has it.
+
+The event loop collects; one thread writes. A decision gets its place in the stream inside the transaction, so that places
+are given in the order of commits, whichever ranker asks (`records`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dpbandit.errors import StoreError
+from dpbandit.service.database import Connection, connect
+from dpbandit.service.records import Asked, Decision, Placed, Report, judge, place
+
+# A burst is not held back until all of it has been looked at.
+FIRST_BATCH = 48
+
+
+class Overloaded(Exception):  # noqa: N818 - an answer, not a failure
+    """More is waiting than this process is willing to hold."""
+
+
+class Journal:
+    """The writer of one ranker process."""
+
+    def __init__(self, url: str, *, most_waiting: int = 20_000) -> None:
+        self._url = url
+        self._most = most_waiting
+        self._decisions: list[tuple[Decision, asyncio.Future[Placed], Asked | None]] = []
+        self._reports: list[tuple[int, float, str, list[Report], asyncio.Future[list[str]]]] = []
+        self._waiting = 0
+        self._busy = False
+        self._nudged = False
+        self._in_flight: tuple[float, list[asyncio.Future[Any]]] | None = None
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._connection: Connection | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self.batches = 0
+        self.last_seconds = 0.0
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Write what is waiting, then end."""
+        while self._busy or self._waiting:
+            await asyncio.sleep(0.01)
+        self._work.put(None)
+        await asyncio.to_thread(self._thread.join, 10.0)
+
+    # ------------------------------------------------------------------ the event loop's side
+
+    def decide(self, decision: Decision, asked: Asked | None = None) -> asyncio.Future[Placed]:
+        """Write a decision; the answer is its (seq, nonce), once it is durable, or the one made before for `asked`."""
+        self._make_room(1)
+        assert self._loop is not None
+        future: asyncio.Future[Placed] = self._loop.create_future()
+        self._decisions.append((decision, future, asked))
+        self._nudge()
+        return future
+
+    def report(self, bandit: int, window: float, key: str, reports: list[Report]) -> asyncio.Future[list[str]]:
+        """Write rewards; the answer is a status for each, once those accepted are durable."""
+        self._make_room(len(reports))
+        assert self._loop is not None
+        future: asyncio.Future[list[str]] = self._loop.create_future()
+        self._reports.append((bandit, window, key, reports, future))
+        self._nudge()
+        return future
+
+    def _nudge(self) -> None:
+        """Write soon. The first few of a burst go at once: while they are written, the others can be worked on."""
+        if not self._busy:
+            if len(self._decisions) + len(self._reports) >= FIRST_BATCH:
+                self._busy = True
+                self._send()
+            elif not self._nudged:
+                self._nudged = True
+                assert self._loop is not None
+                self._loop.call_soon(self._send_soon)
+
+    def _send_soon(self) -> None:
+        self._nudged = False
+        if not self._busy:
+            self._busy = True
+            self._send()
+
+    def _make_room(self, count: int) -> None:
+        if self._waiting + count > self._most:
+            raise Overloaded
+        self._waiting += count
+
+    def _send(self) -> None:
+        decisions, reports = self._decisions, self._reports
+        if not decisions and not reports:
+            self._busy = False
+            return
+        self._decisions, self._reports = [], []
+        futures: list[asyncio.Future[Any]] = [*(d[1] for d in decisions), *(r[4] for r in reports)]
+        self._in_flight = (time.monotonic(), futures)
+        self._work.put(lambda: self._write(decisions, reports))
+
+    def _done(self, results: list[tuple[asyncio.Future[Any], Any]], count: int, error: StoreError | None) -> None:
+        self._waiting -= count
+        if self._in_flight is not None:
+            self.last_seconds = time.monotonic() - self._in_flight[0]
+            self._in_flight = None
+        self._send()
+        for future, result in results:
+            if not future.done():  # its caller may have gone away
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+
+    def expire(self, seconds: float) -> None:
+        """Answer those who have waited this long for a store that hangs. It may still write what they sent: asking again
+        is safe for rewards and under a request id, and leaves a decision without a reward otherwise."""
+        if self._in_flight is not None and time.monotonic() - self._in_flight[0] > seconds:
+            waiting: list[asyncio.Future[Any]] = [*(d[1] for d in self._decisions), *(r[4] for r in self._reports)]
+            for future in (*self._in_flight[1], *waiting):
+                if not future.done():
+                    future.set_exception(StoreError("the store takes too long"))
+
+    # ------------------------------------------------------------------ the thread's side
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _write(self, decisions: list[Any], reports: list[Any]) -> None:
+        count = len(decisions) + sum(len(entry[3]) for entry in reports)
+        error: StoreError | None = None
+        placed: list[Any] = []
+        judged: list[Any] = []
+        try:
+            if self._connection is None:
+                self._connection = connect(self._url)
+            with self._connection.write():
+                if decisions:
+                    placed = place(self._connection, decisions)
+                if reports:
+                    judged = judge(self._connection, reports)
+            self.batches += 1
+        except StoreError as problem:
+            error = problem
+            self._drop_connection()
+        except Exception as problem:  # answered, never swallowed: the caller must know that nothing was written
+            error = StoreError(f"the journal failed: {type(problem).__name__}")
+            self._drop_connection()
+        if error is not None:
+            placed, judged = [None] * len(decisions), [None] * len(reports)
+        results = [(entry[1], answer) for entry, answer in zip(decisions, placed, strict=True)]
+        results += [(entry[4], answer) for entry, answer in zip(reports, judged, strict=True)]
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop has ended: so has everybody who waited
+            self._loop.call_soon_threadsafe(self._done, results, count, error)
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Exception):
+                self._connection.close()
+        self._connection = None

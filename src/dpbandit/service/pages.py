@@ -1,0 +1,204 @@
+"""Every endpoint that is not asked thousands of times a second."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dpbandit.errors import OptionError
+from dpbandit.service import blueprint
+from dpbandit.service.answers import JSON, Receive, Refused, Scope, Send, encode, respond, why_undecodable
+from dpbandit.service.catalog import Served
+from dpbandit.service.openapi import document
+from dpbandit.service.store import Store
+
+if TYPE_CHECKING:
+    from dpbandit.service.api import App
+    from dpbandit.service.budgets import Total
+
+TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+
+Answer = tuple[int, bytes, bytes]  # status, content type, body
+Handler = Callable[[str, str, Receive], Awaitable[Answer]]  # (bandit's name, key, receive)
+
+
+class Pages:
+    """Routes and what they answer."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self._making = threading.Lock()  # importing and compiling the learner's code, once
+        # (pattern, method) → (action in the access log, roles that may, handler)
+        every = ("rank", "reward", "admin")
+        self.routes: dict[str, dict[str, tuple[str, tuple[str, ...], Handler]]] = {
+            "/v1/bandits": {
+                "GET": ("list bandits", every, self.bandits),
+                "POST": ("create bandit", ("admin",), self.create),
+            },
+            "/v1/bandits/{name}": {
+                "GET": ("show bandit", every, self.bandit),
+                "DELETE": ("delete bandit", ("admin",), self.delete),
+            },
+            "/v1/bandits/{name}/privacy": {"GET": ("show privacy", every, self.privacy)},
+            "/v1/bandits/{name}/releases": {"GET": ("show releases", every, self.releases)},
+            "/v1/bandits/{name}/decisions": {"POST": ("decisions", every, self.nothing)},
+            "/v1/bandits/{name}/rewards": {"POST": ("rewards", every, self.nothing)},
+            "/v1/privacy": {"GET": ("show total privacy", every, self.total)},
+            "/metrics": {"GET": ("metrics", every, self.metrics)},
+            "/openapi.json": {"GET": ("openapi", every, self.openapi)},
+        }
+        if app.settings.role == "learner":
+            self.routes = {"/metrics": self.routes["/metrics"]}
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send, key: str, role: str) -> tuple[str, str, int]:
+        """Answer and say (action, bandit, status) for the access log."""
+        parts = scope["path"].split("/")
+        named = len(parts) in (4, 5) and parts[1:3] == ["v1", "bandits"] and parts[3] != ""
+        name = parts[3] if named else ""
+        pattern = "/".join([*parts[:3], "{name}", *parts[4:]]) if named else scope["path"]
+        methods = self.routes.get(pattern)
+        if methods is None:
+            raise Refused(404, "there is nothing here")
+        if scope["method"] not in methods:
+            raise Refused(405, "this method is not possible here", ((b"allow", ", ".join(sorted(methods)).encode()),))
+        action, roles, handler = methods[scope["method"]]
+        if role not in roles:
+            raise Refused(403, f"this needs a key of role {' or '.join(roles)}")
+        status, kind, body = await handler(name, key, receive)
+        await respond(send, status, body, kind)
+        return action, name, status
+
+    # ------------------------------------------------------------------ bandits
+
+    async def create(self, name: str, key: str, receive: Receive) -> Answer:
+        try:
+            asked = msgspec.json.decode(await self.app.body(receive), type=blueprint.Request)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            raise why_undecodable(error) from None
+        config = blueprint.normalised(asked, max_dim=self.app.settings.max_dim)
+        try:
+            text = blueprint.canonical(config)
+        except (ValueError, RecursionError):
+            raise Refused(422, "the options hold something that is not a plain value") from None
+        draft = await asyncio.to_thread(self._draft, config)
+        try:
+            new = await self.app.catalog.with_store(lambda store: store.create(config, text=text, key=key, **draft))
+        except OptionError as error:
+            raise Refused(409, str(error)) from None
+        await self.app.catalog.refresh()
+        served = await self.app.served(config["name"])
+        return 201 if new else 200, JSON, encode(self._describe(served))
+
+    def _draft(self, config: dict[str, Any]) -> dict[str, Any]:
+        from dpbandit.bandits.files import pack
+
+        with self._making:
+            bandit = blueprint.draft(config, allow_unproven=self.app.settings.allow_unproven)
+            return {
+                "identity": bandit.identity,
+                "claim": bandit.claim.to_dict() | {"words": str(bandit.claim)},
+                "model": json.dumps(blueprint.model_record(bandit)),
+                "privacy": json.dumps(blueprint.privacy_record(bandit)),
+                "state": pack(bandit),
+            }
+
+    async def delete(self, name: str, key: str, receive: Receive) -> Answer:
+        served = await self.app.served(name)
+        await self.app.catalog.with_store(lambda store: store.delete(served.id))
+        await self.app.catalog.refresh()
+        return 200, JSON, b'{"status":"deleted; its budget stays spent and its name stays taken"}'
+
+    async def bandits(self, name: str, key: str, receive: Receive) -> Answer:
+        await self.app.catalog.refresh(unless_newer_than=0.05)
+        known = sorted(self.app.catalog.bandits.items())
+        return 200, JSON, encode({"bandits": [self._describe(served) for _, served in known]})
+
+    async def bandit(self, name: str, key: str, receive: Receive) -> Answer:
+        await self.app.catalog.refresh(unless_newer_than=0.05)
+        return 200, JSON, encode(self._describe(await self.app.served(name)))
+
+    def _describe(self, served: Served) -> dict[str, Any]:
+        line, catalog = served.line, self.app.catalog
+        horizon, rate = line.config["horizon"], served.rate()
+        left = None if horizon is None else max(horizon - line.decisions, 0)
+        return {
+            **line.config,
+            "status": line.status,
+            "reason": line.reason,
+            "claim": line.claim,
+            "timelines": line.timelines,
+            "created_at": line.created_at / 1e6,
+            "model_version": served.model.version,
+            "decisions": line.decisions,
+            "decisions_per_second": round(rate, 3),
+            "learned": line.learned,
+            "waiting": line.decisions - line.learned,
+            "decisions_until_horizon": left,
+            "seconds_until_horizon": None if left is None or rate == 0 else left / rate,
+            "learner": {"alive": line.lease_until > catalog.store_now, "lease_until": line.lease_until / 1e6},
+            "store_time": catalog.store_now / 1e6,
+        }
+
+    # ------------------------------------------------------------------ privacy
+
+    async def privacy(self, name: str, key: str, receive: Receive) -> Answer:
+        served = await self.app.served(name)
+        record, line = await self.app.catalog.with_store(
+            lambda store: (store.privacy(served.id), next(line for line in store.lines() if line.id == served.id))
+        )
+        claim = line.claim
+        if line.timelines > 1:
+            total = await asyncio.to_thread(_add_up, [(claim, line.timelines)], None)
+            words = f"{claim['words']}\n  counted {line.timelines} times: learning was resumed from an old copy of the store"
+            claim = {**claim, "epsilon": blueprint.finite(total.epsilon), "delta": total.delta, "words": words}
+            claim["mu"] = total.mu or None
+        return 200, JSON, encode({"claim": claim, **record, "timelines": line.timelines, "status": line.status})
+
+    async def releases(self, name: str, key: str, receive: Receive) -> Answer:
+        served = await self.app.served(name)
+        rows = await self.app.catalog.with_store(lambda store: store.releases(served.id, limit=500))
+        return 200, JSON, encode({"releases": rows})
+
+    async def total(self, name: str, key: str, receive: Receive) -> Answer:
+        def read(store: Store) -> dict[str, Any]:
+            lines, cap = store.lines(), store.cap()
+            claims = [(line.claim, line.timelines) for line in lines]
+            total = _add_up(claims, None if cap is None else cap["delta"])
+            left = None if cap is None else max(cap["epsilon"] - total.epsilon, 0.0)
+            return {
+                "total": total.to_dict(),
+                "cap": cap,
+                "remaining_epsilon": left,
+                "words": "what a person is promised who is in every bandit ever made here, once in each by that bandit's own unit; "
+                "deleted bandits count like the others",
+                "restored": store.meta("restored"),
+                "bandits": [
+                    {"name": line.name, "status": line.status, "timelines": line.timelines, "claim": line.claim}
+                    for line in lines
+                ],
+            }
+
+        return 200, JSON, encode(await self.app.catalog.with_store(read))
+
+    # ------------------------------------------------------------------ the rest
+
+    async def metrics(self, name: str, key: str, receive: Receive) -> Answer:
+        return 200, TEXT, self.app.metrics.render(self.app.catalog, self.app.journal)
+
+    async def openapi(self, name: str, key: str, receive: Receive) -> Answer:
+        return 200, JSON, encode(document(self.app.settings))
+
+    async def nothing(self, name: str, key: str, receive: Receive) -> Answer:
+        """Answered by the application itself; here for the list of methods."""
+        raise Refused(404, "there is nothing here")
+
+
+def _add_up(claims: list[tuple[dict[str, Any], int]], delta: float | None) -> Total:
+    from dpbandit.service.budgets import add_up  # needs SciPy, which a ranker that starts need not wait for
+
+    return add_up(claims, delta=delta)

@@ -1,0 +1,176 @@
+"""Processes: the API, the learner beside it, and how both end.
+
+With role 'all' the learner is a child process: drawing noise never delays a request, and the process that answers requests
+never holds a reward after it has written it down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from dpbandit.errors import StoreError
+from dpbandit.service.settings import Settings
+
+log = logging.getLogger("dpbandit.service")
+
+
+def serve(settings: Settings, *, health_port: bool = True) -> None:
+    """Run until told to stop. `health_port` False: a learner that listens nowhere."""
+    _log_to_stderr()
+    if settings.role == "learner" and not health_port:
+        run_learner(settings)
+        return
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The HTTP server takes these over while it runs, and raises them again when it has ended.
+        signal.signal(number, lambda *_: stop.set())
+    helper: threading.Thread | None = None
+    if settings.role == "all":
+        helper = threading.Thread(target=_keep_a_learner, args=(settings, stop), name="supervisor")
+    elif settings.role == "learner":
+        helper = threading.Thread(target=_learn_here, args=(settings, stop), name="learner")
+    if helper is not None:
+        helper.start()
+    try:
+        serve_http(settings)
+    finally:
+        stop.set()
+        if helper is not None:
+            helper.join(settings.shutdown_seconds)
+
+
+def serve_http(settings: Settings) -> None:
+    """The API in this process."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers are not worth a second thread
+    import uvicorn
+
+    from dpbandit.service.api import App
+
+    config = uvicorn.Config(
+        App(settings),
+        host=settings.host,
+        port=settings.port,
+        lifespan="on",
+        access_log=False,  # who asked what is in the store, where rewards are not counted
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        backlog=2048,
+        limit_concurrency=settings.max_connections,
+        timeout_keep_alive=int(settings.idle_seconds),
+        timeout_graceful_shutdown=int(settings.shutdown_seconds),
+        **fastest(),
+    )
+    server = uvicorn.Server(config)
+    # The writer's thread asks for Python's lock a few times a batch; it should not wait 5 ms for it each time.
+    sys.setswitchinterval(0.0005)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    log.info("listening on http://%s:%d", settings.host, settings.port)
+    server.run()
+    if not server.started:
+        raise StoreError("the service did not start: see the lines above")
+
+
+def fastest() -> dict[str, Any]:
+    """The event loop and parser that are installed."""
+    chosen: dict[str, Any] = {}
+    with contextlib.suppress(ImportError):
+        import uvloop  # noqa: F401
+
+        chosen["loop"] = "uvloop"
+    with contextlib.suppress(ImportError):
+        import httptools  # noqa: F401
+
+        chosen["http"] = "httptools"
+    return chosen
+
+
+# ---------------------------------------------------------------------- the learner's process
+
+
+def run_learner(settings: Settings, stop: threading.Event | None = None) -> None:
+    """Learn in this process until SIGTERM or SIGINT."""
+    stop = stop or threading.Event()
+    with contextlib.suppress(ValueError):  # not the main thread: whoever is will say when to stop
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+    _learn_here(settings, stop)
+
+
+def _learn_here(settings: Settings, stop: threading.Event) -> None:
+    from dpbandit.service.learner import Learner
+
+    Learner(settings).run(stop)
+
+
+def _keep_a_learner(settings: Settings, stop: threading.Event) -> None:
+    """A child that learns, started again when it dies. Settings go through a pipe (a URL may hold a password); when the
+    pipe closes, because this process ended in whatever way, so does the child."""
+    wait = 0.2
+    while not stop.is_set():
+        began = time.monotonic()
+        child = subprocess.Popen([sys.executable, "-m", "dpbandit.service.server"], stdin=subprocess.PIPE)
+        assert child.stdin is not None
+        record = asdict(replace(settings, role="learner"))
+        record["witness"] = None if settings.witness is None else str(settings.witness)
+        child.stdin.write(json.dumps(record).encode() + b"\n")
+        child.stdin.flush()
+        while child.poll() is None and not stop.wait(0.1):
+            pass
+        if stop.is_set():
+            child.stdin.close()
+            try:
+                child.wait(settings.shutdown_seconds)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            return
+        log.warning("the learner ended with status %s; starting another", child.returncode)
+        wait = 0.2 if time.monotonic() - began > 30 else min(2 * wait, 10.0)
+        stop.wait(wait)
+
+
+def _child() -> None:
+    _log_to_stderr()
+    record = json.loads(sys.stdin.readline())
+    record["witness"] = None if record["witness"] is None else Path(record["witness"])
+    record["bandits"] = tuple(record["bandits"])
+    stop = threading.Event()
+
+    def watch() -> None:
+        sys.stdin.read()
+        stop.set()
+        # Longer than any batch; a learner that cannot end by itself must not outlive its parent.
+        time.sleep(15)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the parent decides
+    try:
+        run_learner(Settings(**record), stop)
+    except StoreError as error:
+        log.error("%s", error)
+        sys.exit(2)
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr, force=True
+    )
+
+
+if __name__ == "__main__":
+    _child()

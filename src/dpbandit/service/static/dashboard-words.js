@@ -1,0 +1,85 @@
+// Numbers and settings in plain words. Pure functions: from what the API answers to text.
+
+export const number = (value, digits = 0) =>
+  value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+export const precise = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
+export const rate = (value) => (value === 0 ? "0" : value < 0.1 ? "under 0.1" : value < 100 ? number(value, 1) : number(value));
+
+export function power(value) { // 1e-6 → 10⁻⁶
+  if (!value) return "0";
+  const [digits, exponent] = value.toExponential(2).split("e");
+  if (Math.abs(exponent) < 3) return precise(value);
+  const raised = [...exponent.replace("+", "")].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("");
+  return Number(digits) === 1 ? `10${raised}` : `${Number(digits)} × 10${raised}`;
+}
+
+export function span(seconds) {
+  const units = [["year", 31557600], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+  if (seconds > 1e9) return "more than 30 years";
+  const [name, size] = units.find(([, size]) => seconds >= 2 * size) || units[4];
+  const count = Math.round(seconds / size);
+  return `${number(count)} ${name}${count === 1 ? "" : "s"}`;
+}
+
+export function clock(seconds, around) {
+  const at = new Date(seconds * 1000);
+  if (around >= 172800) return at.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+  const time = { hour: "2-digit", minute: "2-digit", second: around < 3600 ? "2-digit" : undefined };
+  return around >= 43200 ? at.toLocaleString("en-GB", { weekday: "short", ...time }) : at.toLocaleTimeString("en-GB", time);
+}
+
+// Three digits, rounded so that the promise comes out weaker, never stronger.
+function cautious(value, round) {
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 2);
+  return round(value / unit + (round === Math.floor ? 1e-6 : -1e-6)) * unit;
+}
+
+export function promise(claim) {
+  if (claim.status === "none" || claim.epsilon === null) return "No privacy is promised. What this bandit shows may give rewards away.";
+  if (claim.epsilon === 0) return "It never learns from rewards, so nothing it shows says anything about them.";
+  const whom = claim.unit.startsWith("one user") ? "any one user’s rewards" : "any one reward (say, whether somebody clicked)";
+  const factor = precise(cautious(Math.exp(claim.epsilon), Math.ceil));
+  const slack = claim.delta ? `, up to a slack in probability of 1 in ${precise(cautious(1 / claim.delta, Math.floor))}` : "";
+  const proof = claim.status === "proven" ? "" : " The argument for this is published, but not proven.";
+  return `Whoever sees everything this bandit ever shows, and knows all other rewards, can shift their odds about ${whom} by a factor of ${factor} at most${slack}.${proof}`;
+}
+
+export function formal(claim) {
+  if (claim.epsilon === null) return `Status: ${claim.status}.`;
+  const notion = { gdp: "Gaussian noise", pure: "Laplace noise", approximate: "approximate", joint: "joint" }[claim.notion];
+  return [`ε = ${precise(claim.epsilon)}, δ = ${power(claim.delta)} for ${claim.unit}`, notion, claim.status,
+    claim.noise === "real" ? "real noise" : claim.noise].filter(Boolean).join(" · ");
+}
+
+// What the budget will do. It belongs to each reward (or user), not to the bandit: the meter shows whoever has paid most.
+export function projection(bandit) {
+  const unit = bandit.unit === "reward" ? "reward" : "user";
+  if (bandit.claim.epsilon === 0) return ["The budget never runs out: nothing is spent.", ""];
+  if (bandit.claim.epsilon === null) return ["There is no budget.", ""];
+  if (bandit.status === "spent") return ["Learning has ended. The last model stays in use.", "The promise keeps holding: no more is ever spent."];
+  if (bandit.horizon === null) {
+    return ["The budget never runs out, however long the bandit runs.",
+      `Each ${unit} has a budget of its own. A full bar means that some ${unit} has paid all it will ever pay; the next one starts afresh.`];
+  }
+  const left = bandit.decisions_until_horizon, seconds = bandit.seconds_until_horizon;
+  const why = `Made for ${number(bandit.horizon)} decisions. Then learning stops, and the last model stays in use.`;
+  if (left === 0) return ["The budget runs out as soon as the decisions made so far are learned.", why];
+  if (seconds === null) return [`The budget lasts for ${number(left)} more decisions. There was no traffic in the last minute, so there is no date.`, why];
+  return [`The budget lasts for about ${span(seconds)} (${number(left)} decisions), if traffic stays as it is.`, why];
+}
+
+export function health(bandit) {
+  const away = "No learner is at work. Decisions go on with the last model, rewards are kept, learning waits.";
+  if (bandit.status === "learning") {
+    return bandit.learner.alive
+      ? { badge: "Learning", tone: "good", learner: "At work", lease: "its lease is in force", notice: "" }
+      : { badge: "No learner", tone: "warn", learner: "Absent", lease: "no lease is in force", notice: away };
+  }
+  const known = {
+    spent: ["Finished", "plain", "the budget’s end is reached"], retired: ["Retired", "plain", "taken out of learning"],
+    restored: ["Old copy", "bad", "stopped: an operator must decide"], failed: ["Failed", "bad", "stopped by an error"],
+  };
+  const [badge, tone, lease] = known[bandit.status] || [bandit.status, "warn", "does not learn"];
+  const reason = bandit.reason && bandit.reason[0].toUpperCase() + bandit.reason.slice(1) + ".";
+  return { badge, tone, learner: tone === "plain" ? "Done" : "Stopped", lease, notice: reason };
+}

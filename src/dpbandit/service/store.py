@@ -1,0 +1,222 @@
+"""What is kept and everybody may see: settings, bandits, releases. What must hold together is one transaction.
+
+Decisions and rewards, the two that come in thousands a second, are written by `journal`; what only the learner may read or
+write is in `trusted`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from dpbandit.errors import CapError, OptionError
+from dpbandit.service.database import Connection, Row, connect, one
+from dpbandit.service.schema import LOCK_BUDGET, LOCK_REWARDS, migrate
+
+# Why a bandit does not learn. It ranks in all of these but 'deleted'.
+LEARNING, SPENT, FAILED, RESTORED, RETIRED, DELETED = "learning", "spent", "failed", "restored", "retired", "deleted"
+
+# Rankers need the latest model; a few older ones are kept for those that are just loading one.
+MODELS_KEPT = 5
+
+
+@dataclass(frozen=True)
+class Line:
+    """One bandit as everybody may see it."""
+
+    config: dict[str, Any]
+    claim: dict[str, Any]
+    id: int
+    identity: str
+    name: str
+    status: str
+    reason: str
+    timelines: int
+    created_at: int
+    decisions: int
+    closed: int
+    learned: int
+    version: int
+    holder: str | None
+    lease_until: int
+
+
+class Store:
+    """One connection's view of the store; not for several threads at a time."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self.connection: Connection = connect(url, create=create)
+        migrate(self.connection)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def now(self) -> int:
+        return self.connection.now()
+
+    # ------------------------------------------------------------------ settings
+
+    def meta(self, name: str) -> str | None:
+        found = one(self.connection, "SELECT value FROM meta WHERE name = ?", (name,))
+        return None if found is None else str(found[0])
+
+    def set_meta(self, name: str, value: str | None) -> None:
+        with self.connection.write():
+            self.connection.run("DELETE FROM meta WHERE name = ?", (name,))
+            if value is not None:
+                self.connection.run("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))
+
+    def cap(self) -> dict[str, float] | None:
+        """The budget that all bandits share: ε at a δ. None if there is no cap."""
+        text = self.meta("cap")
+        return None if text is None else json.loads(text)
+
+    def set_cap(self, epsilon: float, delta: float) -> None:
+        """Set the cap once. It can be lowered later, never raised: those who came first relied on it."""
+        if not epsilon > 0 or not 0 < delta < 1:
+            raise OptionError("a cap is ε above 0 at a δ strictly between 0 and 1")
+        before = self.cap()
+        if before is not None and (delta != before["delta"] or epsilon > before["epsilon"]):
+            raise CapError(
+                f"this store has the cap ε = {before['epsilon']:g} at δ = {before['delta']:g}: it may be lowered at the same "
+                "δ, never raised"
+            )
+        self.set_meta("cap", json.dumps({"epsilon": epsilon, "delta": delta}))
+
+    # ------------------------------------------------------------------ bandits
+
+    def lines(self) -> list[Line]:
+        """All bandits, deleted ones too."""
+        rows = self.connection.all(
+            "SELECT b.config, b.claim, b.id, b.identity, b.name, b.status, b.reason, b.timelines, b.created_at, s.last_seq, "
+            "p.closed, p.learned, p.version, l.holder, COALESCE(l.expires_at, 0) FROM bandits b JOIN streams s ON s.bandit = b.id "
+            "JOIN progress p ON p.bandit = b.id LEFT JOIN leases l ON l.bandit = b.id ORDER BY b.id"
+        )
+        return [Line(json.loads(config), json.loads(claim), *rest) for config, claim, *rest in rows]
+
+    def claims(self) -> list[tuple[dict[str, Any], int]]:
+        """Every claim ever made here, with how often it counts."""
+        rows = self.connection.all("SELECT claim, timelines FROM bandits ORDER BY id")
+        return [(json.loads(claim), timelines) for claim, timelines in rows]
+
+    def create(
+        self,
+        config: dict[str, Any],
+        *,
+        text: str,
+        identity: str,
+        claim: dict[str, Any],
+        model: str,
+        privacy: str,
+        state: bytes,
+        key: str,
+    ) -> bool:
+        """Add a bandit; False if the very same one is there. Raises OptionError for another one of that name."""
+        from dpbandit.service import budgets  # needs SciPy, which a ranker that starts need not wait for
+
+        db = self.connection
+        with db.write():
+            db.exclude(LOCK_BUDGET, 0)
+            there = one(db, "SELECT config, status FROM bandits WHERE name = ?", (config["name"],))
+            if there is not None:
+                return not self._same(there, text)
+            restored = one(db, "SELECT value FROM meta WHERE name = 'restored'")
+            if restored is not None:
+                raise CapError(
+                    "this store was restored from an old copy: new bandits wait until an operator has decided"
+                )
+            cap = one(db, "SELECT value FROM meta WHERE name = 'cap'")
+            budgets.check_cap(self.claims(), claim, None if cap is None else json.loads(cap[0]))
+            now = db.now()
+            columns = "identity, name, config, claim, status, created_at, created_by"
+            db.run(
+                f"INSERT INTO bandits ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (identity, config["name"], text, json.dumps(claim), LEARNING, now, key),
+            )
+            bandit = db.all("SELECT id FROM bandits WHERE name = ?", (config["name"],))[0][0]
+            db.run("INSERT INTO streams (bandit, last_seq) VALUES (?, 0)", (bandit,))
+            db.run("INSERT INTO progress (bandit, closed, learned, version) VALUES (?, 0, 0, 0)", (bandit,))
+            db.run("INSERT INTO states (bandit, number, state) VALUES (?, 0, ?)", (bandit, state))
+            self._insert_release(bandit, 0, now, 0, 0, "", 0, privacy, None, model, None)
+        return True
+
+    @staticmethod
+    def _same(there: Row, text: str) -> bool:
+        if there[1] == DELETED:
+            raise OptionError("a bandit of this name was deleted: its budget stays spent, and names are not used again")
+        if there[0] != text:
+            raise OptionError("another bandit of this name exists: choose another name, or ask for the same settings")
+        return True
+
+    def set_status(self, bandit: int, status: str, reason: str) -> None:
+        """Stop or restart learning. A deleted or retired bandit stays so, and whoever has its lease loses it."""
+        with self.connection.write():
+            self.connection.run("UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,))
+            self.connection.run(
+                "UPDATE bandits SET status = ?, reason = ? WHERE id = ? AND status NOT IN ('deleted', 'retired')",
+                (status, reason, bandit),
+            )
+
+    def delete(self, bandit: int) -> None:
+        """Erase what was recorded. The claim stays in the sum of all bandits, and the name stays taken."""
+        db = self.connection
+        with db.write():
+            db.exclude(LOCK_REWARDS, bandit)
+            db.run("UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?", (DELETED, bandit))
+            db.run("UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,))
+            for table in ("decisions", "rewards", "states", "people"):
+                db.run(f"DELETE FROM {table} WHERE bandit = ?", (bandit,))
+            db.run("UPDATE releases SET model = NULL, noisy = NULL WHERE bandit = ?", (bandit,))
+
+    # ------------------------------------------------------------------ releases
+
+    def _insert_release(self, *values: Any) -> None:
+        self.connection.run(
+            "INSERT INTO releases (bandit, number, made_at, position, token, fingerprint, charged, privacy, noise_scale, "
+            "model, noisy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
+
+    def model(self, bandit: int) -> tuple[int, dict[str, Any]] | None:
+        """The latest released model and its number."""
+        found = one(
+            self.connection,
+            "SELECT number, model FROM releases WHERE bandit = ? AND model IS NOT NULL ORDER BY number DESC LIMIT 1",
+            (bandit,),
+        )
+        return None if found is None else (found[0], json.loads(found[1]))
+
+    def privacy(self, bandit: int) -> dict[str, Any]:
+        """The public account after the latest release."""
+        rows = self.connection.all(
+            "SELECT privacy FROM releases WHERE bandit = ? ORDER BY number DESC LIMIT 1", (bandit,)
+        )
+        record: dict[str, Any] = json.loads(rows[0][0])
+        return record
+
+    def releases(self, bandit: int, *, limit: int) -> list[dict[str, Any]]:
+        """The latest releases, oldest first, without models."""
+        rows = self.connection.all(
+            "SELECT number, position, made_at, charged, noise_scale, privacy FROM releases WHERE bandit = ? "
+            "ORDER BY number DESC LIMIT ?",
+            (bandit, limit),
+        )
+        return [
+            {
+                "model_version": number,
+                "position": position,
+                "made_at": made_at / 1e6,
+                "releases": charged,
+                "noise_scale": scale,
+                "spent": json.loads(privacy)["spent"],
+            }
+            for number, position, made_at, charged, scale, privacy in reversed(rows)
+        ]
+
+    def release_seal(self, bandit: int, number: int) -> str | None:
+        """The fingerprint of the ledger at this release."""
+        found = one(
+            self.connection, "SELECT fingerprint FROM releases WHERE bandit = ? AND number = ?", (bandit, number)
+        )
+        return None if found is None else str(found[0])

