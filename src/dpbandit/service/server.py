@@ -67,6 +67,7 @@ def serve_http(settings: Settings) -> None:
         log_config=None,
         log_level="warning",
         server_header=False,
+        proxy_headers=False,  # nothing here asks where a request came from
         backlog=2048,
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=int(settings.idle_seconds),
