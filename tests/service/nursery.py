@@ -26,7 +26,7 @@ def main():
     bandit = blueprint.build(config)
     bandit.source.release("gaussian", np.zeros(config["dim"]), scale=1.0, shift=1.0, index=0)  # loads the sampler
     bandit.source = Recorder(Simulation(seed=0))
-    bandit.update(np.zeros(config["dim"]), 0.0)
+    bandit.update(np.zeros(config["dim"]), 0.0, user="nobody")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
     for line in sys.stdin:

@@ -24,8 +24,14 @@ Folder = Annotated[
 ]
 Bandit = Annotated[str, typer.Option("--bandit", help="The bandit's name.")]
 
-keys = typer.Typer(no_args_is_help=True, help="Keys to the service: create, list, revoke.")
-store_ = typer.Typer(no_args_is_help=True, help="The service's store: its state, and what only an operator may decide.")
+keys = typer.Typer(
+    no_args_is_help=True,
+    help="Keys to the service: create, list, revoke.\n\n[dim]Example:[/dim]  dpbandit keys create --role admin --store sqlite:///bandits.db",
+)
+store_ = typer.Typer(
+    no_args_is_help=True,
+    help="The service's store: its state, and what only an operator may decide.\n\n[dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db",
+)
 app.add_typer(keys, name="keys")
 app.add_typer(store_, name="store")
 
@@ -85,12 +91,16 @@ def serve(
     opened = Open(store)
     if cap_epsilon is not None and cap_delta is not None:
         opened.set_cap(cap_epsilon, cap_delta)
+    if role != "learner" and not opened.connection.all("SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"):
+        err.print(
+            "no key is in force, so nobody is answered: dpbandit keys create --role admin --store …", markup=False
+        )
     opened.close()
     settings = Settings(
         store=store,
         role=role,  # type: ignore[arg-type]
         host=host,
-        port=port or 8080,
+        port=8080 if port is None else port,
         witness=witness,
         bandits=tuple(bandits or ()),
         lease_seconds=lease_seconds,
@@ -156,7 +166,9 @@ def list_keys(store: Store, json_: Json = False) -> None:
 
 @keys.command("revoke")
 def revoke_key(
-    key: Annotated[str, typer.Argument(help="The key's id, or the key.", metavar="ID")], store: Store
+    key: Annotated[str, typer.Argument(help="The key's id, or the key.", metavar="ID")],
+    store: Store,
+    json_: Json = False,
 ) -> None:
     """End a key. Rankers stop taking it within a second.
 
@@ -171,7 +183,7 @@ def revoke_key(
     opened.close()
     if not done:
         raise OptionError("there is no such key in force: dpbandit keys list shows them")
-    out.print("revoked", highlight=False)
+    print(json.dumps({"revoked": True})) if json_ else out.print("revoked", highlight=False)
 
 
 @store_.command("status")

@@ -60,7 +60,12 @@ class DecisionAnswer(msgspec.Struct):
 decode_decision = msgspec.json.Decoder(DecisionRequest).decode
 decode_rewards = msgspec.json.Decoder(RewardRequest | list[RewardRequest]).decode
 
-NO_KEY = Refused(401, "a key is needed: Authorization: Bearer …", ((b"www-authenticate", b'Bearer realm="dpbandit"'),))
+
+def no_key() -> Refused:
+    """Made anew each time: one exception object raised again and again would keep every request it was raised in."""
+    return Refused(
+        401, "a key is needed: Authorization: Bearer …", ((b"www-authenticate", b'Bearer realm="dpbandit"'),)
+    )
 
 
 class App:
@@ -152,7 +157,7 @@ class App:
                     length = int(value)
             who = self.catalog.keys.check(authorization) or await self.catalog.authorise(authorization)
             if who is None:
-                raise NO_KEY
+                raise no_key()
             key, role = who
             if length > self.settings.max_body:
                 raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
@@ -266,9 +271,9 @@ class App:
         if arms is not None:
             if len(arms) != len(contexts):
                 raise Refused(422, f"{len(arms)} arms were named for {len(contexts)} contexts")
-            arm_id = arms[arm]
-            if len(arm_id) > LONGEST_TEXT or "\0" in arm_id:
+            if max(map(len, arms)) > LONGEST_TEXT or any("\0" in name for name in arms):
                 raise Refused(422, f"the name of an arm has at most {LONGEST_TEXT} characters, none of them NUL")
+            arm_id = arms[arm]
         person = None
         if served.needs_user:
             if not user or len(user) > LONGEST_TEXT:

@@ -109,7 +109,8 @@ class Pages:
 
     async def delete(self, name: str, key: str, receive: Receive) -> Answer:
         served = await self.app.served(name)
-        await self.app.catalog.with_store(lambda store: store.delete(served.id))
+        # On a connection of its own: erasing a large bandit takes a while, and everybody else goes on.
+        await asyncio.to_thread(_delete, self.app.settings.store, served.id)
         await self.app.catalog.refresh()
         return 200, JSON, b'{"status":"deleted; its budget stays spent and its name stays taken"}'
 
@@ -202,3 +203,11 @@ def _add_up(claims: list[tuple[dict[str, Any], int]], delta: float | None) -> To
     from dpbandit.service.budgets import add_up  # needs SciPy, which a ranker that starts need not wait for
 
     return add_up(claims, delta=delta)
+
+
+def _delete(url: str, bandit: int) -> None:
+    store = Store(url)
+    try:
+        store.delete(bandit)
+    finally:
+        store.close()

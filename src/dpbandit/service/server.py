@@ -18,7 +18,7 @@ import threading
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from dpbandit.errors import StoreError
 from dpbandit.service.settings import Settings
@@ -57,6 +57,7 @@ def serve_http(settings: Settings) -> None:
     import uvicorn
 
     from dpbandit.service.api import App
+    from dpbandit.service.heads import LimitedHeads
 
     config = uvicorn.Config(
         App(settings),
@@ -72,8 +73,11 @@ def serve_http(settings: Settings) -> None:
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=int(settings.idle_seconds),
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
-        **fastest(),
+        http=LimitedHeads,
+        ws="none",
+        loop=fastest(),
     )
+    LimitedHeads.seconds = settings.body_seconds
     server = uvicorn.Server(config)
     # The writer's thread asks for Python's lock a few times a batch; it should not wait 5 ms for it each time.
     sys.setswitchinterval(0.0005)
@@ -86,18 +90,13 @@ def serve_http(settings: Settings) -> None:
         raise StoreError("the service did not start: see the lines above")
 
 
-def fastest() -> dict[str, Any]:
-    """The event loop and parser that are installed."""
-    chosen: dict[str, Any] = {}
-    with contextlib.suppress(ImportError):
+def fastest() -> Literal["uvloop", "asyncio"]:
+    """The event loop that is installed."""
+    try:
         import uvloop  # noqa: F401
-
-        chosen["loop"] = "uvloop"
-    with contextlib.suppress(ImportError):
-        import httptools  # noqa: F401
-
-        chosen["http"] = "httptools"
-    return chosen
+    except ImportError:
+        return "asyncio"
+    return "uvloop"
 
 
 # ---------------------------------------------------------------------- the learner's process

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from dpbandit.errors import LeaseError, StoreError
 from dpbandit.service.database import one
 from dpbandit.service.schema import LOCK_REWARDS
-from dpbandit.service.store import DELETED, LEARNING, MODELS_KEPT, RETIRED, SPENT, Store
-
-# Rows of a table that one transaction erases: rewards wait while it lasts.
-ERASE_LOT = 5_000
+from dpbandit.service.store import (
+    DELETED,
+    ERASE_LOT,
+    LEARNING,
+    MODELS_KEPT,
+    RETIRED,
+    SPENT,
+    UNCHARGED_KEPT,
+    Store,
+)
 
 
 @dataclass(frozen=True)
@@ -165,16 +172,32 @@ class TrustedStore(Store):
                 new.noisy,
             )
             db.run("UPDATE states SET number = ?, state = ? WHERE bandit = ?", (new.number, new.state, bandit))
-            db.run(
-                "UPDATE releases SET model = NULL WHERE bandit = ? AND number <= ? AND model IS NOT NULL",
-                (bandit, new.number - MODELS_KEPT),
-            )
+            self._thin(bandit, new.number)
             for person, count in new.people.items():
                 db.run(
                     "INSERT INTO people (bandit, person, decisions) VALUES (?, ?, ?) ON CONFLICT (bandit, person) DO UPDATE "
                     "SET decisions = excluded.decisions",
                     (bandit, person, count),
                 )
+
+    def _thin(self, bandit: int, newest: int) -> None:
+        """Keep what a release was, and drop what only the newest ones need. By number: no table is searched."""
+        db = self.connection
+        last = one(db, "SELECT privacy FROM releases WHERE bandit = ? AND number = ?", (bandit, newest - 1))
+        if last is not None:
+            slim = json.dumps({"spent": json.loads(last[0])["spent"]})
+            db.run("UPDATE releases SET privacy = ? WHERE bandit = ? AND number = ?", (slim, bandit, newest - 1))
+        db.run(
+            "UPDATE releases SET model = NULL WHERE bandit = ? AND number BETWEEN ? AND ?",
+            (bandit, newest - 2 * MODELS_KEPT, newest - MODELS_KEPT),
+        )
+        old = newest - UNCHARGED_KEPT
+        pair = db.all(
+            "SELECT number, charged FROM releases WHERE bandit = ? AND number <= ? ORDER BY number DESC LIMIT 2",
+            (bandit, old),
+        )
+        if len(pair) == 2 and pair[0][0] == old and pair[0][1] == pair[1][1]:
+            db.run("DELETE FROM releases WHERE bandit = ? AND number = ?", (bandit, old))
 
     def erase(self, bandit: int, *, rewards_after: float, decisions_after: float, limit: int | None = None) -> int:
         """Erase rewards, then decisions, that were learned (or can no longer be) and are older than this many seconds."""
@@ -188,8 +211,10 @@ class TrustedStore(Store):
         )
         if row is None:
             return 0
+        if row[1] == DELETED:  # whoever deleted it ended before all was erased
+            return self.erase_deleted(bandit, lot=limit)
         # A bandit that will never learn again needs none of its rewards; a paused one (restored, failed) may.
-        upto = 2**62 if row[1] in (SPENT, RETIRED, DELETED) else row[0]
+        upto = 2**62 if row[1] in (SPENT, RETIRED) else row[0]
         for table, time, age in (
             ("rewards", "received_at", rewards_after),
             ("decisions", "decided_at", max(decisions_after, rewards_after)),
@@ -204,6 +229,7 @@ class TrustedStore(Store):
                 erased += db.run(
                     f"DELETE FROM {table} WHERE bandit = ? AND seq <= ? AND {time} < ?", (bandit, last, before)
                 )
+        db.overwrite_erased(erased, more=erased >= limit)
         return erased
 
     def erase_access_log(self, age: float) -> None:
