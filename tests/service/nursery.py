@@ -26,7 +26,8 @@ def main():
     bandit = blueprint.build(config)
     bandit.source.release("gaussian", np.zeros(config["dim"]), scale=1.0, shift=1.0, index=0)  # loads the sampler
     bandit.source = Recorder(Simulation(seed=0))
-    bandit.update(np.zeros(config["dim"]), 0.0, user="nobody")
+    while not bandit.source.noisy:  # until everything that a release needs is compiled
+        bandit.update(np.zeros(config["dim"]), 0.0, user=f"nobody {bandit.rounds}")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
     for line in sys.stdin:
