@@ -19,7 +19,7 @@ def main():
 
     from dpbandit.noise import Simulation
     from dpbandit.service import blueprint, server
-    from dpbandit.service.learner import Recorder
+    from dpbandit.service.lessons import Recorder
     from dpbandit.service.settings import Settings
 
     config = json.loads(sys.argv[1])

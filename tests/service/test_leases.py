@@ -108,9 +108,10 @@ def test_a_learner_that_sleeps_through_its_lease_cannot_write(settings):
     assert token == other._held[bandit].token > 1
     assert bandit not in sleepy._held
     # nor later, with the token it still remembers
+    assert store.renew({bandit: 1}, 1.0) == [bandit]
     for attempt in (
-        lambda: store.renew(bandit, 1, 1.0),
         lambda: store.close_up_to(bandit, 4, 1, 1.0),
+        lambda: store.end(bandit, 1, "restored", "it thinks"),
     ):
         with pytest.raises(LeaseError):
             attempt()

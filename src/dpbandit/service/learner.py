@@ -7,7 +7,6 @@ the learner's own state in one transaction that also checks the token. Noise of 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -15,72 +14,25 @@ import secrets
 import socket
 import threading
 import time
-import warnings
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpbandit.bandits.files import pack, unpack
-from dpbandit.errors import (
-    BudgetError,
-    CapError,
-    DpbanditError,
-    HorizonError,
-    LeaseError,
-    PrivacyWarning,
-    RollbackError,
-    StoreError,
-)
-from dpbandit.noise import Simulation, Source
-from dpbandit.service import blueprint, budgets, restore
+from dpbandit.errors import CapError, DpbanditError, LeaseError, RollbackError, StoreError
+from dpbandit.service import budgets, restore
+from dpbandit.service.lessons import Held, digest, opened, warm_up
 from dpbandit.service.settings import Settings
 from dpbandit.service.store import DELETED, FAILED, LEARNING, RESTORED, SPENT, Line
-from dpbandit.service.trusted import NewRelease, StreamError, TrustedStore
+from dpbandit.service.trusted import StreamError, TrustedStore
 from dpbandit.service.witness import BrokenWitnessError, Witness, WitnessError, default_place
 
 log = logging.getLogger("dpbandit.learner")
 
-Vector = NDArray[np.float64]
-
-# Learning holds a batch for about this long, so that rankers get a new model every second while it catches up.
-BATCH_SECONDS = 0.5
 ERASE_SECONDS = 5.0
 # Of those five. A lot of decisions and rewards takes some 32 ms: 15,000 decisions a second, more than can be learned.
 ERASE_AT_MOST = 0.5
 LOOK_SECONDS = 60.0
 WAIT_SECONDS = 5.0
-# Compiling takes up to a minute. A learner that shows no sign of life for longer is stuck: another may have its bandits.
-STUCK_SECONDS = 180.0
-
-
-class Recorder:
-    """Passes on what a source releases and remembers it until the batch is published."""
-
-    def __init__(self, inner: Source) -> None:
-        self.inner = inner
-        self.kind: Literal["real", "simulation"] = inner.kind
-        self.scale: float | None = None
-        self.noisy: list[Vector] = []
-
-    def release(self, noise: str, value: Vector, *, scale: float, shift: float, index: int) -> Vector:
-        noisy = self.inner.release(noise, value, scale=scale, shift=shift, index=index)
-        self.scale = scale
-        self.noisy.append(noisy.copy())
-        return noisy
-
-
-@dataclass
-class Held:
-    """A bandit this learner has the lease of."""
-
-    line: Line
-    token: int
-    number: int
-    position: int
-    bandit: Any
-    recorder: Recorder | None
+# Compiling takes minutes on a busy machine. A learner that shows no sign of life for longer is stuck: another may have its bandits.
+STUCK_SECONDS = 600.0
 
 
 class _Waits(Exception):  # noqa: N818 - nothing has failed
@@ -181,17 +133,20 @@ class Learner:
             elif time.monotonic() >= self._again.get(line.id, 0.0):
                 busy |= self._serve(line)
         if time.monotonic() - self._erased > min(ERASE_SECONDS, self.settings.retain_rewards + 0.5):
-            self._erased = time.monotonic()
             self.store.erase_access_log(self.settings.retain_access_log)
             for line in lines:
-                if line.status != DELETED:
+                if (
+                    line.status != DELETED or not self._erased
+                ):  # at the start: whoever deleted one may have died over it
                     self._erase(line)
+            self._erased = time.monotonic()
         self._moved = time.monotonic()
         return busy
 
     def _erase(self, line: Line) -> None:
         """All that is old enough, as long as learning need not wait for it."""
-        until = time.monotonic() + ERASE_AT_MOST
+        self._moved = time.monotonic()
+        until = self._moved + ERASE_AT_MOST
         rewards, decisions = self.settings.retain_rewards, self.settings.retain_decisions
         while self.store.erase(line.id, rewards_after=rewards, decisions_after=decisions):
             if time.monotonic() > until:
@@ -219,6 +174,7 @@ class Learner:
         except (StreamError, CapError) as error:
             self._end(line, FAILED, str(error))
         except StoreError:
+            self._forget(line.id)
             raise
         except Exception as error:
             # The type alone: a message might quote a reward. Learning stops rather than skip a decision.
@@ -269,15 +225,9 @@ class Learner:
             raise LeaseError("another learner has taken the lease")
         number, position, packed = self.store.state(line.id)
         if line.config["algorithm"] not in self._warm:
-            self._warm_up(line)
-        bandit: Any = unpack(packed)
-        source = getattr(bandit, "source", None)
-        recorder = None if source is None else Recorder(source)
-        if recorder is not None:
-            if recorder.kind != "real":
-                raise StreamError("only real noise is served")
-            bandit.source = recorder
-        held = Held(line, token, number, position, bandit, recorder)
+            warm_up(line, packed)
+            self._warm.add(line.config["algorithm"])
+        held = Held(line, token, number, position, *opened(packed))
         self._held[line.id] = held
         self._say(line, f"learning from decision {position + 1}, lease {token}")
         return held
@@ -328,21 +278,6 @@ class Learner:
         mark = restore.mark_of(self.store, line)
         self.witness.note(line.identity, name=line.name, claim=line.claim, mark=mark)
 
-    def _warm_up(self, line: Line) -> None:
-        """Compile before a decision is closed: the first round can take a minute."""
-        bandit: Any = unpack(self.store.state(line.id)[2])
-        if hasattr(bandit, "source"):
-            bandit.source = Recorder(Simulation(seed=0))  # this copy is thrown away; nothing of it is released
-        bandit.ledger.limit = float("inf")
-        with warnings.catch_warnings(), contextlib.suppress(DpbanditError):
-            warnings.simplefilter("ignore", PrivacyWarning)
-            first = np.zeros(bandit.dim)
-            first[0] = min(
-                1.0, bandit.options.max_norm, getattr(bandit, "l1_limit", None) or 1.0
-            )  # one-hot, for algorithms that take no other
-            bandit.update(first, line.config["default_reward"], user="nobody")
-        self._warm.add(line.config["algorithm"])
-
     def _say(self, line: Line, words: str, level: int = logging.INFO) -> None:
         """Once, not at every turn."""
         if self._said.get(line.id) != words:
@@ -358,7 +293,7 @@ class Learner:
         if upto == held.position:
             return False
         store.close_up_to(line.id, upto, held.token, seconds)
-        new, ended = self._digest(held, upto)
+        new, ended = digest(held, upto, store, keep_transcript=self.settings.keep_transcript)
         full = upto - held.position == self.settings.batch
         if new.position > held.position:
             self.before_publishing(held)
@@ -377,54 +312,3 @@ class Learner:
 
     def before_publishing(self, held: Held) -> None:
         """For tests that stop a learner at its worst moment."""
-
-    def _digest(self, held: Held, upto: int) -> tuple[NewRelease, str]:
-        """Learn (position, upto] in order, as far as time and budget allow. Nothing is written here."""
-        line, bandit = held.line, held.bandit
-        batch = self.store.batch(line.id, held.position, upto)
-        default = float(line.config["default_reward"])
-        by_user = line.config["unit"] != "reward"
-        if by_user:
-            counts = self.store.people(line.id, {person for person in batch.people if person is not None})
-            bandit._user_counts = {person.hex(): count for person, count in counts.items()}
-        if held.recorder is not None:
-            held.recorder.noisy.clear()
-        position, ended, began = held.position, "", time.monotonic()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrivacyWarning)
-            for seq, context, person, reward in zip(
-                batch.seqs, batch.contexts, batch.people, batch.rewards, strict=True
-            ):
-                user = {"user": (person or b"").hex()} if by_user else {}
-                try:
-                    bandit.update(np.frombuffer(context), default if reward is None else reward, **user)
-                except HorizonError:
-                    ended = "the horizon this bandit was made for is reached: it ranks, and learns no more"
-                except BudgetError:
-                    ended = "the privacy budget is spent: it ranks, and learns no more"
-                if ended:
-                    break
-                position = seq
-                if time.monotonic() - began > BATCH_SECONDS:
-                    break
-        people = {}
-        if by_user:
-            people = {bytes.fromhex(person): count for person, count in bandit._user_counts.items()}
-            bandit._user_counts = {}
-        recorder = held.recorder
-        keep = recorder is not None and self.settings.keep_transcript
-        return (
-            NewRelease(
-                number=held.number + 1,
-                position=position,
-                fingerprint=bandit.ledger.fingerprint,
-                charged=bandit.ledger.releases,
-                privacy=json.dumps(blueprint.privacy_record(bandit)),
-                noise_scale=None if recorder is None else recorder.scale,
-                model=json.dumps(blueprint.model_record(bandit)),
-                noisy=np.concatenate(recorder.noisy).tobytes() if keep and recorder and recorder.noisy else None,
-                state=pack(bandit),
-                people=people,
-            ),
-            ended,
-        )
