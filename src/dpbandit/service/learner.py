@@ -48,7 +48,8 @@ class Learner:
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         folder = settings.witness or default_place(self.store.meta("store") or "")
         self.witness = Witness(folder)
-        self._leases: dict[int, int] = {}  # bandit → token
+        self._tokens: dict[int, int] = {}  # bandit → token, of all leases that were taken
+        self._leases: dict[int, int] = {}  # those to be prolonged: their stores were found to be the newest
         self._held: dict[int, Held] = {}
         self._refused: dict[int, int] = {}  # leases seen in other hands: bandit → when they would expire
         self._again: dict[int, float] = {}  # bandits that wait for something: when to look at them again
@@ -87,7 +88,7 @@ class Learner:
                     stop.wait(pause)
         finally:
             over.set()
-            heart.join()  # or it might prolong a lease that was given back
+            heart.join(10.0)  # or it might prolong a lease that was given back
             self.stop()
 
     def _keep_leases(self, over: threading.Event) -> None:
@@ -112,7 +113,7 @@ class Learner:
 
     def stop(self) -> None:
         """Give the leases back, so that the next learner need not wait."""
-        for bandit in list(self._leases):
+        for bandit in list(self._tokens):
             with contextlib.suppress(DpbanditError):
                 self._give_up(bandit)
         self._forget_all()
@@ -183,25 +184,25 @@ class Learner:
 
     def _end(self, line: Line, status: str, reason: str) -> None:
         log.error("%s: %s", line.name, reason)
-        token = self._leases.get(line.id)
+        token = self._tokens.get(line.id)
         self._forget(line.id)
         if token is not None:
             with contextlib.suppress(LeaseError):  # then it is for another learner to judge
                 self.store.end(line.id, token, status, reason)
 
     def _give_up(self, bandit: int) -> None:
-        token = self._leases.get(bandit)
+        token = self._tokens.get(bandit)
         self._forget(bandit)
         if token is not None:
             self.store.give_up(bandit, token)
 
     def _forget(self, bandit: int) -> None:
-        self._held.pop(bandit, None)
-        self._leases.pop(bandit, None)
+        for kept in (self._held, self._leases, self._tokens):
+            kept.pop(bandit, None)
 
     def _forget_all(self) -> None:
-        self._held.clear()
-        self._leases.clear()
+        for kept in (self._held, self._leases, self._tokens):
+            kept.clear()
 
     # ------------------------------------------------------------------ the right to learn
 
@@ -214,7 +215,7 @@ class Learner:
         if token is None:
             self._say(line, "refused: another learner has the lease")
             return None
-        self._leases[line.id] = token
+        self._tokens[line.id] = token
         line = next(fresh for fresh in self.store.lines() if fresh.id == line.id)
         if line.version == 0:
             self._may_begin(line)
@@ -223,6 +224,7 @@ class Learner:
             self._note(line)
         if self.store.renew({line.id: token}, self.settings.lease_seconds):
             raise LeaseError("another learner has taken the lease")
+        self._leases[line.id] = token
         number, position, packed = self.store.state(line.id)
         if line.config["algorithm"] not in self._warm:
             warm_up(line, packed)
