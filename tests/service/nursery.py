@@ -18,7 +18,7 @@ def main():
     import uvloop  # noqa: F401
 
     from dpbandit.noise import Simulation
-    from dpbandit.service import blueprint, server
+    from dpbandit.service import blueprint, learner, server  # noqa: F401 - the learner, for whoever is born to be one
     from dpbandit.service.lessons import Recorder
     from dpbandit.service.settings import Settings
 

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,7 @@ def settings(store_url, tmp_path):
 
 
 def test_a_second_learner_is_refused_until_the_first_is_gone(settings):
+    settings = replace(settings, lease_seconds=30.0)
     bandit = make_bandit(settings.store)
     add_decisions(settings.store, bandit, 3)
     first, second = Learner(settings), Learner(settings)
