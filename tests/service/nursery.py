@@ -18,8 +18,8 @@ def main():
     import uvloop  # noqa: F401
 
     from dpbandit.noise import Simulation
-    from dpbandit.service import blueprint, server
-    from dpbandit.service.learner import Recorder
+    from dpbandit.service import blueprint, learner, server  # noqa: F401 - the learner, for whoever is born to be one
+    from dpbandit.service.lessons import Recorder
     from dpbandit.service.settings import Settings
 
     config = json.loads(sys.argv[1])

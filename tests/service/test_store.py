@@ -359,7 +359,7 @@ def test_a_learner_that_stands_by_gathers_a_witness_of_its_own(settings, tmp_pat
     add_decisions(settings.store, bandit, 1)
     active.turn()
     standby.turn()  # the lease was renewed meanwhile: its holder lives
-    assert [seen["number"] for seen in standby.witness.everything().values()] == [2]
+    assert [seen.number for seen in standby.witness.everything().values()] == [2]
     active.stop()
     add_decisions(settings.store, bandit, 1)
     standby.turn()

@@ -291,7 +291,8 @@ def _with_witness(store: str, folder: Path | None) -> tuple[OpenStore, Witness]:
     from dpbandit.service.witness import Witness, default_place
 
     opened = Open(store, create=False)
-    return opened, Witness(folder or default_place(opened.meta("store") or ""))
+    # Never made here: an empty one would explain everything away.
+    return opened, Witness(folder or default_place(opened.meta("store") or ""), create=False)
 
 
 def _need_service() -> None:

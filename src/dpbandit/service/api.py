@@ -12,6 +12,7 @@ import logging
 import math
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -71,8 +72,9 @@ def no_key() -> Refused:
 class App:
     """One process's API. `settings.role` 'learner' serves health and metrics only."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, well: Callable[[], bool] = lambda: True) -> None:
         self.settings = settings
+        self._well = well  # what else must be so for `/readyz`
         self.catalog = Catalog(settings.store)
         self.journal = Journal(settings.store, most_waiting=settings.max_waiting)
         self.metrics = Metrics()
@@ -141,7 +143,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path in ("/healthz", "/readyz"):
-            ready = path == "/healthz" or self.catalog.ready
+            ready = path == "/healthz" or (self.catalog.ready and self._well())
             await respond(send, 200 if ready else 503, b'{"ok":true}' if ready else b'{"ok":false}')
             return
         if self.dashboard.has(scope) and self.settings.role != "learner":

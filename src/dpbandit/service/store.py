@@ -135,7 +135,8 @@ class Store:
             restored = one(db, "SELECT value FROM meta WHERE name = 'restored'")
             if restored is not None:
                 raise CapError(
-                    "this store was restored from an old copy: new bandits wait until an operator has decided"
+                    "this store was restored from an old copy: new bandits wait until an operator has decided (dpbandit store "
+                    "accept-restore --lost)"
                 )
             cap = one(db, "SELECT value FROM meta WHERE name = 'cap'")
             budgets.check_cap(self.claims(), claim, None if cap is None else json.loads(cap[0]))

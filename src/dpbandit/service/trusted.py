@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpbandit.errors import LeaseError, StoreError
+from dpbandit.errors import DpbanditError, LeaseError
 from dpbandit.service.database import one
 from dpbandit.service.schema import LOCK_REWARDS
 from dpbandit.service.store import (
@@ -18,6 +19,10 @@ from dpbandit.service.store import (
     UNCHARGED_KEPT,
     Store,
 )
+
+
+class StreamError(DpbanditError):
+    """One bandit's records do not fit together. The others can go on."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +61,14 @@ class TrustedStore(Store):
             (bandit,),
         )
         if not rows:
-            raise StoreError("this bandit has no state to go on from")
+            raise StreamError("this bandit has no state to go on from")
         return rows[0][0], rows[0][1], bytes(rows[0][2])
 
     # ------------------------------------------------------------------ leases
 
     def acquire(self, bandit: int, holder: str, seconds: float) -> int | None:
-        """A fencing token, larger than any before, if nobody else has the lease."""
+        """A fencing token, larger than any before, if nobody else has the lease. A holder that lost its connection, not its
+        lease, need not wait for itself."""
         db = self.connection
         with db.write():
             now = db.now()
@@ -72,8 +78,9 @@ class TrustedStore(Store):
                 (bandit,),
             )
             taken = db.run(
-                "UPDATE leases SET holder = ?, token = token + 1, expires_at = ? WHERE bandit = ? AND expires_at < ?",
-                (holder, until, bandit, now),
+                "UPDATE leases SET holder = ?, token = token + 1, expires_at = ? WHERE bandit = ? AND (expires_at < ? OR "
+                "holder = ?)",
+                (holder, until, bandit, now, holder),
             )
             return int(db.all("SELECT token FROM leases WHERE bandit = ?", (bandit,))[0][0]) if taken else None
 
@@ -88,14 +95,24 @@ class TrustedStore(Store):
                 "this learner no longer has the lease, or the bandit no longer learns: nothing was written"
             )
 
-    def renew(self, bandit: int, token: int, seconds: float) -> None:
-        with self.connection.write():
-            self._fence(bandit, token, seconds)
+    def renew(self, leases: Mapping[int, int], seconds: float) -> list[int]:
+        """Prolong leases, bandit → token; returns those that are lost. Whether something may be written is for the fence."""
+        db = self.connection
+        sql = "UPDATE leases SET expires_at = ? WHERE bandit = ? AND token = ?"
+        with db.write():
+            until = db.now() + int(seconds * 1e6)
+            return [bandit for bandit, token in sorted(leases.items()) if db.run(sql, (until, bandit, token)) != 1]
 
     def give_up(self, bandit: int, token: int) -> None:
         """End the lease early, so that the next learner need not wait."""
         with self.connection.write():
             self.connection.run("UPDATE leases SET expires_at = 0 WHERE bandit = ? AND token = ?", (bandit, token))
+
+    def end(self, bandit: int, token: int, status: str, reason: str) -> None:
+        """Stop learning, by whoever has the lease: nobody else's judgement is about the store as it is now."""
+        with self.connection.write():
+            self._fence(bandit, token, 0.0)
+            self.connection.run("UPDATE bandits SET status = ?, reason = ? WHERE id = ?", (status, reason, bandit))
 
     # ------------------------------------------------------------------ learning
 
@@ -108,7 +125,7 @@ class TrustedStore(Store):
         old = self.connection.now() - int(window * 1e6)
         for seq, decided_at in rows:
             if seq != after + 1:
-                raise StoreError(f"decision {after + 1} is missing: the stream has a hole")
+                raise StreamError(f"decision {after + 1} is missing: the stream has a hole")
             if decided_at >= old:
                 break
             after = seq
@@ -130,7 +147,7 @@ class TrustedStore(Store):
             (bandit, after, upto),
         )
         if [row[0] for row in rows] != list(range(after + 1, upto + 1)):
-            raise StoreError("decisions are missing: the stream has a hole")
+            raise StreamError("decisions are missing: the stream has a hole")
         return Batch(
             [row[0] for row in rows],
             [bytes(row[1]) for row in rows],
