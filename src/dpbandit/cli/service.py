@@ -232,6 +232,7 @@ def accept_restore(
         bool, typer.Option("--lost", help="Book the budgets of bandits that the old copy lacks as spent.")
     ] = False,
     witness: Folder = None,
+    json_: Json = False,
 ) -> None:
     """Decide about a store that was restored from an old copy.
 
@@ -251,14 +252,21 @@ def accept_restore(
     opened, seen = _with_witness(store, witness)
     if lost:
         names = restore.accept_lost(opened, seen)
-        out.print(f"booked as spent: {', '.join(names) or 'none'}", highlight=False)
+        _say("booked as spent", names if json_ else ", ".join(names) or "none", json_)
     if bandit is not None:
-        out.print(f"{bandit}: {restore.accept_restore(opened, seen, bandit, pay_again=pay_again)}", highlight=False)
+        _say(bandit, restore.accept_restore(opened, seen, bandit, pay_again=pay_again), json_)
     opened.close()
 
 
+def _say(what: str, words: Any, json_: bool) -> None:
+    if json_:
+        print(json.dumps({what: words}))
+    else:
+        out.print(f"{what}: {words}", highlight=False, markup=False)
+
+
 @store_.command("trust")
-def trust(store: Store, bandit: Bandit, witness: Folder = None) -> None:
+def trust(store: Store, bandit: Bandit, witness: Folder = None, json_: Json = False) -> None:
     """Vouch that this store is the newest copy: for a learner that moved to a machine without a witness.
 
     [dim]Example:[/dim]  dpbandit store trust --store postgresql://app@db/bandits --bandit shop
@@ -266,12 +274,12 @@ def trust(store: Store, bandit: Bandit, witness: Folder = None) -> None:
     from dpbandit.service import restore
 
     opened, seen = _with_witness(store, witness)
-    out.print(f"{bandit}: {restore.trust(opened, seen, bandit)}", highlight=False)
+    _say(bandit, restore.trust(opened, seen, bandit), json_)
     opened.close()
 
 
 @store_.command("resume")
-def resume(store: Store, bandit: Bandit) -> None:
+def resume(store: Store, bandit: Bandit, json_: Json = False) -> None:
     """Learn again after a failure whose cause was removed.
 
     [dim]Example:[/dim]  dpbandit store resume --store sqlite:///bandits.db --bandit shop
@@ -281,7 +289,7 @@ def resume(store: Store, bandit: Bandit) -> None:
     from dpbandit.service.store import Store as Open
 
     opened = Open(store, create=False)
-    out.print(f"{bandit}: {restore.resume(opened, bandit)}", highlight=False)
+    _say(bandit, restore.resume(opened, bandit), json_)
     opened.close()
 
 

@@ -26,6 +26,8 @@ Vector = NDArray[np.float64]
 
 # Learning holds a batch for about this long, so that rankers get a new model every second while it catches up.
 BATCH_SECONDS = 0.5
+# Most algorithms release in the first round, some after a few.
+WARM_ROUNDS = 64
 
 
 class Recorder:
@@ -72,16 +74,18 @@ def opened(packed: bytes) -> tuple[Any, Recorder | None]:
 def warm_up(line: Line, packed: bytes) -> None:
     """Compile before a decision is closed: the first round can take minutes."""
     bandit: Any = unpack(packed)
+    recorder = Recorder(Simulation(seed=0))  # this copy is thrown away; nothing of it is released
     if hasattr(bandit, "source"):
-        bandit.source = Recorder(Simulation(seed=0))  # this copy is thrown away; nothing of it is released
+        bandit.source = recorder
     bandit.ledger.limit = float("inf")
+    first = np.zeros(bandit.dim)  # one-hot where norms allow it: some algorithms take no other
+    first[0] = min(1.0, bandit.options.max_norm, getattr(bandit, "l1_limit", None) or 1.0)
     with warnings.catch_warnings(), contextlib.suppress(DpbanditError):
         warnings.simplefilter("ignore", PrivacyWarning)
-        first = np.zeros(bandit.dim)
-        first[0] = min(
-            1.0, bandit.options.max_norm, getattr(bandit, "l1_limit", None) or 1.0
-        )  # one-hot, for algorithms that take no other
-        bandit.update(first, line.config["default_reward"], user="nobody")
+        for number in range(WARM_ROUNDS):
+            bandit.update(first, line.config["default_reward"], user=f"nobody {number}")
+            if recorder.noisy:
+                break
 
 
 def digest(held: Held, upto: int, store: TrustedStore, *, keep_transcript: bool) -> tuple[NewRelease, str]:
