@@ -136,9 +136,8 @@ class Learner:
         if time.monotonic() - self._erased > min(ERASE_SECONDS, self.settings.retain_rewards + 0.5):
             self.store.erase_access_log(self.settings.retain_access_log)
             for line in lines:
-                if (
-                    line.status != DELETED or not self._erased
-                ):  # at the start: whoever deleted one may have died over it
+                # Deleted ones at the start only: whoever deleted one may have died over it.
+                if line.status != DELETED or not self._erased:
                     self._erase(line)
             self._erased = time.monotonic()
         self._moved = time.monotonic()
