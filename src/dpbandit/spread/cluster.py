@@ -38,6 +38,8 @@ class Cluster(Place):
     preparing = "preparing (every node compiles once, under a minute)"
 
     def __init__(self, address: str, workers: int | None = None) -> None:
+        if address not in ("local", "auto"):
+            _host_and_port(address)
         self._ray = _import_ray()
         self._here = look()()
         self._workers = workers
@@ -347,13 +349,17 @@ def _import_ray() -> Any:
     return ray
 
 
-def _reach(address: str) -> None:
-    """An address that nobody answers is said at once: Ray itself tries for minutes."""
+def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise OptionError(f"a cluster is 'local', 'auto', 'ray://host:10001' or 'host:6379', not {address!r}")
+    return host.strip("[]"), int(port)
+
+
+def _reach(address: str) -> None:
+    """An address that nobody answers is said at once: Ray itself tries for minutes."""
     try:
-        socket.create_connection((host.strip("[]"), int(port)), REACH).close()
+        socket.create_connection(_host_and_port(address), REACH).close()
     except OSError as error:
         raise ClusterError(f"nobody answers at {address!r}: {error}") from None
 
