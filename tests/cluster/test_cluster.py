@@ -68,6 +68,7 @@ def nodes():
 
 def noting(log, pause=0.0):
     """An algorithm in plain Python that notes in a file where each of its runs begins and ends."""
+    driver = os.getpid()
 
     class Noting:
         def __init__(self, dim, horizon, seed, **_):
@@ -77,7 +78,7 @@ def noting(log, pause=0.0):
         def note(self, what):
             import dpbandit
 
-            node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else "here"
+            node = "here" if os.getpid() == driver else ray.get_runtime_context().get_node_id()
             with open(log, "a") as file:
                 file.write(json.dumps([what, self.seed, node, dpbandit.__file__]) + "\n")
 
@@ -220,7 +221,9 @@ def test_dpbandit_is_sent_along_where_it_is_another_one(nodes, tmp_path, monkeyp
 
 
 def dpbandit(*arguments, **kwargs):
-    return subprocess.Popen([sys.executable, "-m", "dpbandit.cli", *arguments], text=True, stdout=-1, stderr=-1, **kwargs)
+    return subprocess.Popen(
+        [sys.executable, "-m", "dpbandit.cli", *arguments], text=True, stdout=-1, stderr=-1, **kwargs
+    )
 
 
 def test_the_command_line_joins_a_cluster(nodes):
@@ -229,12 +232,25 @@ def test_the_command_line_joins_a_cluster(nodes):
     assert json.loads(two) == json.loads(one), said
 
 
-def test_ctrl_c_on_the_command_line_ends_a_local_cluster_with_what_there_is():
-    words = ["run", "linucb", "--horizon", "400000", "--seeds", "400", "--cluster", "local", "--workers", "1"]
-    running = dpbandit(*words, "--json", start_new_session=True)
-    time.sleep(45)
-    os.killpg(running.pid, signal.SIGINT)
+INTERRUPTED = """
+import dpbandit as dpb
+
+found = dpb.run(
+    dpb.worlds.Synthetic(), ["linucb"], horizon=20_000, seeds=100_000, cluster="local", workers=1,
+    progress=lambda done, total: print(done // 20_000, flush=True) if done >= 20_000 else None,
+)
+print("complete" if found.complete else "interrupted", len(found.rows))
+"""
+
+
+def test_ctrl_c_at_a_terminal_ends_a_local_cluster_and_leaves_what_is_finished():
+    running = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], text=True, stdout=-1, stderr=-1, start_new_session=True
+    )
+    assert int(running.stdout.readline()) > 0
+    os.killpg(running.pid, signal.SIGINT)  # a terminal sends it to all processes in front
     shown, said = running.communicate(timeout=60)
-    assert running.returncode == 130, said
-    assert "interrupted" in said
-    assert json.loads(shown)["complete"] is False
+    assert running.returncode == 0, said
+    word, seeds = shown.splitlines()[-1].split()
+    assert word == "interrupted"
+    assert int(seeds) >= 1
