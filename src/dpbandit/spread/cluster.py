@@ -84,7 +84,7 @@ class Cluster(Place):
             _reach(address)
         try:
             context = ray.init(**given)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
             raise ClusterError(
                 f"cannot join the Ray cluster {address!r}: {_said(error)}; {_versions(self._here)}"
             ) from None
