@@ -8,10 +8,10 @@ import pytest
 import dpbandit as dpb
 from dpbandit import spread
 from dpbandit.errors import ClusterError, ClusterWarning, OptionError
-from dpbandit.spread import Task, cluster
+from dpbandit.spread import Task, cluster, versions
 from dpbandit.spread.threads import Threads
 
-HERE = cluster.look()() | {"ray": "2.60.0"}
+HERE = versions.look()() | {"ray": "2.60.0"}
 
 
 def test_without_ray_the_message_names_the_extra(monkeypatch):
@@ -38,17 +38,17 @@ def test_an_address_that_nobody_answers_is_said_at_once():
 @pytest.mark.parametrize("name", ["Python", "ray", "numpy", "scipy", "numba", "llvmlite", "opendp"])
 def test_a_node_with_other_versions_is_refused(name):
     with pytest.raises(ClusterError, match=rf"node a has {name} 0\.1, here is .*install the same"):
-        cluster.refuse_other_versions(HERE, HERE | {name: "0.1"}, "node a")
+        versions.refuse_other_versions(HERE, HERE | {name: "0.1"}, "node a")
     with pytest.raises(ClusterError, match=f"node a has no {name}: install {name}=="):
-        cluster.refuse_other_versions(HERE, HERE | {name: None}, "node a")
+        versions.refuse_other_versions(HERE, HERE | {name: None}, "node a")
 
 
 def test_other_code_is_refused_on_a_node_that_joins_later_and_another_processor_is_said():
     with pytest.raises(ClusterError, match="joined later"):
-        cluster.refuse_other_versions(HERE, HERE | {"dpbandit": "another"}, "node a", code=True)
-    cluster.refuse_other_versions(HERE, HERE | {"dpbandit": None}, "node a")
+        versions.refuse_other_versions(HERE, HERE | {"dpbandit": "another"}, "node a", code=True)
+    versions.refuse_other_versions(HERE, HERE | {"dpbandit": None}, "node a")
     with pytest.warns(ClusterWarning, match="last digits"):
-        cluster.refuse_other_versions(HERE, HERE | {"processor": "abacus"}, "node a")
+        versions.refuse_other_versions(HERE, HERE | {"processor": "abacus"}, "node a")
 
 
 def test_threads_draw_tasks_as_they_go_and_stop_when_closed():

@@ -12,15 +12,14 @@ import socket
 import sys
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Generator, Iterable
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dpbandit.errors import ClusterError, ClusterWarning, OptionError
+from dpbandit.errors import ClusterError, OptionError
 from dpbandit.spread import Advance, Place, R, Task, Work
+from dpbandit.spread.versions import here, look, refuse_other_versions
 
 PACKAGE = Path(__file__).parents[1]
 RETRIES = 10  # lost nodes are nothing unusual; a task that ends its worker eleven times does so by itself
@@ -29,6 +28,8 @@ REPORT = 0.5  # seconds between a task's reports of its progress
 PATIENCE = 120.0  # seconds for a node to start its first worker
 REACH = 5.0  # seconds for an address to answer
 KEPT = 4  # things that tasks share, kept ready on either side: an audit's tasks take turns with two
+TRIES = 3  # a head that is busy takes longer than Ray waits to start what serves a client: the next time it is there
+SLOW_START = "Starting Ray client server failed"
 AHEAD = 64  # at least so many tasks are handed over, so that a cluster that grows on demand sees the demand
 
 
@@ -41,7 +42,7 @@ class Cluster(Place):
         if address not in ("local", "auto"):
             _host_and_port(address)
         self._ray = _import_ray()
-        self._here = look()()
+        self._here = here()
         self._workers = workers
         self._own = not self._ray.is_initialized()
         self._close: Callable[[], None] = lambda: None
@@ -82,12 +83,16 @@ class Cluster(Place):
             given |= {"include_dashboard": False, "num_cpus": self._workers}
         elif address != "auto":
             _reach(address)
-        try:
-            context = ray.init(**given)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
-            raise ClusterError(
-                f"cannot join the Ray cluster {address!r}: {_said(error)}; {_versions(self._here)}"
-            ) from None
+        for left in range(TRIES - 1, -1, -1):
+            try:
+                context = ray.init(**given)
+                break
+            except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
+                if left and SLOW_START in str(error):
+                    continue
+                raise ClusterError(
+                    f"cannot join the Ray cluster {address!r}: {_said(error)}; {_versions(self._here)}"
+                ) from None
         self._close = context.disconnect if address.startswith("ray://") else ray.shutdown
 
     def _check_same(self, address: str) -> None:
@@ -263,7 +268,7 @@ def _do(key: str, parcel: bytes, own: Any, run: str, number: int, notes: Any, wa
     """One task, on a node."""
     from ray import cloudpickle
 
-    refuse_other_versions(wanted, _here(), f"node {socket.gethostname()}", code=True)
+    refuse_other_versions(wanted, here(), f"node {socket.gethostname()}", code=True)
     if key not in _opened:
         _make_room(_opened)
         _opened[key] = cloudpickle.loads(parcel)
@@ -279,64 +284,6 @@ def _do(key: str, parcel: bytes, own: Any, run: str, number: int, notes: Any, wa
 
     found: bytes = cloudpickle.dumps(work(common, own, tell))
     return found
-
-
-def look() -> Callable[[], dict[str, Any]]:
-    """A function that says what a process has. It is sent as it stands, to nodes that may not have dpbandit."""
-
-    def inner() -> dict[str, Any]:
-        import hashlib
-        import platform
-        from importlib.metadata import PackageNotFoundError, version
-        from importlib.util import find_spec
-        from pathlib import Path
-
-        python = ".".join(platform.python_version_tuple()[:2])
-        found: dict[str, Any] = {"Python": python, "dpbandit": None, "processor": None}
-        for name in ("ray", "numpy", "scipy", "numba", "llvmlite", "opendp"):
-            try:
-                found[name] = version(name)
-            except PackageNotFoundError:
-                found[name] = None
-        if found["llvmlite"]:
-            from llvmlite.binding import get_host_cpu_name
-
-            found["processor"] = get_host_cpu_name()
-        spec = find_spec("dpbandit")
-        if spec is not None and spec.origin is not None:
-            source, folder = hashlib.sha256(), Path(spec.origin).parent
-            for path in sorted(folder.rglob("*.py")):
-                source.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-            found["dpbandit"] = source.hexdigest()[:16]
-        return found
-
-    return inner
-
-
-@cache
-def _here() -> dict[str, Any]:
-    return look()()
-
-
-def refuse_other_versions(here: dict[str, Any], there: dict[str, Any], where: str, *, code: bool = False) -> None:
-    """Raise if a node could give other numbers than this machine; warn if they could differ in the last digits."""
-    for name in here.keys() - {"dpbandit", "processor"}:
-        if there[name] is None:
-            raise ClusterError(f"{where} has no {name}: install {name}=={here[name]} there")
-        if there[name] != here[name]:
-            raise ClusterError(
-                f"{where} has {name} {there[name]}, here is {here[name]}: results could differ; install the same"
-            )
-    if code and there["dpbandit"] != here["dpbandit"]:
-        raise ClusterError(
-            f"{where}, which joined later, has no dpbandit or another one: install the same, or start again"
-        )
-    if there["processor"] != here["processor"]:
-        warnings.warn(
-            f"{where} has a processor of another kind ({there['processor']}, here {here['processor']}): results may differ in the last digits",
-            ClusterWarning,
-            stacklevel=2,
-        )
 
 
 def _import_ray() -> Any:
