@@ -35,7 +35,13 @@ warm: $(READY)
 test: $(READY) browser warm ## the tests that every change must pass (minutes)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-all: $(READY) browser warm ## the slow statistical and soak runs as well
+# Ray, for the tests on a cluster; it is not part of what `make run` and `make test` set up.
+CLUSTER := $(VENV)/.cluster
+$(CLUSTER): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),cluster]'
+	@touch $@
+
+test-all: $(CLUSTER) browser warm ## the slow statistical and soak runs as well, and those on a cluster
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(READY)  ## format, lint, type-check, and see that imports point downward

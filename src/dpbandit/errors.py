@@ -54,6 +54,10 @@ class RollbackError(SaveError):
     """A saved bandit that is older than one already seen, or that went another way: going on would spend twice."""
 
 
+class ClusterError(DpbanditError):
+    """A Ray cluster that cannot be used as it is, or that was lost."""
+
+
 class StoreError(DpbanditError):
     """A store that cannot be reached, read or written."""
 
@@ -88,6 +92,10 @@ class RequestError(ServiceError):
 
 class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
+
+
+class ClusterWarning(UserWarning):
+    """A cluster that gives right results, but perhaps not to the last digit those of this machine."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

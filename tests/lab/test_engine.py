@@ -9,6 +9,7 @@ import pytest
 import dpbandit as dpb
 from dpbandit.errors import DpbanditError, NormError, OptionError, PrivacyWarning, UnknownAlgorithmError
 from dpbandit.lab import engine
+from dpbandit.spread import threads
 
 OPTIONS = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (-0.5, 1.5)}
 CASES = {
@@ -225,7 +226,7 @@ def test_a_million_rounds_of_every_algorithm_need_no_more_memory_than_a_few_thou
 
 def test_interrupting_a_run_keeps_the_finished_seeds(monkeypatch):
     calls = []
-    real_wait = engine.wait
+    real_wait = threads.wait
 
     def interrupted(*args, **kwargs):
         done = real_wait(*args, **kwargs)
@@ -234,7 +235,7 @@ def test_interrupting_a_run_keeps_the_finished_seeds(monkeypatch):
             raise KeyboardInterrupt
         return done
 
-    monkeypatch.setattr(engine, "wait", interrupted)
+    monkeypatch.setattr(threads, "wait", interrupted)
     results = dpb.run(small_world(), ["linucb"], horizon=30_000, seeds=40, workers=1)
     assert not results.complete
     assert 0 < len(results.rows) < 40

@@ -14,6 +14,7 @@ from dpbandit.cli.shared import app
 from dpbandit.errors import OptionError
 from dpbandit.lab.leaderboard import grid, page, runner, table
 from dpbandit.lab.leaderboard.grid import Budget, Entry, Place, Profile
+from dpbandit.spread import threads
 
 BUDGET = Budget(2.0, 1e-5)
 TINY = Profile("tiny", {60: 3, 120: 3}, {60: 2, 120: 0}, (BUDGET, Budget(1.0, 1e-6)))
@@ -62,40 +63,41 @@ def test_where_there_is_no_regret_it_is_the_reward_lost_to_linucb():
     assert table.added(rows)["added"].tolist() == [4.0, 5.0]
 
 
-def test_an_interrupted_run_goes_on_without_playing_finished_cells_again(tmp_path, monkeypatch):
+def counted(monkeypatch):
+    """What is played from here on: world, labels, horizon, ε and seeds of each task."""
+    calls, prepare = [], runner.prepare
+
+    def count(world, jobs, **kwargs):
+        calls.append((repr(world), list(jobs), kwargs["horizon"], kwargs.get("epsilon"), list(kwargs["seeds"])))
+        return prepare(world, jobs, **kwargs)
+
+    monkeypatch.setattr(runner, "prepare", count)
+    return calls
+
+
+def test_an_interrupted_run_goes_on_without_playing_finished_seeds_again(tmp_path, monkeypatch):
     whole = played(tmp_path / "whole")
-    calls = []
-    engine = runner.run
+    waits, wait = [], threads.wait
 
-    def interrupted(world, jobs, **kwargs):
-        if len(calls) == 3:
+    def interrupted(*args, **kwargs):
+        found = wait(*args, **kwargs)
+        waits.append(1)
+        if len(waits) == 10:
             raise KeyboardInterrupt
-        calls.append((repr(world), tuple(jobs), kwargs["horizon"], kwargs.get("epsilon"), tuple(kwargs["seeds"])))
-        if len(calls) == 3:  # Ctrl-C during this one: only its first seed is finished
-            results = engine(world, jobs, **{**kwargs, "seeds": kwargs["seeds"][:1]})
-            results.complete = False
-            return results
-        return engine(world, jobs, **kwargs)
+        return found
 
-    monkeypatch.setattr(runner, "run", interrupted)
-    first = played(tmp_path / "parts")
+    with monkeypatch.context() as patched:
+        patched.setattr(threads, "wait", interrupted)
+        first = played(tmp_path / "parts", workers=1)
     assert not first.complete
     assert "run the same command again" in first.left_out[-1]
     assert 0 < len(first.rows) < len(whole.rows)
     page.write(first, table.standings(first), tmp_path / "shown")
     assert "This run was interrupted" in (tmp_path / "shown" / "leaderboard.md").read_text()
-    before, calls[:] = list(calls), []
-
-    def counted(world, jobs, **kwargs):
-        calls.append((repr(world), tuple(jobs), kwargs["horizon"], kwargs.get("epsilon"), tuple(kwargs["seeds"])))
-        return engine(world, jobs, **kwargs)
-
-    monkeypatch.setattr(runner, "run", counted)
+    calls = counted(monkeypatch)
     second = played(tmp_path / "parts")
     assert second.complete
-    assert not set(before[:2]) & set(calls)
-    *same, seeds = before[2]
-    assert (*same, seeds[1:]) in calls, "of the cell that was cut short only the other seeds are played"
+    assert sum(len(labels) * len(seeds) for _, labels, _, _, seeds in calls) == len(whole.rows) - len(first.rows)
     pd.testing.assert_frame_equal(second.rows, whole.rows)
     calls.clear()
     third = played(tmp_path / "parts")
@@ -106,11 +108,9 @@ def test_an_interrupted_run_goes_on_without_playing_finished_cells_again(tmp_pat
 def test_a_stored_row_is_not_used_when_code_or_options_differ(tmp_path, monkeypatch):
     lines = {"worlds": ["synthetic"], "algorithms": ["tree-gauss"]}
     played(tmp_path, **lines)
-    calls = []
-    engine = runner.run
-    monkeypatch.setattr(runner, "run", lambda world, jobs, **k: calls.append(list(jobs)) or engine(world, jobs, **k))
+    calls = counted(monkeypatch)
     played(tmp_path, worlds=["synthetic"], algorithms=["tree-gauss", "toeplitz + instruments"])
-    assert calls == [["toeplitz + instruments"]] * 4
+    assert [labels for _, labels, *_ in calls] == [["toeplitz + instruments"]] * 4
     calls.clear()
     monkeypatch.setattr(runner, "code_version", lambda: "another")
     played(tmp_path, **lines)

@@ -12,6 +12,7 @@ import pytest
 from dpbandit.errors import OptionError
 from dpbandit.lab.reproduction import experiments, runner, verdicts
 from dpbandit.lab.reproduction.drawings import CAPTIONS, DRAW
+from dpbandit.spread import threads
 
 DATA = os.environ.get("DPBANDIT_DATA") or str(Path(__file__).parents[2].parent / "shared" / "data")
 TINY = replace(
@@ -87,6 +88,21 @@ def test_interrupting_keeps_finished_parts_and_says_so(tmp_path, monkeypatch):
     assert not result.complete
     assert (tmp_path / "tables" / "simulation.parquet").exists()
     assert "interrupted" in (tmp_path / "report.html").read_text()
+
+
+def test_a_table_that_was_cut_short_is_not_kept(tmp_path, monkeypatch):
+    wait = threads.wait
+
+    def interrupted(*args, **kwargs):
+        wait(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threads, "wait", interrupted)
+        result = runner.reproduce(tmp_path, size="tiny", figures=["1a"])
+    assert not result.complete
+    assert not list((tmp_path / "tables").iterdir())
+    assert runner.reproduce(tmp_path, size="tiny", figures=["1a"]).complete
 
 
 @pytest.mark.skipif(not Path(DATA, "lastfm").exists(), reason="LastFM is not on this machine")

@@ -17,9 +17,10 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.auditing import guards
-from dpbandit.auditing.attack import lower_bound, scores_of_releases
+from dpbandit.auditing.attack import lower_bound
 from dpbandit.auditing.joint_cost import freeze, uses_noise_twice
 from dpbandit.auditing.releases import Watch, joint_cost, record
+from dpbandit.auditing.scores import scores_of_releases
 from dpbandit.bandits import rounds
 from dpbandit.errors import BudgetError
 from dpbandit.noise import Real, Simulation

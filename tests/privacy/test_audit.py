@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import norm
 
 import dpbandit as dpb
-from dpbandit.auditing.attack import Bound, discriminant, lower_bound, scores_of_releases
+from dpbandit.auditing.attack import Bound, lower_bound
+from dpbandit.auditing.scores import discriminant, scores_of_releases
 from dpbandit.budget import epsilon_of, mu_of
 from dpbandit.errors import OptionError
 

@@ -8,11 +8,13 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.auditing import streams
-from dpbandit.auditing.attack import _engine_scores, _worst, lower_bound
+from dpbandit.auditing.attack import _worst, lower_bound
 from dpbandit.auditing.joint_cost import as_shipped, freeze, replacements
 from dpbandit.auditing.releases import joint_cost, record
+from dpbandit.auditing.scores import engine_scores
 from dpbandit.bandits import gram, registry, wishart
 from dpbandit.errors import OptionError
+from dpbandit.spread.threads import Threads
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
 
@@ -165,7 +167,7 @@ def test_planted_unclipped_rewards(monkeypatch):
 
 def attack(bandit, *, horizon, runs, seed=0):
     frozen, positions = _worst(bandit, horizon, seed, 1)
-    scores = _engine_scores(frozen, positions, runs, seed, 1, lambda done: None)
+    scores = engine_scores(frozen, positions, runs, seed, Threads(1), lambda done: None)
     return lower_bound(*scores, delta=bandit.claim.delta)
 
 

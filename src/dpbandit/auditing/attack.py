@@ -10,30 +10,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from dpbandit import spread
 from dpbandit.auditing import streams
 from dpbandit.auditing.joint_cost import Frozen, freeze
-from dpbandit.auditing.kernels import learner_scores, log_ratio, paired_scores, release_scores
-from dpbandit.auditing.releases import Release, Transcript, Watch
-from dpbandit.bandits import registry, rounds
+from dpbandit.auditing.scores import LEAST_RUNS, Progress, Scores, black_box_scores, engine_scores, real_scores
+from dpbandit.bandits import registry
 from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import whole
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError
-from dpbandit.noise import CODES, Real
-from dpbandit.randomness import derive_key
-
-Scores = NDArray[np.float64]
-Progress = Callable[[float], None]
+from dpbandit.spread import Place
 
 CONFIDENCE = 0.999
 THRESHOLDS = 400
@@ -118,6 +111,7 @@ class Audit:
     bound: Bound
     scores0: Scores
     scores1: Scores
+    complete: bool = True  # False after Ctrl-C: then `runs` is what was finished, and the bound as valid
 
     @property
     def holds(self) -> bool:
@@ -135,6 +129,7 @@ class Audit:
                 f"dim {self.dim}, {self.noise} noise",
                 f"  event: score {'above' if self.bound.above else 'below'} {self.bound.threshold:.4g}; "
                 f"seen in {self.bound.power:.4%} of runs on one stream, {self.bound.false_alarms:.4%} on the other",
+                *(() if self.complete else ("  interrupted: only finished runs are counted",)),
             ]
         )
 
@@ -155,6 +150,7 @@ class Audit:
             "event": {"above": self.bound.above, "threshold": self.bound.threshold},
             "seen": [self.bound.power, self.bound.false_alarms],
             "claim": self.claim.to_dict(),
+            "complete": self.complete,
         }
 
     def plot(self) -> Any:
@@ -177,51 +173,54 @@ def audit(
     real: bool = False,
     unknown_horizon: bool = False,
     workers: int | None = None,
+    cluster: str | Place | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Audit:
     """Attack an algorithm with `runs` runs on each of two neighbouring streams.
 
     `real=True` runs the step-by-step object with real noise, exactly as it ships (slow: choose a short horizon).
-    Algorithms of your own are attacked through their `theta` with a trained statistic.
+    Algorithms of your own are attacked through their `theta` with a trained statistic. `cluster` spreads the runs over a
+    Ray cluster ("local", "auto" or its address), with the same scores. Ctrl-C judges by the runs that are finished.
 
     >>> import dpbandit as dpb
     >>> result = dpb.audit("local", epsilon=1.0, horizon=8, runs=20_000)
     >>> result.holds, result.bound.epsilon > 0.8
     (True, True)
     """
-    runs, horizon = whole("runs", runs, least=100), whole("horizon", horizon, least=1)
+    runs, horizon = whole("runs", runs, least=LEAST_RUNS), whole("horizon", horizon, least=1)
     if not 0.5 <= confidence < 1:
         raise OptionError(f"confidence must lie in [0.5, 1), not {confidence!r}")
-    workers = workers or os.cpu_count() or 1
     say = progress or (lambda part: None)
     given = {"dim": dim, "epsilon": epsilon, "delta": delta, "horizon": None if unknown_horizon else horizon, **options}
     if "smallest_eigenvalue" in registry.find(name).own_options:
         given.setdefault("smallest_eigenvalue", 1.0 / dim)
     bandit = registry.construct(name, {**given, "seed": seed})
-    if not is_compiled(bandit):
-        runs = min(runs, 2_000)  # each takes `horizon` Python updates
-        xs = np.tile(np.ones(dim) / math.sqrt(dim), (horizon, 1))
-        scores, statistic = _black_box(name, given, xs, runs, say), "a statistic trained on half of the runs"
-        claim = getattr(bandit, "claim", None) or _no_claim()
-        positions, kind = np.array([0]), "its own"
-    else:
-        frozen, positions = _worst(bandit, horizon, seed, workers)
-        claim, statistic = bandit.claim, "the likelihood ratio of all releases"
-        if real:
-            scores, kind = _real_scores(name, given, frozen, positions, runs, say), "real"
-            claim = registry.construct(name, {**given, "seed": None}).claim
+    with spread.over(cluster, workers) as place:
+        if not is_compiled(bandit):
+            runs = min(runs, 2_000)  # each takes `horizon` Python updates
+            xs = np.tile(np.ones(dim) / math.sqrt(dim), (horizon, 1))
+            scores = black_box_scores(name, given, xs, runs, place.for_python, say)
+            claim, statistic = getattr(bandit, "claim", None) or _no_claim(), "a statistic trained on half of the runs"
+            positions, kind = np.array([0]), "its own"
         else:
-            scores, kind = _engine_scores(frozen, positions, runs, seed, workers, say), "simulated"
+            frozen, positions = _worst(bandit, horizon, seed, workers or os.cpu_count() or 1)
+            claim, statistic = bandit.claim, "the likelihood ratio of all releases"
+            if real:
+                scores, kind = real_scores(name, given, frozen, positions, runs, place.for_python, say), "real"
+                claim = registry.construct(name, {**given, "seed": None}).claim
+            else:
+                scores, kind = engine_scores(frozen, positions, runs, seed, place, say), "simulated"
     used = claim.delta if claim.status != "none" else (delta if claim.delta else 0.0)
     bound = lower_bound(*scores, delta=used, confidence=confidence)
+    done = min(len(side) for side in scores)
     return Audit(
         name,
         claim,
         epsilon,
         used,
         confidence,
-        runs,
+        done,
         horizon,
         dim,
         kind,
@@ -229,6 +228,7 @@ def audit(
         int(positions[0]) + 1,
         bound,
         *scores,
+        complete=done == runs,
     )
 
 
@@ -249,172 +249,6 @@ def _worst(bandit: LinearBandit, horizon: int, seed: int, workers: int) -> tuple
             found = (float(costs[worst]), frozen, rows[worst])
     assert found is not None
     return found[1], found[2]
-
-
-def _engine_scores(
-    frozen: Frozen, positions: NDArray[np.int64], runs: int, seed: int, workers: int, say: Progress
-) -> tuple[Scores, Scores]:
-    xs1, rs1, values1 = frozen.neighbour(positions)
-    size = 1 + frozen.bandit.dim
-    sides = []
-    for side, (xs, rs) in enumerate(((frozen.xs, frozen.rs), (xs1, rs1))):
-        key = np.uint64(derive_key(seed, 100 + side))
-        out = np.empty(runs)
-
-        def work(
-            part: slice, xs: Any = xs, rs: Scores = rs, key: np.uint64 = key, out: Scores = out, side: int = side
-        ) -> None:
-            learner = frozen.bandit.new_learner()
-            if frozen.bandit.values_depend_on_releases:
-                other = frozen.rs if side else rs1
-                paired_scores(
-                    learner,
-                    frozen.bandit.new_learner(),
-                    frozen.bandit.plan,
-                    frozen.xs,
-                    rs,
-                    other,
-                    frozen.known,
-                    key,
-                    part.start,
-                    out[part],
-                    np.empty_like(learner.pending),
-                    np.empty(frozen.bandit.dim),
-                )
-                out[part] *= 1 if side else -1
-                return
-            learner_scores(
-                learner,
-                frozen.bandit.plan,
-                xs,
-                rs,
-                frozen.known,
-                key,
-                part.start,
-                frozen.values,
-                values1,
-                frozen.scales,
-                out[part],
-                np.empty_like(learner.pending),
-                np.empty(frozen.bandit.dim),
-                np.empty((size, size)),
-            )
-
-        _in_parts(work, runs, workers, _share_of(say, side))
-        sides.append(out)
-    return sides[0], sides[1]
-
-
-def _share_of(say: Progress, side: int) -> Progress:
-    return lambda done: say((side + done) / 2)
-
-
-def scores_of_releases(
-    noise: str, values0: Any, values1: Any, scales: Any, *, runs: int, seed: int = 0, workers: int | None = None
-) -> tuple[Scores, Scores]:
-    """Scores for a mechanism described by its releases: values under both streams, and noise scales.
-
-    For mechanisms that are not among ours, such as deliberately broken ones.
-    """
-    v0, v1 = (np.ascontiguousarray(v, dtype=np.float64) for v in (values0, values1))
-    scale = np.ascontiguousarray(scales, dtype=np.float64)
-    sides = []
-    for side, value in enumerate((v0, v1)):
-        key = np.uint64(derive_key(seed, 200 + side))
-        out = np.empty(runs)
-
-        def work(part: slice, value: Any = value, key: np.uint64 = key, out: Scores = out) -> None:
-            release_scores(CODES[noise], key, part.start, value, v0, v1, scale, out[part], np.empty(v0.shape[1]))
-
-        _in_parts(work, runs, workers or os.cpu_count() or 1, lambda done: None)
-        sides.append(out)
-    return sides[0], sides[1]
-
-
-def _in_parts(work: Callable[[slice], None], runs: int, workers: int, say: Progress) -> None:
-    edges = np.linspace(0, runs, min(runs, 16 * workers) + 1).astype(int)
-    parts = [slice(int(a), int(b)) for a, b in pairwise(edges)]
-    with ThreadPoolExecutor(workers) as executor:
-        for number, _ in enumerate(executor.map(work, parts), start=1):
-            say(number / len(parts))
-
-
-def _real_scores(
-    name: str, given: dict[str, Any], frozen: Frozen, positions: NDArray[np.int64], runs: int, say: Progress
-) -> tuple[Scores, Scores]:
-    """The shipped object, real noise, one fresh bandit per run."""
-    users = ["target" if t in positions else f"other {t}" for t in range(len(frozen.xs))]
-    private = frozen.bandit.plan.seat >= rounds.REWARD
-    published = np.flatnonzero(private & (frozen.scales != rounds.NO_RELEASE))
-    xs1, rs1, values1 = frozen.neighbour(positions)
-    sides = []
-    for side, (xs, rs) in enumerate(((frozen.xs, frozen.rs), (xs1, rs1))):
-        out = np.empty(runs)
-        for run in range(runs):
-            bandit = registry.construct(name, {**given, "seed": None})
-            watch = Watch(bandit.source if isinstance(bandit.source, Real) else Real())
-            bandit.source = watch
-            code, score = bandit.plan.noise, 0.0
-            for t, (x, reward) in enumerate(zip(xs, rs, strict=True)):
-                bandit.update(x, float(reward), user=users[t])
-                if bandit.plan.seat == rounds.NOTHING:
-                    score += log_ratio(code, bandit.theta, frozen.values, values1, t, 0.0)
-            made = watch.transcript.releases
-            if bandit.values_depend_on_releases:
-                # What the other stream's clean values would have been, given what was released here.
-                other = ((xs1, rs1), (frozen.xs, frozen.rs))[side]
-                twin = _told(name, given, watch.transcript, *other, users)
-                for mine, theirs in zip(made, twin, strict=True):
-                    v0, v1 = (mine, theirs) if side == 0 else (theirs, mine)
-                    score += log_ratio(code, mine.noisy, v0.value[None], v1.value[None], 0, mine.scale)
-            else:
-                for at, release in zip(published.tolist(), made, strict=True):
-                    score += log_ratio(code, release.noisy, frozen.values, values1, at, frozen.scales[at])
-            out[run] = score
-            if run % 64 == 0:
-                say((side + run / runs) / 2)
-        sides.append(out)
-    return sides[0], sides[1]
-
-
-def _told(name: str, given: dict[str, Any], script: Transcript, xs: Any, rs: Scores, users: list[str]) -> list[Release]:
-    """The releases of a bandit that learns this stream and is told the noisy values of another run."""
-    bandit = registry.construct(name, {**given, "seed": 0})
-    watch = Watch(script=script)
-    bandit.source = watch
-    for x, reward, user in zip(xs, rs, users, strict=True):
-        bandit.update(x, float(reward), user=user)
-    return watch.transcript.releases
-
-
-def _black_box(name: str, given: dict[str, Any], xs: Any, runs: int, say: Progress) -> tuple[Scores, Scores]:
-    """Scores for an algorithm of which only `theta` is known: a linear discriminant trained on the first half."""
-    low, high = given.get("reward_range", (-1.0, 1.0))
-    middle = (low + high) / 2
-    sides = []
-    for side, first in enumerate((low, high)):
-        rows = []
-        for run in range(runs):
-            bandit = registry.construct(name, {**given, "seed": 2 * run + side})
-            thetas = []
-            for t, x in enumerate(xs):
-                bandit.update(x, first if t == 0 else middle)
-                thetas.append(np.array(bandit.theta, dtype=np.float64))
-            rows.append(np.concatenate(thetas))
-            if run % 64 == 0:
-                say((side + run / runs) / 2)
-        sides.append(np.array(rows))
-    direction = discriminant(*(side[: runs // 2] for side in sides))
-    return sides[0] @ direction, sides[1] @ direction
-
-
-def discriminant(features0: Any, features1: Any) -> NDArray[np.float64]:
-    """Fisher's linear discriminant with a little ridge: the trained statistic."""
-    centred = np.concatenate([features0 - features0.mean(axis=0), features1 - features1.mean(axis=0)])
-    covariance = centred.T @ centred / len(centred)
-    ridge = 1e-9 + 1e-6 * np.trace(covariance) / len(covariance)
-    difference = features1.mean(axis=0) - features0.mean(axis=0)
-    return np.linalg.solve(covariance + ridge * np.eye(len(covariance)), difference)
 
 
 def _no_claim() -> Claim:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,13 @@ def make(name: str, **options: Any) -> Any:
     bandit = construct(name, options)
     warn_of_large_delta(getattr(bandit, "claim", None), options.get("horizon"))
     return bandit
+
+
+def know(entries: Mapping[str, Algorithm]) -> None:
+    """Take over entries of another process; those that are here already stay the same."""
+    for name, algorithm in entries.items():
+        if ALGORITHMS.get(name) is not algorithm:
+            ALGORITHMS[name] = algorithm
 
 
 def construct(name: str, options: dict[str, Any]) -> Any:

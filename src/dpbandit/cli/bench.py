@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dpbandit.cli.shared import Json, app, err, out
+from dpbandit.cli.shared import Cluster, Json, app, err, out, starting
 
 bench = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Measure: what privacy costs.")
 app.add_typer(bench, name="bench")
@@ -41,6 +41,7 @@ def privacy_cost(
     workers: Annotated[
         int | None, typer.Option(help="Cores to use; all if not given. Results do not depend on it.")
     ] = None,
+    cluster: Cluster = None,
     folder: Annotated[
         Path, typer.Option("--out", help="Where tables and the figure go; finished cells found there are used again.")
     ] = Path("out/leaderboard"),
@@ -61,6 +62,8 @@ def privacy_cost(
     dpbandit bench privacy-cost --worlds synthetic --algorithms anytime --algorithms toeplitz
 
     dpbandit bench privacy-cost --profile full --docs docs/leaderboard.md
+
+    dpbandit bench privacy-cost --profile full --cluster ray://head:10001
     """
     from rich.progress import (
         BarColumn,
@@ -82,14 +85,13 @@ def privacy_cost(
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err, transient=True, speed_estimate_period=300) as bar:
-        task = bar.add_task("starting (compiles once, under a minute)", total=None)
+        task = bar.add_task(starting(cluster), total=None)
 
         def show(what: str, done: float, total: float) -> None:
             bar.update(task, description=what, completed=done, total=total)
 
-        run = runner.play(
-            folder, grid.profile(profile), worlds=worlds, algorithms=algorithms, workers=workers, progress=show
-        )
+        where: dict[str, Any] = {"workers": workers, "cluster": cluster}
+        run = runner.play(folder, grid.profile(profile), worlds=worlds, algorithms=algorithms, progress=show, **where)
     standings = table.standings(run)
     if not len(standings):
         err.print(

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dpbandit.cli.shared import Json, app, err, out
+from dpbandit.cli.shared import Cluster, Json, app, err, out
 
 if TYPE_CHECKING:
     from dpbandit.lab.results import Results
@@ -88,6 +88,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Cores to use; all if not given. Results do not depend on it.")
     ] = None,
+    cluster: Cluster = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Write tables, pictures and the configuration here.")
     ] = None,
@@ -104,11 +105,13 @@ def run(
     dpbandit run linucb local --noise gaussian --horizon 2000 --seeds 5 --json
 
     dpbandit run linucb dgs --world drifting
+
+    dpbandit run --seeds 1000 --cluster ray://head:10001
     """
     from dpbandit import worlds
     from dpbandit.bandits.registry import algorithms as known
     from dpbandit.bandits.registry import find
-    from dpbandit.errors import OptionError, PrivacyWarning, nearest
+    from dpbandit.errors import ClusterWarning, OptionError, PrivacyWarning, nearest
     from dpbandit.lab.engine import run as play
 
     if world_name not in WORLDS:
@@ -140,8 +143,10 @@ def run(
         raise OptionError(str(error)) from error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyWarning)
-        results = play(world, jobs, horizon=horizon, seeds=seeds, workers=workers, progress=not json_, **options)
-    for message in {str(w.message) for w in caught if issubclass(w.category, PrivacyWarning)}:
+        warnings.simplefilter("always", ClusterWarning)
+        where: dict[str, Any] = {"workers": workers, "cluster": cluster}
+        results = play(world, jobs, horizon=horizon, seeds=seeds, progress=not json_, **where, **options)
+    for message in {str(w.message) for w in caught if issubclass(w.category, (PrivacyWarning, ClusterWarning))}:
         err.print(f"[yellow]note:[/yellow] {message}", highlight=False)
     if not results.rows:
         err.print("interrupted before the first seed was finished: nothing to show")

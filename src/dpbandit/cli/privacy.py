@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpbandit.cli.shared import Folder, Json, Noise, app, err, out
+from dpbandit.cli.shared import Cluster, Folder, Json, Noise, app, err, out, starting
 
 Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
 Delta = Annotated[float, typer.Option(help="The δ to check (no part in pure ε).")]
@@ -92,6 +92,7 @@ def audit(
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
     smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
+    cluster: Cluster = None,
     folder: Folder = None,
     json_: Json = False,
 ) -> None:
@@ -107,10 +108,16 @@ def audit(
     dpbandit audit dgs --real --runs 10000
 
     dpbandit audit dgs-figure --delta 0.1
+
+    dpbandit audit anytime --runs 10000000 --cluster ray://head:10001
     """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
     from dpbandit.auditing.attack import audit as attack
 
-    with err.status("starting (compiles once, under a minute)") as status:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(starting(cluster), total=1.0)
         result = attack(
             name,
             epsilon=epsilon,
@@ -122,7 +129,8 @@ def audit(
             confidence=confidence,
             real=real,
             unknown_horizon=unknown_horizon,
-            progress=lambda part: status.update(f"attacking ({part:.0%})"),
+            cluster=cluster,
+            progress=lambda part: bar.update(task, description="attacking", completed=part),
             **_make_options(
                 noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue, pan_private=pan_private or None
             ),

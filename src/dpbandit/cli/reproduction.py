@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dpbandit.cli.shared import Json, app, err, out
+from dpbandit.cli.shared import Cluster, Json, app, err, out, starting
 
 
 @app.command()
@@ -28,6 +28,7 @@ def reproduce(
             "--out", help="Where figures, tables and report.html go; finished parts found there are used again."
         ),
     ] = Path("out"),
+    cluster: Cluster = None,
     json_: Json = False,
 ) -> None:
     """Run the paper's experiments and judge its claims: figures, tables and one self-contained report.html.
@@ -41,21 +42,39 @@ def reproduce(
     dpbandit reproduce --profile paper --out docs/reproduction
 
     dpbandit reproduce --figure 1a --figure noise
+
+    dpbandit reproduce --profile full --cluster ray://head:10001
     """
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     from dpbandit.lab.reproduction.runner import reproduce as run_all
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=err, transient=True) as bar:
-        tasks: dict[str, Any] = {}
+        current, task = "", bar.add_task(starting(cluster), total=None)
 
         def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what)
-            bar.update(tasks[what], completed=done, total=total)
+            nonlocal current
+            if what != current:
+                current = what
+                bar.reset(task, description=what)
+            bar.update(task, completed=done, total=total)
 
-        result = run_all(folder, size=profile, figures=figure, progress=show)
+        result = run_all(folder, size=profile, figures=figure, cluster=cluster, progress=show)
     if json_:
         record = {
             "verdicts": [v.to_dict() for v in result.verdicts],

@@ -24,4 +24,17 @@ err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, nothing else.")]
 Noise = Annotated[str | None, typer.Option(help="gaussian, laplace or laplace-l2; the algorithm's own if not given.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Spread the work over a Ray cluster: its address (ray://host:10001 from anywhere, host:6379 on one of its nodes), "
+        "auto for the one this machine is part of, local for a new one here. Same numbers; see docs/cluster.md.",
+        metavar="ADDRESS",
+    ),
+]
 Folder = Annotated[Path | None, typer.Option("--out", help="Write results here.")]
+
+
+def starting(cluster: str | None) -> str:
+    """What a bar says before there is progress."""
+    return f"starting ({'every node ' if cluster else ''}compiles once, under a minute)"

@@ -1,4 +1,4 @@
-"""Runs algorithms × seeds on one world, in compiled loops over all cores.
+"""Runs algorithms × seeds on one world, in compiled loops over all cores, of this machine or of a cluster.
 
 All algorithms of a seed play the same contexts and reward noise. A result depends on its seed and options alone: not on
 the number of cores, nor on what else runs beside it. Memory does not grow with rounds; only the recorded rows do.
@@ -6,16 +6,17 @@ the number of cores, nor on what else runs beside it. Memory does not grow with 
 
 from __future__ import annotations
 
-import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit import spread
 from dpbandit.bandits import registry
 from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import SHARED, whole
@@ -23,6 +24,7 @@ from dpbandit.errors import NotFiniteError, OptionError, nearest
 from dpbandit.lab.loops import play
 from dpbandit.lab.results import Results
 from dpbandit.randomness import CONTEXTS, START, TIES
+from dpbandit.spread import Place, Task, Tell
 from dpbandit.worlds.block import Block, World
 
 BLOCK = 4096
@@ -40,6 +42,7 @@ def run(
     seeds: int | Iterable[int] = 20,
     record: Iterable[int] | None = None,
     workers: int | None = None,
+    cluster: str | Place | None = None,
     progress: bool | Progress = False,
     **options: Any,
 ) -> Results:
@@ -48,6 +51,7 @@ def run(
     `algorithms` are names; a pair (name, options) gives one algorithm options of its own, and a mapping
     {label: (name, options)} runs the same algorithm under several labels. `seeds` is a count or the seeds themselves.
     `progress=True` draws a bar; a function is called with (rounds done, rounds in all). Ctrl-C returns what is finished.
+    `cluster` spreads seeds and algorithms over a Ray cluster: "local", "auto" or its address; the numbers are the same.
     Other options go to `dpb.make`; private algorithms also get the world's public contexts.
 
     >>> import dpbandit as dpb
@@ -55,6 +59,47 @@ def run(
     >>> list(results.summary().index)
     ['linucb', 'random']
     """
+    match = prepare(world, algorithms, horizon=horizon, seeds=seeds, record=record, **options)
+    with spread.over(cluster, workers) as place, _bar(progress, match.size, place) as advance:
+        (results,) = play_all([match], place, lambda _, rounds: advance(rounds))
+    return results
+
+
+@dataclass(frozen=True)
+class Game:
+    """What the tasks of a match have in common."""
+
+    world: World
+    jobs: list[Job]
+    algorithms: dict[str, registry.Algorithm]
+    horizon: int
+    rounds: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Match:
+    """A comparison that has been checked and can be played: a game, its seeds, and results that are still empty."""
+
+    game: Game
+    seeds: list[int]
+    results: Results
+
+    @property
+    def size(self) -> int:
+        """Rounds in all."""
+        return self.game.horizon * len(self.game.jobs) * len(self.seeds)
+
+
+def prepare(
+    world: World,
+    algorithms: Any,
+    *,
+    horizon: int | None = None,
+    seeds: int | Iterable[int] = 20,
+    record: Iterable[int] | None = None,
+    **options: Any,
+) -> Match:
+    """Check all that `run` is given; every option error and warning is raised here, before work starts."""
     limit = world.rounds
     if horizon is None:
         if limit is None:
@@ -67,66 +112,74 @@ def run(
     jobs = _jobs(algorithms, options)
     rounds = _recorded(horizon, record)
     results = Results(repr(world), horizon, _plain(options), _claims(world, jobs, numbers[0], horizon))
-    cores = workers or os.cpu_count() or 1
-    tasks = _tasks(jobs, numbers, cores)
-    total = horizon * len(jobs) * len(numbers)
-    with _bar(progress, total) as advance:
-        done = _run_all(world, tasks, horizon, rounds, cores, advance)
-    results.complete = len(done) == len(tasks)
-    order = {label: place for place, (label, _, _) in enumerate(jobs)}
-    found = [row for part in done for row in part]
-    results.rows = sorted(found, key=lambda row: (row["seed"], order[row["algorithm"]]))
-    return results
+    entries = {name: registry.find(name) for _, name, _ in jobs}
+    return Match(Game(world, jobs, entries, horizon, rounds), numbers, results)
 
 
-def _run_all(
-    world: World,
-    tasks: list[tuple[int, list[Job]]],
-    horizon: int,
-    rounds: NDArray[np.int64],
-    cores: int,
-    advance: Callable[[int], None],
-) -> list[list[dict[str, Any]]]:
-    stop = threading.Event()
-    done: list[list[dict[str, Any]]] = []
-    with ThreadPoolExecutor(max_workers=cores) as executor:
-        futures = {
-            executor.submit(_play_seed, world, jobs, seed, horizon, rounds, advance, stop) for seed, jobs in tasks
-        }
-        waiting: set[Future[list[dict[str, Any]] | None]] = set(futures)
-        try:
-            while waiting:
-                finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-                done += [part for part in (future.result() for future in finished) if part is not None]
-        except KeyboardInterrupt:
-            stop.set()
-        except BaseException:
-            stop.set()
-            raise
-        finally:
-            for future in waiting:
-                future.cancel()
-    return done
+def play_all(
+    matches: Iterable[Match],
+    place: Place,
+    advance: Callable[[int, int], None],
+    finished: Callable[[int, Results], None] = lambda number, results: None,
+    *,
+    among: int = 1,
+) -> list[Results]:
+    """Play matches side by side, each drawn when there is room for it; `among` is how many there are. Ctrl-C stops.
+
+    `advance` is called with the number of a match and rounds played; `finished` with its results as soon as they are all there,
+    and with what there is of the others in the end.
+    """
+    begun: list[Match] = []
+    found: list[list[dict[str, Any]]] = []
+    missing: list[int] = []
+    owners: list[int] = []  # of each task, the match it belongs to
+
+    def tasks() -> Iterator[Task]:
+        for number, match in enumerate(matches):
+            parts = _tasks(len(match.game.jobs), match.seeds, place.cores // among)
+            begun.append(match)
+            found.append([])
+            missing.append(len(parts))
+            for seed, jobs in parts:
+                owners.append(number)
+                yield Task(match.game, (seed, jobs), match.game.horizon * len(jobs))
+
+    def finish(number: int) -> None:
+        match = begun[number]
+        order = {label: at for at, (label, _, _) in enumerate(match.game.jobs)}
+        match.results.rows = sorted(found[number], key=lambda row: (row["seed"], order[row["algorithm"]]))
+        match.results.complete = not missing[number]
+        finished(number, match.results)
+        handed.add(number)
+
+    handed = set[int]()
+    try:
+        with closing(place.each(_play_seed, tasks(), lambda task, rounds: advance(owners[task], rounds))) as done:
+            for task, rows in done:
+                number = owners[task]
+                found[number] += rows
+                missing[number] -= 1
+                if not missing[number]:
+                    finish(number)
+    except KeyboardInterrupt:
+        for number in range(len(begun)):
+            if number not in handed:
+                finish(number)
+    return [match.results for match in begun]
 
 
-def _play_seed(
-    world: World,
-    jobs: list[Job],
-    seed: int,
-    horizon: int,
-    rounds: NDArray[np.int64],
-    advance: Callable[[int], None],
-    stop: threading.Event,
-) -> list[dict[str, Any]] | None:
+def _play_seed(game: Game, own: tuple[int, range], tell: Tell) -> list[dict[str, Any]]:
+    """One task: some algorithms on one seed."""
+    registry.know(game.algorithms)
+    seed, chosen = own
+    world, horizon, rounds = game.world, game.horizon, game.rounds
     episode = world.episode(seed)
-    players = [_player(job, world, episode, seed, horizon, rounds) for job in jobs]
+    players = [_player(game.jobs[job], world, episode, seed, horizon, rounds) for job in chosen]
     for start in range(0, horizon, BLOCK):
         block = episode.block(min(BLOCK, horizon - start))
         for player in players:
-            if stop.is_set():
-                return None
             player.play(block, start)
-            advance(len(block.shown))
+            tell(len(block.shown))
     return [{"algorithm": p.label, "seed": seed, "round": rounds, **p.columns()} for p in players]
 
 
@@ -343,10 +396,10 @@ def _recorded(horizon: int, record: Iterable[int] | None) -> NDArray[np.int64]:
     return rounds
 
 
-def _tasks(jobs: list[Job], seeds: list[int], cores: int) -> list[tuple[int, list[Job]]]:
+def _tasks(jobs: int, seeds: list[int], cores: int) -> list[tuple[int, range]]:
     """One task per seed; with fewer seeds than cores, the algorithms of a seed are split up too."""
-    groups = max(1, min(len(jobs), cores // len(seeds)))
-    return [(seed, jobs[part::groups]) for seed in seeds for part in range(groups)]
+    groups = max(1, min(jobs, cores // len(seeds)))
+    return [(seed, range(part, jobs, groups)) for seed in seeds for part in range(groups)]
 
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
@@ -356,8 +409,8 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
 class _bar:  # noqa: N801 - used like a function
     """The progress of a run, as a bar, as calls, or not at all."""
 
-    def __init__(self, progress: bool | Progress, total: int) -> None:
-        self._progress, self._total, self._count = progress, total, 0
+    def __init__(self, progress: bool | Progress, total: int, place: Place) -> None:
+        self._progress, self._total, self._place, self._count = progress, total, place, 0
         self._lock = threading.Lock()
         self._rich: Any = None
 
@@ -374,14 +427,14 @@ class _bar:  # noqa: N801 - used like a function
             )
             self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
             self._rich.start()
-            self._task = self._rich.add_task("preparing (compiles once, under a minute)", total=self._total)
+            self._task = self._rich.add_task(self._place.preparing, total=self._total)
         return self._advance
 
     def _advance(self, rounds: int) -> None:
         with self._lock:
             self._count += rounds
             if self._rich is not None:
-                self._rich.update(self._task, completed=self._count, description="playing")
+                self._rich.update(self._task, completed=self._count, description=self._place.playing)
             elif callable(self._progress):
                 self._progress(self._count, self._total)
 
@@ -390,4 +443,4 @@ class _bar:  # noqa: N801 - used like a function
             self._rich.stop()
 
 
-__all__ = ["run"]
+__all__ = ["Game", "Match", "play_all", "prepare", "run"]

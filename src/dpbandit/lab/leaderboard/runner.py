@@ -1,4 +1,4 @@
-"""Runs the cells that are missing, one (world, budget, horizon) at a time, and keeps every finished seed in a file.
+"""Runs the cells (world, budget, horizon) that are missing, side by side, and keeps every finished seed in a file.
 
 A stored row is used again only if all it depends on is the same: the line's options, the world, the range of rewards and the
 source of everything that makes numbers. An interrupted run therefore goes on where it stopped, with the same results.
@@ -9,22 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dpbandit import spread
 from dpbandit.bandits import registry
 from dpbandit.errors import DpbanditError, PrivacyWarning
-from dpbandit.lab.engine import run
+from dpbandit.lab.engine import Match, play_all, prepare
 from dpbandit.lab.leaderboard import grid
 from dpbandit.lab.leaderboard.grid import Budget, Entry, Place, Profile
+from dpbandit.lab.results import Results
 from dpbandit.worlds import World
 
 # Called with what is being played, and the work done and in all (in units of its own).
@@ -93,9 +95,12 @@ def play(
     worlds: Iterable[str] | None = None,
     algorithms: Iterable[str] | None = None,
     workers: int | None = None,
+    cluster: str | spread.Place | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Play every cell that is not in `folder` yet. Ctrl-C stops; what is finished is stored and returned.
+
+    `cluster` spreads cells and seeds over a Ray cluster.
 
     >>> import tempfile
     >>> tiny = Profile("tiny", {50: 2}, {50: 2}, (Budget(2.0, 1e-5),))
@@ -111,6 +116,11 @@ def play(
     say = progress or (lambda what, done, total: None)
     parts: list[pd.DataFrame] = []
     todo: list[Task] = []
+
+    def keep(task: Task, found: pd.DataFrame) -> None:
+        parts.append(found)
+        _store(cells_folder / task.cell.file, found)
+
     try:
         say("looking at what is there", 0.0, 1.0)
         for place in result.places:
@@ -126,16 +136,9 @@ def play(
                 todo += _missing(cell, world, lines, stored, counts)
                 parts.append(stored)
         total = sum(task.weight for task in todo)
-        done = 0.0
-        for task in todo:
-            found, whole = _play(
-                task, version, workers, partial(_advance, say, str(task.cell), done, task.weight, total)
-            )
-            done += task.weight
-            parts.append(found)
-            _store(cells_folder / task.cell.file, found)
-            if not whole:
-                raise KeyboardInterrupt
+        if todo:
+            with spread.over(cluster, workers) as where:
+                _play(todo, where, version, lambda what, done: say(what, done, total), keep)
         say("done", total, total)
     except KeyboardInterrupt:
         result.complete = False
@@ -227,43 +230,60 @@ def _missing(cell: Cell, world: World, lines: list[Entry], stored: pd.DataFrame,
     return [Task(cell, world, group, seeds) for seeds, group in groups.items()]
 
 
-def _advance(say: Progress, what: str, before: float, weight: float, total: float, part: float) -> None:
-    say(what, before + part * weight, total)
-
-
 def _play(
-    task: Task, version: str, workers: int | None, progress: Callable[[float], None]
-) -> tuple[pd.DataFrame, bool]:
-    """The task's rows, and whether it was played to the end."""
-    cell, group = task.cell, task.entries
-    options: dict[str, Any] = {"reward_range": cell.place.reward_range}
-    if cell.budget is not None:
-        options |= cell.budget._asdict()
+    todo: list[Task],
+    where: spread.Place,
+    version: str,
+    say: Callable[[str, float], None],
+    keep: Callable[[Task, pd.DataFrame], None],
+) -> None:
+    """Play the tasks and keep the rows of each as soon as it is finished; what there is of the others when interrupted."""
+    done, lock = 0.0, threading.Lock()
+    sizes: list[int] = []
+
+    def matches() -> Iterator[Match]:
+        for task in todo:
+            match = _match(task)
+            sizes.append(match.size)
+            yield match
+
+    def advance(number: int, rounds: int) -> None:
+        nonlocal done
+        with lock:
+            done += todo[number].weight * rounds / sizes[number]
+            say(str(todo[number].cell), done)
+
+    def finished(number: int, results: Results) -> None:
+        keep(todo[number], _rows(todo[number], version, results))
+
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", PrivacyWarning
-        )  # the paper's δ is one of the settings; the page says what it is worth
-        results = run(
-            task.world,
-            {entry.label: (entry.algorithm, entry.options) for entry in group},
-            horizon=cell.horizon,
-            seeds=task.seeds,
-            record=[],
-            workers=workers,
-            progress=lambda done, total: progress(done / total),
-            **options,
-        )
-    frame = results.frame()
+        # The paper's δ is one of the settings; the page says what it is worth.
+        warnings.simplefilter("ignore", PrivacyWarning)
+        results = play_all(matches(), where, advance, finished, among=len(todo))
+    if len(results) < len(todo) or not all(found.complete for found in results):
+        raise KeyboardInterrupt
+
+
+def _match(task: Task) -> Match:
+    options: dict[str, Any] = {"reward_range": task.cell.place.reward_range}
+    if task.cell.budget is not None:
+        options |= task.cell.budget._asdict()
+    jobs = {entry.label: (entry.algorithm, entry.options) for entry in task.entries}
+    return prepare(task.world, jobs, horizon=task.cell.horizon, seeds=task.seeds, record=[], **options)
+
+
+def _rows(task: Task, version: str, results: Results) -> pd.DataFrame:
+    """The task's rows, as they are stored."""
+    cell, group, frame = task.cell, task.entries, results.frame()
     keys = {entry.label: key(cell, task.world, entry, version) for entry in group}
     claims = {label: json.dumps(_brief(claim), ensure_ascii=False) for label, claim in results.claims.items()}
     names = {entry.label: entry.algorithm for entry in group}
     budget = cell.budget or Budget(float("nan"), float("nan"))
     label = frame["algorithm"]
-    frame = frame.assign(
+    return frame.assign(
         world=cell.place.name, epsilon=budget.epsilon, delta=budget.delta, horizon=cell.horizon, label=label,
         algorithm=label.map(names), claim=label.map(claims), key=label.map(keys),
     )[list(COLUMNS)]  # fmt: skip
-    return frame, results.complete
 
 
 def _brief(claim: Any) -> dict[str, Any] | None:

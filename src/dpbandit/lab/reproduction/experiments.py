@@ -6,7 +6,9 @@ Calibrations: the figures' own (`dgs-figure`, `private-linucb-published`), the c
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +17,10 @@ import pandas as pd
 
 from dpbandit.bandits import registry, rounds
 from dpbandit.errors import OptionError, nearest
-from dpbandit.lab.engine import run
+from dpbandit.lab.engine import play_all, prepare, run
+from dpbandit.lab.results import Results
 from dpbandit.sensitivity import estimate_bounds
+from dpbandit.spread import Place, Task, Tell
 from dpbandit.worlds import LastFM, OpenBandit, Synthetic, replay
 
 FIGURE_SET = ("linucb", "dgs-figure", "private-linucb-published")
@@ -68,83 +72,93 @@ def profile(name: str) -> Profile:
         raise OptionError(f"no profile is called {name!r}: {nearest(name, PROFILES)}") from None
 
 
-def simulation(size: Profile, progress: Progress) -> pd.DataFrame:
+def _all_of(results: Results) -> pd.DataFrame:
+    """The table of a run that was played to the end: part of one would be taken for all of it the next time."""
+    if not results.complete:
+        raise KeyboardInterrupt
+    return results.frame()
+
+
+def simulation(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Figures 1(a) and 1(c): regret and parameter error over rounds."""
     names = [*ALL, "random"]
     options: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "reward_range": SIMULATION_RANGE}
-    return run(Synthetic(), names, horizon=size.horizon, seeds=size.seeds, progress=progress, **options).frame()
+    return _all_of(
+        run(Synthetic(), names, horizon=size.horizon, seeds=size.seeds, progress=progress, cluster=place, **options)
+    )
 
 
-def lastfm(size: Profile, progress: Progress) -> pd.DataFrame:
+def lastfm(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Figure 1(b): reward over that of random play, on LastFM with one shared model, PCA features."""
     names = [*ALL, "random"]
     options: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "reward_range": LASTFM_RANGE}
     horizon, seeds, world = size.lastfm_horizon, size.lastfm_seeds, LastFM(features="pca")
-    frame = run(world, names, horizon=horizon, seeds=seeds, progress=progress, **options).frame()
+    frame = _all_of(run(world, names, horizon=horizon, seeds=seeds, progress=progress, cluster=place, **options))
     # Random play's own reward is noisy early on; its expectation is known without running it: one hit in 25.
     frame["ratio"] = frame["reward"] / (frame["round"] / world.arms)
     return frame
 
 
-def privacy_levels(size: Profile, progress: Progress) -> pd.DataFrame:
+def privacy_levels(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Figure 2(a): regret at several ε."""
     names = ("dgs-figure", "dgs-published", "private-linucb-published", "dgs", "tree-gauss")
     jobs = {f"{name} {eps:g}": (name, {"epsilon": eps}) for name in names for eps in size.epsilons}
     options: dict[str, Any] = {"delta": DELTA, "reward_range": SIMULATION_RANGE}
-    frame = run(
-        Synthetic(), jobs, horizon=size.horizon, seeds=size.seeds, record=[], progress=progress, **options
-    ).frame()
+    options |= {"horizon": size.horizon, "seeds": size.seeds, "record": []}
+    frame = _all_of(run(Synthetic(), jobs, progress=progress, cluster=place, **options))
     label = frame["algorithm"].str.rsplit(" ", n=1)
     return frame.assign(algorithm=label.str[0], epsilon=label.str[1].astype(float))
 
 
-def changed_arms(size: Profile, progress: Progress) -> pd.DataFrame:
+def changed_arms(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Figure 2(b): arms chosen differently after one reward is raised by 0.5, on the simulation."""
     rounds = size.change_rounds
-    return _changes(Synthetic(), rounds, (0, 100, 200), lambda r: r + 0.5, SIMULATION_RANGE, size.change_runs, progress)
+    change = Change(Synthetic(), rounds, (0, 100, 200), lambda r: r + 0.5, SIMULATION_RANGE)
+    return _changes(change, size.change_runs, progress, place)
 
 
-def changed_arms_lastfm(size: Profile, progress: Progress) -> pd.DataFrame:
+def changed_arms_lastfm(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Figure 2(c): the same after one reward is flipped, on LastFM."""
     rounds = size.lastfm_change_rounds
-    return _changes(
-        LastFM(features="pca"),
-        rounds,
-        (0, 1000, 2000),
-        lambda r: 1.0 - r,
-        LASTFM_RANGE,
-        size.lastfm_change_runs,
-        progress,
-    )
+    change = Change(LastFM(features="pca"), rounds, (0, 1000, 2000), lambda r: 1.0 - r, LASTFM_RANGE)
+    return _changes(change, size.lastfm_change_runs, progress, place)
 
 
-def _changes(
-    world: Any,
-    rounds: int,
-    positions: tuple[int, ...],
-    change: Callable[[float], float],
-    reward_range: tuple[float, float],
-    runs: int,
-    progress: Progress,
-) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Change:
     """World and rewards are fixed (seed 0); each run has its own privacy noise, the same before and after the change."""
-    rows = []
+
+    world: Any
+    rounds: int
+    positions: tuple[int, ...]
+    change: Callable[[float], float]
+    reward_range: tuple[float, float]
+
+
+def _changes(change: Change, runs: int, progress: Progress, place: Place) -> pd.DataFrame:
+    wanted = [(name, number) for name in ALL for number in range(1 if name == "linucb" else runs)]
+    found: dict[int, list[dict[str, Any]]] = {}
+    with closing(place.for_python.each(_changed, [Task(change, own, 1) for own in wanted], lambda *_: None)) as results:
+        for number, rows in results:
+            found[number] = rows
+            progress(len(found), len(wanted))
+    return pd.DataFrame([row for number in range(len(wanted)) for row in found[number]])
+
+
+def _changed(change: Change, own: tuple[str, int], tell: Tell) -> list[dict[str, Any]]:
+    """How many arms one run of one algorithm chose differently, for each place of the change."""
+    (name, number), world = own, change.world
     episode = world.episode(0)
-    block = episode.block(rounds)
-    done, total = 0, len(ALL) * runs
-    for name in ALL:
-        for number in range(1 if name == "linucb" else runs):
-            options = {"dim": world.dim, "epsilon": EPSILON, "delta": DELTA, "reward_range": reward_range}
-            options |= {"horizon": rounds, "public_contexts": episode.public_contexts, "seed": number}
-            before = _arms(registry.construct(name, options), block, None, change)
-            for position in positions:
-                after = _arms(registry.construct(name, options), block, position, change)
-                rows.append(
-                    {"algorithm": name, "run": number, "position": position, "changed": int((before != after).sum())}
-                )
-            done += 1
-            progress(done, total)
-    return pd.DataFrame(rows)
+    block = episode.block(change.rounds)
+    options = {"dim": world.dim, "epsilon": EPSILON, "delta": DELTA, "reward_range": change.reward_range}
+    options |= {"horizon": change.rounds, "public_contexts": episode.public_contexts, "seed": number}
+    before = _arms(registry.construct(name, options), block, None, change.change)
+    rows = []
+    for position in change.positions:
+        tell(0)
+        after = _arms(registry.construct(name, options), block, position, change.change)
+        rows.append({"algorithm": name, "run": number, "position": position, "changed": int((before != after).sum())})
+    return rows
 
 
 def _arms(bandit: Any, block: Any, position: int | None, change: Callable[[float], float]) -> Any:
@@ -157,7 +171,7 @@ def _arms(bandit: Any, block: Any, position: int | None, change: Callable[[float
     return arms
 
 
-def noise_levels(size: Profile, progress: Progress) -> pd.DataFrame:
+def noise_levels(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """The seventh figure: the noise each calibration adds to θ at a node's end, beside the noise that is required."""
     world = Synthetic()
     episode = world.episode(0)
@@ -189,7 +203,7 @@ def noise_levels(size: Profile, progress: Progress) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def assumption(size: Profile, progress: Progress) -> pd.DataFrame:
+def assumption(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Whether contexts are diverse: λ₀ of both worlds, and what Lemma 1 promises against what A_t shows."""
     rows = []
     for label, make in (
@@ -225,21 +239,27 @@ def assumption(size: Profile, progress: Progress) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def growth(size: Profile, progress: Progress) -> pd.DataFrame:
+def growth(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Added regret at growing horizons, each with noise scaled for that horizon."""
-    rows = []
     horizons = [size.horizon // 8, size.horizon // 4, size.horizon // 2, size.horizon]
+    names = ["linucb", "dgs-figure", "dgs-published", "dgs"]
     options: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "reward_range": SIMULATION_RANGE, "record": []}
-    for number, horizon in enumerate(horizons, start=1):
-        frame = run(
-            Synthetic(), ["linucb", "dgs-figure", "dgs-published", "dgs"], horizon=horizon, seeds=size.seeds, **options
-        ).frame()
-        rows.append(frame.assign(horizon=horizon))
-        progress(number, len(horizons))
-    return pd.concat(rows, ignore_index=True)
+    matches = [prepare(Synthetic(), names, horizon=horizon, seeds=size.seeds, **options) for horizon in horizons]
+    total = sum(match.size for match in matches)
+    done, lock = 0, threading.Lock()
+
+    def advance(_: int, rounds: int) -> None:
+        nonlocal done
+        with lock:
+            done += rounds
+            progress(done, total)
+
+    found = play_all(matches, place, advance, among=len(matches))
+    parts = [_all_of(results).assign(horizon=horizon) for results, horizon in zip(found, horizons, strict=True)]
+    return pd.concat(parts, ignore_index=True)
 
 
-def open_bandit(size: Profile, progress: Progress) -> pd.DataFrame:
+def open_bandit(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Replay on real logged clicks: unbiased, and far too few of them to rank policies."""
     rows = []
     names = ("random", "linucb", "tree-gauss", "dgs")
@@ -274,7 +294,7 @@ class Experiment:
     """One table, and the figures drawn from it."""
 
     name: str
-    make: Callable[[Profile, Progress], pd.DataFrame]
+    make: Callable[[Profile, Progress, Place], pd.DataFrame]
     figures: tuple[str, ...]
 
 

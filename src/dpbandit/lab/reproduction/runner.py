@@ -15,10 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from dpbandit import __version__
+from dpbandit import __version__, spread
 from dpbandit.errors import OptionError, PrivacyWarning, nearest
 from dpbandit.lab.reproduction import drawings, report, verdicts
 from dpbandit.lab.reproduction.experiments import EXPERIMENTS, FIGURES, Experiment, profile
+from dpbandit.spread import Place
 
 Progress = Callable[[str, int, int], None]
 
@@ -39,9 +40,13 @@ def reproduce(
     *,
     size: str = "quick",
     figures: Iterable[str] | None = None,
+    cluster: str | Place | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Reproduce the paper's experiments into a folder; finished parts of an interrupted run are used again."""
+    """Reproduce the paper's experiments into a folder; finished parts of an interrupted run are used again.
+
+    `cluster` spreads seeds and settings over a Ray cluster.
+    """
     folder, sizes = Path(folder), profile(size)
     wanted = tuple(figures or FIGURES)
     for name in wanted:
@@ -54,14 +59,15 @@ def reproduce(
     tables: dict[str, pd.DataFrame] = {}
     stamp = hashlib.sha256(json.dumps([asdict(sizes), __version__], sort_keys=True).encode()).hexdigest()[:16]
     try:
-        for experiment in EXPERIMENTS:
-            if figures is not None and not set(experiment.figures) & set(wanted):
-                continue
-            try:
-                tables[experiment.name] = _table(experiment, sizes, tables_folder, stamp, say)
-            except FileNotFoundError as missing:
-                if str(missing) not in result.left_out:
-                    result.left_out.append(str(missing))
+        with spread.over(cluster) as place:
+            for experiment in EXPERIMENTS:
+                if figures is not None and not set(experiment.figures) & set(wanted):
+                    continue
+                try:
+                    tables[experiment.name] = _table(experiment, sizes, tables_folder, stamp, say, place)
+                except FileNotFoundError as missing:
+                    if str(missing) not in result.left_out:
+                        result.left_out.append(str(missing))
     except KeyboardInterrupt:
         result.complete = False
         result.left_out.append("interrupted: run the same command again to go on from here")
@@ -94,7 +100,7 @@ def reproduce(
     return result
 
 
-def _table(experiment: Experiment, sizes: Any, folder: Path, stamp: str, say: Progress) -> pd.DataFrame:
+def _table(experiment: Experiment, sizes: Any, folder: Path, stamp: str, say: Progress, place: Place) -> pd.DataFrame:
     """The experiment's table: from an earlier run of the same size and version, or made now."""
     path, mark = folder / f"{experiment.name}.parquet", folder / f"{experiment.name}.stamp"
     if path.exists() and mark.exists() and mark.read_text() == stamp:
@@ -102,7 +108,7 @@ def _table(experiment: Experiment, sizes: Any, folder: Path, stamp: str, say: Pr
     say(experiment.name, 0, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)  # the paper's δ is what is being reproduced
-        frame = experiment.make(sizes, lambda done, total: say(experiment.name, done, total))
+        frame = experiment.make(sizes, lambda done, total: say(experiment.name, done, total), place)
     temporary = path.with_suffix(".part")
     frame.to_parquet(temporary)
     os.replace(temporary, path)
