@@ -12,13 +12,15 @@ from rich.table import Table
 
 from dpbandit.cli.shared import Cluster, Json, app, err, out, starting
 
-bench = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Measure: what privacy costs.")
+bench = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="Measure: what privacy costs, and how fast everything is."
+)
 app.add_typer(bench, name="bench")
 
 
 @bench.callback()
 def _measurements() -> None:
-    """Measure: what privacy costs."""
+    """Measure: what privacy costs, and how fast everything is."""
 
 
 @bench.command("privacy-cost")
@@ -139,3 +141,66 @@ def _show(found: Any, run: Any, files: list[Path]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+@bench.command()
+def speed(
+    rounds: Annotated[int, typer.Option(help="Rounds of a turn; slow peers play a part of them.", min=1000)] = 100_000,
+    repeats: Annotated[int, typer.Option(help="Turns of each contestant; the best counts.", min=1)] = 5,
+    growth: Annotated[
+        bool, typer.Option("--growth/--no-growth", help="Also measure how time grows with features and arms.")
+    ] = True,
+    folder: Annotated[Path, typer.Option("--out", help="Where figures and the drawing go.")] = Path("out/speed"),
+    docs: Annotated[
+        Path | None, typer.Option(help="Also write the table into this page, between its marks.", metavar="FILE")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """How long a decision takes, beside every peer that is installed (pip install 'dpbandit[bench]'), as ratios of one run.
+
+    Contestants take turns and the best turn counts. Times of one machine say little about another; ratios say more.
+
+    [dim]Examples:[/dim]
+
+    dpbandit bench speed
+
+    dpbandit bench speed --rounds 10000 --repeats 3 --no-growth
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from dpbandit.lab.speed import bench as speeds
+    from dpbandit.lab.speed import page
+
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=err, transient=True
+    ) as bar:
+        task = bar.add_task("starting (compiles once, under a minute)", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        result = speeds.run(rounds=rounds, repeats=repeats, growth=growth, say=show)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / "speed.json"]
+    files[0].write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    if result["growth"]:
+        files.append(folder / "speed-growth.png")
+        page.draw(result, files[-1])
+    if docs is not None:
+        page.put_into(docs, page.markdown(result))
+        if result["growth"]:
+            page.draw(result, docs.with_name("speed-growth.png"))
+    if json_:
+        print(json.dumps(result, indent=1, ensure_ascii=False))
+        return
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    names = [task["name"] for task in result["tasks"]]
+    for name in ("", *(f"{n} {what}" for n in names for what in ("µs a round", "× linucb"))):
+        shown.add_column(name, justify="right" if name else "left")
+    for row in result["decisions"]:
+        figures = [f"{row[key]:,.2f}" if key in row else "" for n in names for key in (n, f"{n} ratio")]
+        shown.add_row(row["contestant"], *figures, style="bold" if row["ours"] else None)
+    out.print(shown)
+    for one in result["missing"]:
+        out.print(f"[yellow]not installed:[/yellow] {escape(one)}", highlight=False)
+    out.print(f"all figures: {', '.join(map(str, files))}", style="dim", highlight=False, soft_wrap=True)
