@@ -54,6 +54,10 @@ class RollbackError(SaveError):
     """A saved bandit that is older than one already seen, or that went another way: going on would spend twice."""
 
 
+class LogError(DpbanditError):
+    """A log that cannot be read, or has not the columns asked for."""
+
+
 class StoreError(DpbanditError):
     """A store that cannot be reached, read or written."""
 
