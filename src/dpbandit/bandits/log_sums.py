@@ -25,6 +25,8 @@ Status = NDArray[np.uint8]
 CHUNK = 4096
 # Kernels go through matrices in strips of this many columns.
 STRIP = 8
+# Rows that are whitened side by side.
+LANES = 64
 
 # What can be wrong with a row; the first that applies is counted.
 GOOD, MISSING, LENGTH, NOT_FINITE, LONG, LONG_L1, NO_REWARD, REWARD_NOT_FINITE, NO_USER, OVER_CAP = range(10)
@@ -56,6 +58,7 @@ class Recipe(NamedTuple):
     constant: bool  # whether z ends with a 1
     size: float
     whitener: Matrix  # P; no rows: c = 1
+    triangular: bool  # P is lower triangular
     floor: float
     power: int  # the second matrix is Σ c^power·z·zᵀ; −1: there is none
 
@@ -89,7 +92,7 @@ class Sums(NamedTuple):
 def new_sums(recipe: Recipe) -> Sums:
     """Sums of nothing."""
     k = recipe.length
-    padded = -(-k // STRIP) * STRIP
+    padded = k + -k % STRIP
     second = (k, padded) if recipe.power >= 0 else (0, padded)
     return Sums(
         np.zeros((k, padded)),
@@ -100,6 +103,38 @@ def new_sums(recipe: Recipe) -> Sums:
         np.zeros(padded),
         np.zeros(CHUNKS + 1, dtype=np.int64),
         np.zeros(2),
+    )
+
+
+class Desk(NamedTuple):
+    """Scratch of one pass. It holds rewards: it must not outlive it."""
+
+    z: Matrix  # some rows' z
+    lanes: Matrix  # the same, rows side by side
+    values: Vector  # their v
+    weights: Vector  # their c
+    image: Vector
+    squares: Vector
+    sizes: Vector
+    gram: Matrix  # the chunk's sums
+    second: Matrix
+    moments: Vector
+    nothing: Vector
+
+
+def new_desk(recipe: Recipe) -> Desk:
+    """A desk with nothing on it."""
+    k = recipe.length
+    padded = k + -k % STRIP
+    side_by_side = [np.zeros(LANES) for _ in range(5)]
+    return Desk(
+        np.zeros((LANES, padded)),
+        np.zeros((k, LANES)),
+        *side_by_side,
+        np.zeros((k, padded)),
+        np.zeros((k if recipe.power >= 0 else 0, padded)),
+        np.zeros(padded),
+        np.zeros(padded),
     )
 
 
@@ -159,104 +194,107 @@ def inspect(xs: Matrix, rs: Vector, status: Status, recipe: Recipe) -> None:
 
 
 @kernel
-def absorb(xs: Matrix, rs: Vector, status: Status, recipe: Recipe, sums: Sums, chunk: Sums, work: Matrix) -> None:
-    """Add all rows with status 0. `chunk` and `work`, of 5 rows as long as padded z, are scratch."""
+def absorb(xs: Matrix, rs: Vector, status: Status, recipe: Recipe, sums: Sums, desk: Desk) -> None:
+    """Add all rows with status 0."""
     d, k = recipe.dim, recipe.dim + (1 if recipe.constant else 0)
     shaped, paired = recipe.whitener.shape[0] > 0, sums.second.shape[0] > 0
-    work[:] = 0.0
-    one = work[4]
-    for begin in range(0, xs.shape[0], CHUNK):
-        chunk.gram[:] = 0.0
-        chunk.second[:] = 0.0
-        chunk.moments[:] = 0.0
-        filled = 0
-        c0, c1, c2, c3 = 0.0, 0.0, 0.0, 0.0
-        for n in range(begin, min(begin + CHUNK, xs.shape[0])):
-            if status[n] == GOOD:
-                z = work[filled]
-                square, total = 0.0, 0.0
-                for i in range(d):
-                    z[i] = xs[n, i] / recipe.size
-                    square += xs[n, i] * xs[n, i]
-                    total += abs(xs[n, i])
-                if recipe.constant:
-                    z[d] = 1.0 if total > 0.0 else 0.0  # a context of zeros says nothing about θ
-                # Squares of tiny numbers vanish; the L1 norm is no shorter.
-                sums.longest[0] = max(sums.longest[0], math.sqrt(square) if square > 1e-280 else total)
-                sums.longest[1] = max(sums.longest[1], total)
-                reward = rs[n]
-                if recipe.clips:
-                    reward = min(max(reward, recipe.low), recipe.high)
-                    if reward != rs[n]:
-                        sums.counts[CLIPPED] += 1
-                c = _weight(z, recipe, one, k) if shaped else 1.0
-                value = c * ((reward - recipe.middle) / recipe.width)
+    rows, n = xs.shape[0], 0
+    while n < rows:
+        desk.gram[:] = 0.0
+        desk.second[:] = 0.0
+        desk.moments[:] = 0.0
+        end = min(n + CHUNK, rows)
+        while n < end:
+            filled = 0
+            while n < end and filled < LANES:
+                if status[n] == GOOD:
+                    _take(xs[n], rs[n], recipe, sums, desk.z[filled], desk.values, filled, d)
+                    filled += 1
+                n += 1
+            for r in range(LANES):
+                desk.weights[r] = 1.0 if r < filled else 0.0
+            if shaped:
+                _weigh(desk, recipe, filled, k)
+            for r in range(filled):
+                value = desk.weights[r] * desk.values[r]
                 for i in range(k):
-                    chunk.moments[i] += value * z[i]
-                if filled == 0:
-                    c0 = c
-                elif filled == 1:
-                    c1 = c
-                elif filled == 2:
-                    c2 = c
-                else:
-                    c3 = c
-                filled += 1
-            if filled == 4:
-                _add_four(work, c0, c1, c2, c3, chunk.gram, k)
-                if paired:
-                    _add_four(work, _power(c0, recipe), _power(c1, recipe), _power(c2, recipe), _power(c3, recipe), chunk.second, k)
-                filled = 0
-        if filled > 0:
-            c1, c2 = (c1 if filled > 1 else 0.0), (c2 if filled > 2 else 0.0)
-            _add_four(work, c0, c1, c2, 0.0, chunk.gram, k)
+                    desk.moments[i] += value * desk.z[r, i]
+            _add_rows(desk.z, desk.weights, filled, desk.gram, k)
             if paired:
-                s1 = _power(c1, recipe) if filled > 1 else 0.0
-                s2 = _power(c2, recipe) if filled > 2 else 0.0
-                _add_four(work, _power(c0, recipe), s1, s2, 0.0, chunk.second, k)
+                for r in range(filled):
+                    desk.weights[r] = desk.weights[r] ** 2 if recipe.power == 2 else 1.0
+                _add_rows(desk.z, desk.weights, filled, desk.second, k)
         for i in range(k):
-            _merge(sums.gram[i], sums.gram_low[i], chunk.gram[i], chunk.gram_low[i])
+            _merge(sums.gram[i], sums.gram_low[i], desk.gram[i], desk.nothing)
             if paired:
-                _merge(sums.second[i], sums.second_low[i], chunk.second[i], chunk.second_low[i])
-        _merge(sums.moments, sums.moments_low, chunk.moments, chunk.moments_low)
+                _merge(sums.second[i], sums.second_low[i], desk.second[i], desk.nothing)
+        _merge(sums.moments, sums.moments_low, desk.moments, desk.nothing)
         sums.counts[CHUNKS] += 1
-    for n in range(xs.shape[0]):
+    for n in range(rows):
         sums.counts[status[n]] += 1
 
 
 @kernel
-def _power(c: float, recipe: Recipe) -> float:
-    return c * c if recipe.power == 2 else 1.0
+def _take(x: Vector, given: float, recipe: Recipe, sums: Sums, z: Vector, values: Vector, place: int, d: int) -> None:
+    """One row's z and v, and what is to be known about it."""
+    square, total = 0.0, 0.0
+    for i in range(d):
+        z[i] = x[i] / recipe.size
+        square += x[i] * x[i]
+        total += abs(x[i])
+    if recipe.constant:
+        z[d] = 1.0 if total > 0.0 else 0.0  # a context of zeros says nothing about θ
+    # Squares of tiny numbers vanish; the L1 norm is no shorter.
+    sums.longest[0] = max(sums.longest[0], math.sqrt(square) if square > 1e-280 else total)
+    sums.longest[1] = max(sums.longest[1], total)
+    reward = given
+    if recipe.clips:
+        reward = min(max(given, recipe.low), recipe.high)
+        if reward != given:
+            sums.counts[CLIPPED] += 1
+    values[place] = (reward - recipe.middle) / recipe.width
 
 
 @kernel
-def _weight(z: Vector, recipe: Recipe, image: Vector, k: int) -> float:
-    """1/max(‖Pz‖, floor), so that the instrument c·P·z has norm at most 1; 0 where there is nothing to see."""
+def _weigh(desk: Desk, recipe: Recipe, filled: int, k: int) -> None:
+    """c = 1/max(‖Pz‖, floor) for each row, so that the instrument c·P·z has norm at most 1; 0 where there is nothing to see.
+
+    Rows lie side by side, so that the innermost loops run over rows, where nothing depends on the order of additions.
+    """
+    matrix, lanes, image, squares, sizes = recipe.whitener, desk.lanes, desk.image, desk.squares, desk.sizes
     for i in range(k):
-        image[i] = 0.0
-    largest = 0.0
-    for j in range(k):
-        factor = z[j]
+        for r in range(LANES):
+            lanes[i, r] = desk.z[r, i]
+    for r in range(LANES):
+        squares[r] = 0.0
+        sizes[r] = 0.0
+    for i in range(k):
+        for r in range(LANES):
+            image[r] = 0.0
+        for j in range(i + 1 if recipe.triangular else k):
+            entry, lane = matrix[i, j], lanes[j]
+            for r in range(LANES):
+                image[r] += entry * lane[r]
+        for r in range(LANES):
+            squares[r] += image[r] * image[r]
+            sizes[r] += abs(image[r])
+    for r in range(filled):
+        # Squares of tiny numbers vanish, and c would be too large; the sum of sizes is no shorter than the norm.
+        size = max(math.sqrt(squares[r]) if squares[r] > 1e-280 else sizes[r], recipe.floor)
+        desk.weights[r] = 1.0 / size if size >= 1e-150 else 0.0
+
+
+@kernel
+def _add_rows(z: Matrix, weights: Vector, filled: int, half: Matrix, k: int) -> None:
+    """half += Σ c·z·zᵀ, four rows at a time, up to the strip of the diagonal. Weights beyond `filled` are 0."""
+    for r in range(0, filled, 4):
+        z0, z1, z2, z3 = z[r], z[r + 1], z[r + 2], z[r + 3]
         for i in range(k):
-            image[i] += recipe.whitener[j, i] * factor  # stored by columns: see `warm`
-    for i in range(k):
-        largest = max(largest, abs(image[i]))
-    if largest < 1e-150:
-        return 1.0 / recipe.floor if recipe.floor > 0.0 else 0.0
-    square = 0.0
-    for i in range(k):
-        square += (image[i] / largest) ** 2  # divided first: squares of tiny numbers vanish, and c would be too large
-    return 1.0 / max(largest * math.sqrt(square), recipe.floor)
-
-
-@kernel
-def _add_four(z: Matrix, c0: float, c1: float, c2: float, c3: float, half: Matrix, k: int) -> None:
-    """half += Σ c·z·zᵀ over four rows, up to the strip of the diagonal."""
-    z0, z1, z2, z3 = z[0], z[1], z[2], z[3]
-    for i in range(k):
-        a0, a1, a2, a3 = c0 * z0[i], c1 * z1[i], c2 * z2[i], c3 * z3[i]
-        for j in range((i // STRIP + 1) * STRIP):
-            half[i, j] += (a0 * z0[j] + a1 * z1[j]) + (a2 * z2[j] + a3 * z3[j])
+            a0, a1 = weights[r] * z0[i], weights[r + 1] * z1[i]
+            a2, a3 = weights[r + 2] * z2[i], weights[r + 3] * z3[i]
+            row = half[i]
+            for j in range((i // STRIP + 1) * STRIP):
+                row[j] += (a0 * z0[j] + a1 * z1[j]) + (a2 * z2[j] + a3 * z3[j])
 
 
 def slack(recipe: Recipe, rows: int, chunks: int) -> float:
@@ -280,11 +318,11 @@ def exact_moments(recipe: Recipe, sums: Sums) -> Vector:
     k = recipe.length
     if not len(recipe.whitener):
         return sums.moments[:k] + sums.moments_low[:k]
-    out = np.empty(k)
+    out, matrix = np.empty(k), recipe.whitener
     for i in range(k):
         terms: list[float] = []
         for j in range(k):
-            factor = float(recipe.whitener[j, i])
+            factor = float(matrix[i, j])
             terms += split_product(factor, float(sums.moments[j]))
             terms += split_product(factor, float(sums.moments_low[j]))
         out[i] = math.fsum(terms)

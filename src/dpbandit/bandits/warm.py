@@ -90,7 +90,8 @@ def recipe(bandit: LinearBandit, sample: Matrix, tolerance: float) -> Recipe:
         width=width,
         constant=constant,
         size=size,
-        whitener=np.ascontiguousarray(whitener.T),  # by columns: the kernel's innermost loop runs along them
+        whitener=np.ascontiguousarray(whitener),
+        triangular=isinstance(bandit, AnytimeBandit),
         floor=floor,
         power=power,
     )
@@ -206,7 +207,7 @@ def _start_moments(bandit: LinearBandit, recipe: Recipe, sums: Sums, noisy: Vect
 
 def _start_anytime(bandit: LinearBandit, recipe: Recipe, sums: Sums, noisy: Vector, scale: float) -> None:
     """One release of the Kalman filter, which shows all of the log's items and keeps nothing of them."""
-    state, factor = bandit.learner.filter, recipe.whitener.T
+    state, factor = bandit.learner.filter, recipe.whitener
     d, weight = recipe.dim, 1 / recipe.width
     gram = log_sums.whole(sums.gram + sums.gram_low)
     spread = log_sums.whole(sums.second + sums.second_low)

@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
-
-from dpbandit.bandits.log_sums import OVER_CAP, STRIP, Recipe, Sums, absorb, inspect, merge, new_sums
+from dpbandit.bandits.log_sums import OVER_CAP, Recipe, Sums, absorb, inspect, merge, new_desk, new_sums
 from dpbandit.bandits.logged import Tally
 from dpbandit.warmstart.rows import Rows, read
 from dpbandit.warmstart.source import Columns, Part, Source
@@ -26,13 +24,12 @@ Seen = Callable[[int], None]
 
 def scan(batches: Iterable[Rows], recipe: Recipe, tally: Tally | None = None, seen: Seen | None = None) -> Sums:
     """The sums of these rows. `tally` counts users, and goes on from what it has counted before."""
-    sums, chunk = new_sums(recipe), new_sums(recipe)
-    work = np.zeros((5, -(-recipe.length // STRIP) * STRIP))
+    sums, desk = new_sums(recipe), new_desk(recipe)
     for rows in batches:
         inspect(rows.contexts, rows.rewards, rows.status, recipe)
         if tally is not None and rows.users is not None:
             tally.admit(rows.users, rows.status, over=OVER_CAP)
-        absorb(rows.contexts, rows.rewards, rows.status, recipe, sums, chunk, work)
+        absorb(rows.contexts, rows.rewards, rows.status, recipe, sums, desk)
         if seen is not None:
             seen(len(rows.status))
     return sums

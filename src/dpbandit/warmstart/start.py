@@ -139,7 +139,7 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
 
 def _only_contexts(dim: int, max_norm: float) -> Recipe:
     none = np.empty((0, 0))
-    return Recipe(dim, max_norm, SINGLE_TOLERANCE, 0.0, 0.0, 1.0, False, 0.0, 1.0, False, 1.0, none, 0.0, -1)
+    return Recipe(dim, max_norm, SINGLE_TOLERANCE, 0.0, 0.0, 1.0, False, 0.0, 1.0, False, 1.0, none, False, 0.0, -1)
 
 
 def _counter(progress: Progress, total: int) -> Callable[[int], None]:
