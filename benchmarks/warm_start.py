@@ -71,7 +71,9 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=0, help="so many users, each with a cap of 10")
     parser.add_argument("--algorithm", nargs="+", default=["anytime", "tree-gauss"])
     parser.add_argument("--repeats", type=int, default=1, help="the best of so many")
-    parser.add_argument("--folder", type=Path, default=None, help="where to make the log; the system's place for temporary files")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="where to make the log; the system's place for temporary files"
+    )
     given = parser.parse_args()
     home = Path(tempfile.mkdtemp(dir=given.folder, prefix="dpbandit-log-"))
     try:
@@ -79,14 +81,26 @@ def main() -> None:
         for rows in given.rows:
             start = time.perf_counter()
             size = write(home / "log", rows, given.dim, given.kind, given.layout, given.users)
-            print(f"# {rows:,} rows of {given.dim} {given.kind}, {given.layout}: {size / 1e9:.2f} GB, written in {time.perf_counter() - start:.0f} s")
+            print(
+                f"# {rows:,} rows of {given.dim} {given.kind}, {given.layout}: {size / 1e9:.2f} GB, written in {time.perf_counter() - start:.0f} s"
+            )
             for name in given.algorithm:
                 context = "context" if given.layout == "list" else [f"x{i}" for i in range(given.dim)]
-                options = {"algorithm": name, "context": context, "epsilon": 1.0, "delta": 1e-9, "reward_range": [0, 1], "max_norm": 1.0001}
+                options = {
+                    "algorithm": name,
+                    "context": context,
+                    "epsilon": 1.0,
+                    "delta": 1e-9,
+                    "reward_range": [0, 1],
+                    "max_norm": 1.0001,
+                }
                 if given.users:
                     options |= {"user": "user", "unit": ["user", 10]}
                 code = [sys.executable, "-c", READ, str(home / "log"), str(home / "tiny"), json.dumps(options)]
-                runs = [json.loads(subprocess.run(code, capture_output=True, text=True, check=True).stdout) for _ in range(given.repeats)]
+                runs = [
+                    json.loads(subprocess.run(code, capture_output=True, text=True, check=True).stdout)
+                    for _ in range(given.repeats)
+                ]
                 best = min(runs, key=lambda run: run["seconds"])
                 rate = rows / best["seconds"]
                 print(

@@ -85,8 +85,10 @@ def test_shaped_sums_solve_their_own_equations():
 def test_the_log_enters_the_anytime_filter_as_its_rows_one_by_one_would():
     table, x, r = log_of(300)
     low, high = -0.5, 1.5
-    bandit = dpb.warm_start(table, reward_range=(low, high), epsilon=50.0, delta=0.1, seed=3)
-    again = registry.construct("anytime", {"dim": D, "reward_range": (low, high), "epsilon": 50.0, "delta": 0.1, "seed": 3})
+    bandit = dpb.warm_start(table, reward_range=(low, high), epsilon=50.0, delta=1e-3, seed=3)
+    again = registry.construct(
+        "anytime", {"dim": D, "reward_range": (low, high), "epsilon": 50.0, "delta": 1e-3, "seed": 3}
+    )
     warm.recipe(again, x, 1e-9)  # takes in the contexts
     learner, plan = again.learner, again.plan
     total = np.zeros(D + 1)
@@ -122,6 +124,19 @@ def test_files_threads_and_layout_change_nothing_that_matters(tmp_path, monkeypa
     assert dpb.warm_start(table, **given, **public).theta == pytest.approx(
         dpb.warm_start(tmp_path, **given, **public).theta, abs=1e-9
     )
+
+
+def test_columns_are_found_by_name_wherever_they_stand_in_the_file(tmp_path):
+    table, x, r = log_of(50, layout="columns")
+    pq.write_table(table.select(["reward", "d", "b", "a", "c"]), tmp_path / "log.parquet")
+    bandit = dpb.warm_start(tmp_path, "linucb", context=list("abcd"), seed=0)
+    assert bandit.theta == pytest.approx(ridge(x, r), abs=1e-12)
+
+
+def test_a_delta_that_protects_nobody_in_the_log_is_warned_of():
+    table, _, _ = log_of(2000)
+    with pytest.warns(dpb.errors.PrivacyWarning, match="above 1/2,000"):
+        dpb.warm_start(table, "tree-gauss", epsilon=1.0, delta=1e-3, seed=0)
 
 
 def test_bad_rows_are_counted_by_kind_and_never_guessed():
@@ -164,7 +179,7 @@ def test_bad_rows_are_counted_by_kind_and_never_guessed():
 
 def test_rewards_are_clipped_and_how_many_stays_on_the_trusted_side():
     table, x, r = log_of(500)
-    bandit = dpb.warm_start(table, "tree-gauss", epsilon=math.inf, delta=0.1, horizon=9, reward_range=(0, 0.5), seed=0)
+    bandit = dpb.warm_start(table, "tree-gauss", epsilon=math.inf, delta=1e-6, horizon=9, reward_range=(0, 0.5), seed=0)
     assert bandit.theta == pytest.approx(ridge(x, np.clip(r, 0, 0.5)), abs=1e-11)
     assert bandit.clipped == int(((r < 0) | (r > 0.5)).sum())
     assert "clipped" not in json.dumps(bandit.log.to_dict())
@@ -196,7 +211,11 @@ def test_a_users_first_rewards_count_and_the_cap_holds_for_log_and_online_togeth
 
 
 def test_numbers_and_their_text_are_the_same_user():
-    for users in (pa.array([17, 18, 17]), pa.array(["17", "18", "17"]).dictionary_encode(), pa.array(["17", "18", "17"])):
+    for users in (
+        pa.array([17, 18, 17]),
+        pa.array(["17", "18", "17"]).dictionary_encode(),
+        pa.array(["17", "18", "17"]),
+    ):
         table, x, _ = log_of(3, user=users)
         bandit = dpb.warm_start(table, "tree-gauss", user="user", unit=("user", 2), horizon=9, seed=0, **PRIVATE)
         bandit.update(x[:2], [0.0, 0.0], user=[17, "18"])
@@ -408,7 +427,19 @@ def command(*arguments, cwd):
 def test_the_command_makes_a_bandit_and_does_not_write_over_one(tmp_path):
     table, x, _ = log_of(1000, layout="columns", who=[f"u{i % 300}" for i in range(1000)])
     pq.write_table(table, tmp_path / "log.parquet")
-    given = ["log.parquet", "--context", "a,b,c,d", "--user", "who", "--user-rewards", 2, "--delta", "1e-6", "--out", "b.npz"]
+    given = [
+        "log.parquet",
+        "--context",
+        "a,b,c,d",
+        "--user",
+        "who",
+        "--user-rewards",
+        2,
+        "--delta",
+        "1e-6",
+        "--out",
+        "b.npz",
+    ]
     ran = command(*given, "--json", "--export", "model.json", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     report = json.loads(ran.stdout)
@@ -423,7 +454,9 @@ def test_the_command_makes_a_bandit_and_does_not_write_over_one(tmp_path):
     again = command(*given, cwd=tmp_path)
     assert again.returncode == 2
     assert "budget a second time" in " ".join(again.stderr.split())
-    wrong = command("log.parquet", "--context", "a,b", "--reward", "click", "--delta", "1e-6", "--out", "c.npz", cwd=tmp_path)
+    wrong = command(
+        "log.parquet", "--context", "a,b", "--reward", "click", "--delta", "1e-6", "--out", "c.npz", cwd=tmp_path
+    )
     assert wrong.returncode == 2
     assert "no column 'click'" in " ".join(wrong.stderr.split())
     assert not (tmp_path / "c.npz").exists()

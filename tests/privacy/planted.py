@@ -524,7 +524,9 @@ def plant_guessed_rows() -> str:
     table = pa.table({"x": [[0.5]] * 4, "reward": [1.0, math.nan, 1.0, 1.0]})
     given = {"epsilon": EPSILON, "delta": DELTA, "horizon": 8, "seed": 0}
     shipped = dpb.warm_start(table, "tree-gauss", context="x", **given)
-    filled = dpb.warm_start(table.set_column(1, "reward", pa.array([1.0, 0.0, 1.0, 1.0])), "tree-gauss", context="x", **given)
+    filled = dpb.warm_start(
+        table.set_column(1, "reward", pa.array([1.0, 0.0, 1.0, 1.0])), "tree-gauss", context="x", **given
+    )
     assert shipped.log.bad["reward not finite"] == 1
     assert shipped.log.learned == 3
     assert (shipped.theta != filled.theta).all()

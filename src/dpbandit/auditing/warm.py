@@ -112,7 +112,9 @@ def verify_warm_start(
     given["horizon"] = None if unknown_horizon else horizon
     if options.get("shape", "round") != "round":
         rng = np.random.default_rng(seed)
-        given.setdefault("public_contexts", rng.normal(size=(100, dim)) * options.get("max_norm", 1.0) / (3 * math.sqrt(dim)))
+        given.setdefault(
+            "public_contexts", rng.normal(size=(100, dim)) * options.get("max_norm", 1.0) / (3 * math.sqrt(dim))
+        )
 
     def make() -> LinearBandit:
         return warm.check(registry.construct(name, given))

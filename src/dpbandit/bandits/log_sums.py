@@ -126,15 +126,18 @@ def new_desk(recipe: Recipe) -> Desk:
     """A desk with nothing on it."""
     k = recipe.length
     padded = k + -k % STRIP
-    side_by_side = [np.zeros(LANES) for _ in range(5)]
     return Desk(
-        np.zeros((LANES, padded)),
-        np.zeros((k, LANES)),
-        *side_by_side,
-        np.zeros((k, padded)),
-        np.zeros((k if recipe.power >= 0 else 0, padded)),
-        np.zeros(padded),
-        np.zeros(padded),
+        z=np.zeros((LANES, padded)),
+        lanes=np.zeros((k, LANES)),
+        values=np.zeros(LANES),
+        weights=np.zeros(LANES),
+        image=np.zeros(LANES),
+        squares=np.zeros(LANES),
+        sizes=np.zeros(LANES),
+        gram=np.zeros((k, padded)),
+        second=np.zeros((k if recipe.power >= 0 else 0, padded)),
+        moments=np.zeros(padded),
+        nothing=np.zeros(padded),
     )
 
 
@@ -327,4 +330,3 @@ def exact_moments(recipe: Recipe, sums: Sums) -> Vector:
             terms += split_product(factor, float(sums.moments_low[j]))
         out[i] = math.fsum(terms)
     return out
-

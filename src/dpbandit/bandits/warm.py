@@ -68,14 +68,16 @@ def recipe(bandit: LinearBandit, sample: Matrix, tolerance: float) -> Recipe:
     options, plan = bandit.options, bandit.plan
     low, high = options.reward_range
     middle, width, constant, size = 0.0, 1.0, False, 1.0
-    whitener, floor, power = np.empty((0, 0)), 0.0, -1
+    whitener: Matrix = np.empty((0, 0))
+    floor, power = 0.0, -1
     if isinstance(bandit, AnytimeBandit):
         if needs_sample(bandit):
             _look(bandit, sample)
         # The whole range, not the window around a prediction: there is none yet, and a long log would make clipping's bias plain.
         middle, width, constant = (low + high) / 2, high - low, True
         size = float(bandit.learner.outlook.counts[5])
-        whitener, power = np.linalg.inv(np.tril(bandit.learner.outlook.factor)), 2
+        whitener = np.asarray(np.linalg.inv(np.tril(bandit.learner.outlook.factor)), dtype=np.float64)
+        power = 2
     elif len(plan.shape):
         whitener, floor, power = plan.shape, plan.floor, 0
     return Recipe(
@@ -133,7 +135,9 @@ def enter(bandit: LinearBandit, recipe: Recipe, sums: Sums, people: People | Non
     if sums.learned == 0:
         raise OptionError(f"there is nothing to start from: {log}")
     if log_sums.slack(recipe, sums.rows, int(sums.counts[log_sums.CHUNKS])) > 0.1:
-        raise BudgetError("this log is too long for float sums: rounding would eat the noise's margin. Take a part of it")
+        raise BudgetError(
+            "this log is too long for float sums: rounding would eat the noise's margin. Take a part of it"
+        )
     with bandit._lock:
         before = {name: array.copy() for name, array in bandit._arrays().items()}
         undo = None

@@ -40,7 +40,10 @@ def verify(
     pan_private: Pan = False,
     smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
     log_rows: Annotated[
-        int, typer.Option(help="Start from a log of so many rows (see warm-start), then go on for the horizon; keep both short.")
+        int,
+        typer.Option(
+            help="Start from a log of so many rows (see warm-start), then go on for the horizon; keep both short."
+        ),
     ] = 0,
     folder: Folder = None,
     json_: Json = False,

@@ -27,7 +27,9 @@ def warm_start(
     user: Annotated[str | None, typer.Option(help="The users' column, for --user-rewards.")] = None,
     missing_reward: Annotated[
         float | None,
-        typer.Option(help="What a row without a reward is worth; if not given, such rows are left out, and which ones is public."),
+        typer.Option(
+            help="What a row without a reward is worth; if not given, such rows are left out, and which ones is public."
+        ),
     ] = None,
     epsilon: Annotated[float, typer.Option(help="ε: smaller is stronger.")] = 1.0,
     delta: Annotated[float | None, typer.Option(help="δ, well below one over the number of rewards.")] = None,
@@ -36,7 +38,9 @@ def warm_start(
     ] = (0.0, 1.0),
     user_rewards: Annotated[
         int,
-        typer.Option(help="Protect a user with at most this many rewards, logged and online together; 0 for one reward."),
+        typer.Option(
+            help="Protect a user with at most this many rewards, logged and online together; 0 for one reward."
+        ),
     ] = 0,
     max_norm: Annotated[float, typer.Option(help="The longest context allowed.")] = 1.0,
     horizon: Annotated[int | None, typer.Option(help="Online rewards to come; unknown if not given.")] = None,
@@ -121,7 +125,9 @@ def warm_start(
         }
         print(json.dumps(record, indent=1, ensure_ascii=False))
         return
-    out.print(f"{algorithm}, {bandit.dim} features: {bandit.log}", style="bold", highlight=False, markup=False, soft_wrap=True)
+    out.print(
+        f"{algorithm}, {bandit.dim} features: {bandit.log}", style="bold", highlight=False, markup=False, soft_wrap=True
+    )
     out.print(str(bandit.claim), highlight=False, markup=False, soft_wrap=True)
     out.print(
         f"in {seconds:.1f} s; saved to {file} (trusted side only); receipt: {bandit.receipt()['identity']}, "

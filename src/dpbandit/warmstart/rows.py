@@ -24,19 +24,23 @@ class Rows(NamedTuple):
     users: NDArray[np.uint64] | None
 
 
+def contexts_of(batch: Any, columns: Columns, status: Status) -> Matrix:
+    """The contexts of a record batch, whose first columns are theirs."""
+    if columns.is_list:
+        return _lists(batch.column(0), columns.dim, status)
+    contexts = np.empty((batch.num_rows, columns.dim))
+    for i in range(columns.dim):
+        values, absent = _numbers(batch.column(i))
+        contexts[:, i] = values
+        if absent is not None:
+            status[absent] = MISSING
+    return contexts
+
+
 def read(batch: Any, columns: Columns, missing_reward: float | None) -> Rows:
     """The rows of a record batch, whose columns come in the order of `columns.names`."""
-    n, d = batch.num_rows, columns.dim
-    status = np.zeros(n, dtype=np.uint8)
-    if columns.is_list:
-        contexts = _lists(batch.column(0), d, status)
-    else:
-        contexts = np.empty((n, d))
-        for i in range(d):
-            values, absent = _numbers(batch.column(i))
-            contexts[:, i] = values
-            if absent is not None:
-                status[absent] = MISSING
+    status = np.zeros(batch.num_rows, dtype=np.uint8)
+    contexts = contexts_of(batch, columns, status)
     rewards, absent = _numbers(batch.column(len(columns.context)))
     if missing_reward is not None:
         # NaN too: that is how many tools write what is missing.

@@ -56,7 +56,9 @@ class Part:
         pq = arrow("pyarrow.parquet")
         try:
             with pq.ParquetFile(self.file, buffer_size=WINDOW, pre_buffer=False) as file:
-                yield from file.iter_batches(rows, row_groups=list(self.groups), columns=names, use_threads=False)
+                groups = list(self.groups)
+                for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
+                    yield batch.select(names)  # they come in the order of the file
         except (OSError, ValueError, arrow("pyarrow").ArrowException) as error:
             raise LogError(f"{self.file} cannot be read: {error}. Nothing was released") from error
 
@@ -115,10 +117,14 @@ def _files(given: Any) -> list[str]:
     found: set[str] = set()
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
-            raise LogError(f"a log is a path, a folder, a glob, a list of these or an Arrow table, not {type(name).__name__}")
+            raise LogError(
+                f"a log is a path, a folder, a glob, a list of these or an Arrow table, not {type(name).__name__}"
+            )
         path = Path(name)
         if path.is_dir():
-            inside = [p for p in path.rglob("*.parquet") if not any(part[0] in "._" for part in p.relative_to(path).parts)]
+            inside = [
+                p for p in path.rglob("*.parquet") if not any(part[0] in "._" for part in p.relative_to(path).parts)
+            ]
             here = [str(p) for p in inside]
         else:
             here = [str(path)] if path.is_file() else glob.glob(str(name), recursive=True)
@@ -148,7 +154,9 @@ def _cut(file: str, sizes: list[int]) -> list[Part]:
     return parts
 
 
-def find_columns(source: Source, *, context: str | list[str] | tuple[str, ...], reward: str, user: str | None) -> Columns:
+def find_columns(
+    source: Source, *, context: str | list[str] | tuple[str, ...], reward: str, user: str | None
+) -> Columns:
     """The columns by name, or an error that lists those there are."""
     types = arrow("pyarrow").types
     names = (context,) if isinstance(context, str) else tuple(context)
@@ -157,7 +165,11 @@ def find_columns(source: Source, *, context: str | list[str] | tuple[str, ...], 
     for name in (*names, reward, *([] if user is None else [user])):
         if name not in source.schema.names:
             hint = nearest(name, source.schema.names) if len(source.schema.names) < 30 else ""
-            raise LogError(f"the log has no column {name!r}{': ' if hint else ''}{hint} (columns: {_listed(source.schema)})")
+            raise LogError(
+                f"the log has no column {name!r}{': ' if hint else ''}{hint} (columns: {_listed(source.schema)})"
+            )
+        if source.schema.names.count(name) > 1:
+            raise LogError(f"the log has more than one column {name!r}")
     if len({*names, reward, user}) < len(names) + 2:
         raise LogError(f"one column is asked for twice: context {', '.join(names)}; reward {reward}; user {user}")
     kinds = [source.schema.field(name).type for name in names]
@@ -167,7 +179,9 @@ def find_columns(source: Source, *, context: str | list[str] | tuple[str, ...], 
     values = [k.value_type for k in kinds] if any(lists) else kinds
     for name, kind in zip(names, values, strict=True):
         if not _is_number(kind):
-            raise LogError(f"the context's column {name!r} holds {kind}: numbers are needed (columns: {_listed(source.schema)})")
+            raise LogError(
+                f"the context's column {name!r} holds {kind}: numbers are needed (columns: {_listed(source.schema)})"
+            )
     if not _is_number(source.schema.field(reward).type):
         raise LogError(f"the reward's column {reward!r} holds {source.schema.field(reward).type}: numbers are needed")
     if user is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,8 +17,8 @@ from dpbandit.bandits.linear import LinearBandit
 from dpbandit.bandits.log_sums import GOOD, Recipe, inspect
 from dpbandit.bandits.logged import Log, Tally
 from dpbandit.bandits.options import whole
-from dpbandit.errors import LogError, OptionError
-from dpbandit.warmstart.rows import read
+from dpbandit.errors import LogError, OptionError, PrivacyWarning
+from dpbandit.warmstart.rows import contexts_of
 from dpbandit.warmstart.scan import scan_all
 from dpbandit.warmstart.source import Columns, Source, find_columns, open_log
 
@@ -64,7 +66,9 @@ def warm_start(
     1
     """
     opened = open_log(source)
-    columns = find_columns(opened, context=context if isinstance(context, str) else list(context), reward=reward, user=user)
+    columns = find_columns(
+        opened, context=context if isinstance(context, str) else list(context), reward=reward, user=user
+    )
     if options.get("dim", columns.dim) != columns.dim:
         raise OptionError(f"dim = {options['dim']} was asked for, and the log's contexts have {columns.dim} features")
     sample = peek(opened, columns, float(options.get("max_norm", 1.0)))
@@ -72,7 +76,16 @@ def warm_start(
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
     bandit = registry.make(algorithm, **given)
-    learn_log(bandit, opened, columns, sample=sample, missing_reward=missing_reward, workers=workers, progress=progress)
+    log = learn_log(
+        bandit, opened, columns, sample=sample, missing_reward=missing_reward, workers=workers, progress=progress
+    )
+    if bandit.claim.status != "none" and bandit.claim.delta * log.learned > 1:
+        warnings.warn(
+            f"delta = {bandit.claim.delta:g} is above 1/{log.learned:,}, one over the number of logged rewards: too large to protect "
+            "people (publishing one of them at random in the clear would satisfy it)",
+            PrivacyWarning,
+            stacklevel=2,
+        )
     return bandit
 
 
@@ -90,7 +103,9 @@ def learn_log(
     ready = warm.check(bandit)
     unit = ready.options.unit
     if unit != "reward" and columns.user is None:
-        raise OptionError(f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of users, user=...")
+        raise OptionError(
+            f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of users, user=..."
+        )
     if missing_reward is not None and not np.isfinite(missing_reward):
         raise OptionError(f"missing_reward must be a finite number, not {missing_reward!r}")
     recipe = recipe_for(ready, columns, sample)
@@ -116,16 +131,16 @@ def recipe_for(bandit: LinearBandit, columns: Columns, sample: Matrix) -> Recipe
 def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
     """Some contexts from all over the log: the heads of up to 16 parts. Contexts are public; no reward is looked at."""
     found = []
-    chosen = np.unique(np.linspace(0, len(source.parts) - 1, PEEKS).astype(int)) if source.parts else []
+    chosen = sorted({i * (len(source.parts) - 1) // (PEEKS - 1) for i in range(PEEKS)}) if source.parts else []
     per_part = PEEK * PEEKS // max(len(chosen), 1)
     check = _only_contexts(columns.dim, max_norm)
     for number in chosen:
         left = per_part
-        for batch in source.parts[number].batches(columns.names):
-            rows = read(batch.slice(0, left), columns, 0.0)
-            rows.rewards[:] = 0.0
-            inspect(rows.contexts, rows.rewards, rows.status, check)
-            found.append(rows.contexts[rows.status == GOOD])
+        for batch in source.parts[number].batches(list(columns.context)):
+            status = np.zeros(min(left, batch.num_rows), dtype=np.uint8)
+            contexts = contexts_of(batch.slice(0, left), columns, status)
+            inspect(contexts, np.zeros(len(status)), status, check)
+            found.append(contexts[status == GOOD])
             left -= batch.num_rows
             if left <= 0:
                 break
@@ -144,8 +159,6 @@ def _only_contexts(dim: int, max_norm: float) -> Recipe:
 
 def _counter(progress: Progress, total: int) -> Callable[[int], None]:
     """Add up rows from any thread."""
-    import threading
-
     lock, done = threading.Lock(), 0
 
     def seen(rows: int) -> None:
