@@ -23,6 +23,7 @@ _PLACES = {
     "algorithms": "dpbandit.bandits.registry",
     "register": "dpbandit.bandits.registry",
     "load": "dpbandit.bandits.files",
+    "warm_start": "dpbandit.warmstart.start",
     "run": "dpbandit.lab.engine",
     "Results": "dpbandit.lab.results",
     "verify": "dpbandit.auditing.joint_cost",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from dpbandit.planning.affordable import affordable_epsilon
     from dpbandit.planning.planner import plan
     from dpbandit.sensitivity import estimate_bounds
+    from dpbandit.warmstart.start import warm_start
 
 
 def __getattr__(name: str) -> Any:

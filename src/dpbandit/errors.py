@@ -58,6 +58,10 @@ class ClusterError(DpbanditError):
     """A Ray cluster that cannot be used as it is, or that was lost."""
 
 
+class LogError(DpbanditError):
+    """A log that cannot be read, or has not the columns asked for."""
+
+
 class StoreError(DpbanditError):
     """A store that cannot be reached, read or written."""
 

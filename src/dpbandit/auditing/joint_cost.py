@@ -322,6 +322,7 @@ def verify(
     tries: int = 200,
     contexts: Matrix | None = None,
     unknown_horizon: bool = False,
+    log_rows: int = 0,
     workers: int | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -330,7 +331,8 @@ def verify(
 
     The comparison is with what was asked for, whatever the algorithm's status says. `contexts` of shape (T, d) replaces the
     streams; `tries` is the length of the search for bad contexts (0 for none). Gaussian noise is compared in μ, Laplace
-    noise in pure ε, where δ plays no part.
+    noise in pure ε, where δ plays no part. `log_rows` verifies a bandit that was started from a log of so many rows
+    (`dpb.warm_start`) and then learns online.
 
     >>> import dpbandit as dpb
     >>> result = dpb.verify("tree-gauss", epsilon=1.0, delta=1e-6, horizon=32, dim=2, tries=20)
@@ -340,6 +342,12 @@ def verify(
     horizon, dim = whole("horizon", horizon, least=1), whole("dim", dim, least=1)
     workers = workers or os.cpu_count() or 1
     say = progress or (lambda what, part: None)
+    if log_rows:
+        from dpbandit.auditing.warm import verify_warm_start
+
+        rows = whole("log_rows", log_rows, least=1)
+        given = {"epsilon": epsilon, "delta": delta, "horizon": horizon, "dim": dim, "seed": seed, **options}
+        return verify_warm_start(name, rows=rows, unknown_horizon=unknown_horizon, progress=progress, **given)
     if contexts is not None:
         contexts = np.ascontiguousarray(contexts, dtype=np.float64)
         if contexts.ndim != 2 or len(contexts) == 0:

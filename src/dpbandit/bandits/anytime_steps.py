@@ -178,6 +178,14 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
 
 
 @kernel
+def start(learner: Learner, plan: Plan, noisy: Vector, scale: float) -> None:
+    """Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept. Its design is in the filter."""
+    posterior.learn(learner.filter, noisy, 1.0, 0.0, max(scale, 1e-6), plan.reward_variance)
+    learner.clock[4] += 1
+    _conclude(learner, plan)
+
+
+@kernel
 def _refresh_when_due(learner: Learner, plan: Plan) -> None:
     """Contexts offered so far change the whitener: every round at first, then as their number grows by a twentieth."""
     clock = learner.clock

@@ -10,12 +10,14 @@ import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpbandit.bandits.logged import ASSUMPTION, Log, People
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger, Spent, epsilon_of
 from dpbandit.errors import BudgetError, HorizonError, NormError, NotFiniteError, OptionError, ShapeError
@@ -42,6 +44,8 @@ class Bandit(ABC):
         self.over_cap = 0
         self._clips = clips
         self._user_counts: dict[str, int] = {}
+        self.log: Log | None = None  # what it was started from
+        self._people = People.nobody()  # the log's users
         self._lock = threading.RLock()
         self._process = os.getpid()
 
@@ -253,10 +257,17 @@ class Bandit(ABC):
         counts: dict[str, int] = {}
         admitted = []
         for name in users:
-            before = self._user_counts.get(name, 0) + counts.get(name, 0)
+            before = self._people.count(name) + self._user_counts.get(name, 0) + counts.get(name, 0)
             counts[name] = counts.get(name, 0) + 1
             admitted.append(before < cap)
         return admitted
+
+    def remember(self, log: Log, people: People) -> None:
+        """That it was started from this log, of these users: they have so much less of their cap left."""
+        self.log, self._people = log, people
+        if self.claim.status != "none":
+            words = ASSUMPTION.format(log.learned)
+            self.claim = replace(self.claim, assumptions=(*self.claim.assumptions, words))
 
     def _clip(self, reward: float) -> float:
         if not self._clips:

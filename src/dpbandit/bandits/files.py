@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from dpbandit import __version__
 from dpbandit.bandits.base import Bandit
+from dpbandit.bandits.logged import Log, People
 from dpbandit.budget import Claim, Ledger
 from dpbandit.errors import NotFiniteError, RollbackError, SaveError, ShapeError
 
@@ -36,6 +37,8 @@ def pack(bandit: Bandit) -> bytes:
     arrays = {f"array_{name}": value for name, value in bandit._arrays().items()}
     if public is not None:
         arrays["public_contexts"] = public
+    if len(bandit._people.hashes):
+        arrays |= {"log_users": bandit._people.hashes, "log_counts": bandit._people.counts}
     record = {
         "format": FORMAT,
         "version": __version__,
@@ -46,6 +49,7 @@ def pack(bandit: Bandit) -> bytes:
         "clipped": bandit.clipped,
         "over_cap": bandit.over_cap,
         "user_counts": bandit._user_counts,
+        "log": None if bandit.log is None else bandit.log.to_dict(),
         "keys": {str(purpose): key for purpose, key in getattr(bandit, "keys", {}).items()},
         # contexts as `select` perturbed them, by their bytes: the next update must learn from these
         "perturbed": {raw.hex(): seen.tolist() for raw, seen in getattr(bandit, "_perturbed", {}).items()},
@@ -148,6 +152,9 @@ def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
     bandit.ledger = Ledger.from_dict(record["ledger"])
     bandit.clipped, bandit.over_cap = record["clipped"], record["over_cap"]
     bandit._user_counts = record["user_counts"]
+    if record.get("log") is not None:
+        people = People(arrays["log_users"], arrays["log_counts"]) if "log_users" in arrays else People.nobody()
+        bandit.remember(Log(**record["log"]), people)
     perturbed = {bytes.fromhex(raw): np.array(seen) for raw, seen in record["perturbed"].items()}
     bandit._perturbed = perturbed  # type: ignore[attr-defined]
     if record["keys"]:

@@ -39,7 +39,8 @@ def budget_per_reward(options: Options, noise: str, coordinates: int | None = No
         return math.inf
     if options.seed is None:
         each = coordinates or options.dim
-        drawn = each * options.horizon if options.horizon else UNKNOWN_COORDINATES
+        # One more than the rounds: a log that it is started from.
+        drawn = each * (options.horizon + 1) if options.horizon else UNKNOWN_COORDINATES
         # The second noise of a pan-private node doubles the draws; early levels start twice as many nodes again.
         slack = lattice_slack(
             drawn * (4 if options.pan_private else 1),

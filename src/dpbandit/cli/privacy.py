@@ -39,6 +39,12 @@ def verify(
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
     smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
+    log_rows: Annotated[
+        int,
+        typer.Option(
+            help="Start from a log of so many rows (see warm-start), then go on for the horizon; keep both short."
+        ),
+    ] = 0,
     folder: Folder = None,
     json_: Json = False,
 ) -> None:
@@ -68,6 +74,7 @@ def verify(
             tries=runs,
             seed=seed,
             unknown_horizon=unknown_horizon,
+            log_rows=log_rows,
             progress=lambda what, part: status.update(f"{what} ({part:.0%})"),
             **options,
         )

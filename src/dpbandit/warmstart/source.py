@@ -1,0 +1,219 @@
+"""Which files a log is made of, which columns it has, and how it is cut into parts.
+
+A part is a stretch of row groups of one file: small enough to share work, and the same whoever reads it. Needs pyarrow
+(extra `lab`), which is imported when a log is opened.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpbandit.errors import LogError, nearest
+
+# Rows decoded at a time: with 25 features they take 3 MB.
+BATCH = 16_384
+# Rows in a part, about. Parts are the unit of work of a thread.
+PART = 500_000
+# A column is read through a window of this many bytes, so that huge row groups do not fill the memory.
+WINDOW = 1 << 20
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where a row's context, reward and user are."""
+
+    context: tuple[str, ...]  # one column of lists, or several of numbers
+    reward: str
+    user: str | None
+    is_list: bool
+    dim: int
+    single: bool  # whether any feature has single precision or less
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.context, self.reward, *([] if self.user is None else [self.user])]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some consecutive rows of the log: row groups of a file, or a table in memory."""
+
+    file: str
+    groups: tuple[int, ...]
+    rows: int
+    table: Any = None
+
+    def batches(self, names: list[str], rows: int = BATCH) -> Iterator[Any]:
+        """Its rows as Arrow record batches, in order."""
+        if self.table is not None:
+            yield from self.table.select(names).to_batches(max_chunksize=rows)
+            return
+        pq = arrow("pyarrow.parquet")
+        try:
+            with pq.ParquetFile(self.file, buffer_size=WINDOW, pre_buffer=False) as file:
+                groups = list(self.groups)
+                for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
+                    yield batch.select(names)  # they come in the order of the file
+        except (OSError, ValueError, arrow("pyarrow").ArrowException) as error:
+            raise LogError(f"{self.file} cannot be read: {error}. Nothing was released") from error
+
+
+@dataclass(frozen=True)
+class Source:
+    """A log: its parts in order, and its schema."""
+
+    parts: tuple[Part, ...]
+    schema: Any
+    what: str
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+
+def arrow(module: str) -> Any:
+    """A module of pyarrow, or an error that says how to get it."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise LogError("reading a log needs pyarrow: pip install 'dpbandit[lab]'") from None
+
+
+def open_log(given: Any) -> Source:
+    """A Parquet file, a folder of them, a glob, a list of these, or an Arrow table."""
+    pa = arrow("pyarrow")
+    if isinstance(given, pa.Table):
+        return Source((Part("a table", (), given.num_rows, given),), given.schema, "a table")
+    files = _files(given)
+    parts: list[Part] = []
+    schema = None
+    for file in files:
+        try:
+            meta = arrow("pyarrow.parquet").ParquetFile(file)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise LogError(f"{file} is not a Parquet file that can be read: {error}") from error
+        with meta:
+            if schema is None:
+                schema = meta.schema_arrow
+            elif not _same(schema, meta.schema_arrow):
+                raise LogError(
+                    f"{file} has other columns than {files[0]}: {_listed(meta.schema_arrow)} instead of {_listed(schema)}"
+                )
+            sizes = [meta.metadata.row_group(i).num_rows for i in range(meta.num_row_groups)]
+        parts += _cut(file, sizes)
+    return Source(tuple(parts), schema, files[0] if len(files) == 1 else f"{len(files)} files")
+
+
+def _files(given: Any) -> list[str]:
+    """All files, each once, in the order of their names: the order decides which of a user's rewards count."""
+    names = list(given) if isinstance(given, (list, tuple)) else [given]
+    found: set[str] = set()
+    for name in names:
+        if not isinstance(name, (str, os.PathLike)):
+            raise LogError(
+                f"a log is a path, a folder, a glob, a list of these or an Arrow table, not {type(name).__name__}"
+            )
+        path = Path(name)
+        if path.is_dir():
+            inside = [
+                p for p in path.rglob("*.parquet") if not any(part[0] in "._" for part in p.relative_to(path).parts)
+            ]
+            here = [str(p) for p in inside]
+        else:
+            here = [str(path)] if path.is_file() else glob.glob(str(name), recursive=True)
+        if not here:
+            raise LogError(f"no Parquet file is found at {name}")
+        found |= {os.path.realpath(file) for file in here}
+    return sorted(found)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return {f.name: str(f.type) for f in one} == {f.name: str(f.type) for f in other}
+
+
+def _cut(file: str, sizes: list[int]) -> list[Part]:
+    """Row groups in stretches of about PART rows.
+
+    >>> [part.groups for part in _cut("log", [300_000, 300_000, 10, 0, 900_000])]
+    [(0, 1), (2, 3, 4)]
+    """
+    parts, groups, rows = [], [], 0
+    for number, size in enumerate(sizes):
+        groups.append(number)
+        rows += size
+        if rows >= PART or number == len(sizes) - 1:
+            parts.append(Part(file, tuple(groups), rows))
+            groups, rows = [], 0
+    return parts
+
+
+def find_columns(
+    source: Source, *, context: str | list[str] | tuple[str, ...], reward: str, user: str | None
+) -> Columns:
+    """The columns by name, or an error that lists those there are."""
+    types = arrow("pyarrow").types
+    names = (context,) if isinstance(context, str) else tuple(context)
+    if not names:
+        raise LogError(f"name the context's column or columns; the log has {_listed(source.schema)}")
+    for name in (*names, reward, *([] if user is None else [user])):
+        if name not in source.schema.names:
+            hint = nearest(name, source.schema.names) if len(source.schema.names) < 30 else ""
+            raise LogError(
+                f"the log has no column {name!r}{': ' if hint else ''}{hint} (columns: {_listed(source.schema)})"
+            )
+        if source.schema.names.count(name) > 1:
+            raise LogError(f"the log has more than one column {name!r}")
+    if len({*names, reward, user}) < len(names) + 2:
+        raise LogError(f"one column is asked for twice: context {', '.join(names)}; reward {reward}; user {user}")
+    kinds = [source.schema.field(name).type for name in names]
+    lists = [types.is_list(k) or types.is_large_list(k) or types.is_fixed_size_list(k) for k in kinds]
+    if any(lists) and len(names) > 1:
+        raise LogError("give one column of lists, or several columns of numbers, as the context")
+    values = [k.value_type for k in kinds] if any(lists) else kinds
+    for name, kind in zip(names, values, strict=True):
+        if not _is_number(kind):
+            raise LogError(
+                f"the context's column {name!r} holds {kind}: numbers are needed (columns: {_listed(source.schema)})"
+            )
+    if not _is_number(source.schema.field(reward).type):
+        raise LogError(f"the reward's column {reward!r} holds {source.schema.field(reward).type}: numbers are needed")
+    if user is not None:
+        kind = source.schema.field(user).type
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
+            # 17 and 17.0 would be two users: one person could then exceed the cap.
+            raise LogError(f"the user's column {user!r} holds {kind}: text or whole numbers are needed")
+    dim = len(names)
+    if any(lists):
+        dim = kinds[0].list_size if types.is_fixed_size_list(kinds[0]) else _usual_length(source, names[0])
+    single = any(types.is_float32(k) or types.is_float16(k) for k in values)
+    return Columns(names, reward, user, any(lists), dim, single)
+
+
+def _is_number(kind: Any) -> bool:
+    types = arrow("pyarrow").types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def _usual_length(source: Source, name: str) -> int:
+    """The length that most lists among the first rows have."""
+    pc = arrow("pyarrow.compute")
+    for part in source.parts:
+        for batch in part.batches([name]):
+            counts = pc.value_counts(pc.drop_null(pc.list_value_length(batch.column(0)))).to_pylist()
+            lengths = {row["values"]: row["counts"] for row in counts if row["values"] > 0}
+            if lengths:
+                return int(max(lengths, key=lambda length: (lengths[length], length)))
+    raise LogError(f"the column {name!r} holds no context: every list is empty or missing")
+
+
+def _listed(schema: Any) -> str:
+    shown = [f"{f.name} {f.type}" for f in list(schema)[:40]]
+    return ", ".join(shown) + (f", and {len(schema) - 40} more" if len(schema) > 40 else "")

@@ -1,0 +1,170 @@
+"""`warm_start`: a log of contexts and rewards becomes a private bandit that goes on learning online."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.bandits import registry, warm
+from dpbandit.bandits.base import NORM_TOLERANCE
+from dpbandit.bandits.linear import LinearBandit
+from dpbandit.bandits.log_sums import GOOD, Recipe, inspect
+from dpbandit.bandits.logged import Log, Tally
+from dpbandit.bandits.options import whole
+from dpbandit.errors import LogError, OptionError, PrivacyWarning
+from dpbandit.warmstart.rows import contexts_of
+from dpbandit.warmstart.scan import scan_all
+from dpbandit.warmstart.source import Columns, Source, find_columns, open_log
+
+Matrix = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+# Features in single precision that were brought to norm 1 miss it by their own rounding.
+SINGLE_TOLERANCE = 1e-6
+# How contexts are spread is read off this many rows at the heads of this many parts: a peek, not a pass.
+PEEKS, PEEK = 16, 4096
+# Of those, so many go into the saved bandit where an algorithm wants contexts to keep.
+KEPT = 2048
+
+
+def warm_start(
+    source: Any,
+    algorithm: str = "anytime",
+    *,
+    context: str | Sequence[str] = "context",
+    reward: str = "reward",
+    user: str | None = None,
+    missing_reward: float | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Any:
+    """A bandit that has learned from a log, in one pass and one release, and goes on learning online.
+
+    `source` is a Parquet file, a folder, a glob, a list of these or an Arrow table. `context` names one column of lists, or
+    several columns of numbers; `user`, for unit=('user', m), whose reward it is. Rows that cannot be learned from are
+    counted by kind and left out: see `bandit.log`. `missing_reward` is what a row without a reward is worth; without it such
+    rows are left out, and that they lack one is public. All other options are those of `dpb.make`; `dim` is inferred.
+
+    The logged rewards pay for one release, with all of their budget; online rewards pay as always. **Starting twice from the
+    same log spends the same rewards' budget twice.**
+
+    >>> import dpbandit as dpb, numpy as np, pyarrow as pa
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(5000, 2)) / 5
+    >>> log = pa.table({"a": x[:, 0], "b": x[:, 1], "clicked": (rng.random(5000) < 0.5 + x[:, 0]).astype(float)})
+    >>> bandit = dpb.warm_start(log, context=["a", "b"], reward="clicked", epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=0)
+    >>> print(bandit.log)
+    5,000 of 5,000 rows learned from; left out: none
+    >>> bandit.select([[-0.5, 0.0], [0.5, 0.0]])
+    1
+    """
+    opened = open_log(source)
+    columns = find_columns(
+        opened, context=context if isinstance(context, str) else list(context), reward=reward, user=user
+    )
+    if options.get("dim", columns.dim) != columns.dim:
+        raise OptionError(f"dim = {options['dim']} was asked for, and the log's contexts have {columns.dim} features")
+    sample = peek(opened, columns, float(options.get("max_norm", 1.0)))
+    given = {**options, "dim": columns.dim}
+    if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
+        given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
+    bandit = registry.make(algorithm, **given)
+    log = learn_log(
+        bandit, opened, columns, sample=sample, missing_reward=missing_reward, workers=workers, progress=progress
+    )
+    if bandit.claim.status != "none" and bandit.claim.delta * log.learned > 1:
+        warnings.warn(
+            f"delta = {bandit.claim.delta:g} is above 1/{log.learned:,}, one over the number of logged rewards: too large to protect "
+            "people (publishing one of them at random in the clear would satisfy it)",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+    return bandit
+
+
+def learn_log(
+    bandit: Any,
+    source: Source,
+    columns: Columns,
+    *,
+    sample: Matrix,
+    missing_reward: float | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Log:
+    """Read the log into a bandit that has learned nothing yet. Until the last step nothing is released, and the bandit is as it was."""
+    ready = warm.check(bandit)
+    unit = ready.options.unit
+    if unit != "reward" and columns.user is None:
+        raise OptionError(
+            f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of users, user=..."
+        )
+    if missing_reward is not None and not np.isfinite(missing_reward):
+        raise OptionError(f"missing_reward must be a finite number, not {missing_reward!r}")
+    recipe = recipe_for(ready, columns, sample)
+    tally = Tally(ready.options.rewards_per_unit) if unit != "reward" else None
+    seen = None if progress is None else _counter(progress, source.rows)
+    sums = scan_all(
+        source,
+        columns,
+        recipe,
+        missing_reward=missing_reward,
+        tally=tally,
+        workers=os.cpu_count() or 1 if workers is None else whole("workers", workers, least=1),
+        seen=seen,
+    )
+    return warm.enter(ready, recipe, sums, None if tally is None else tally.people())
+
+
+def recipe_for(bandit: LinearBandit, columns: Columns, sample: Matrix) -> Recipe:
+    """What to add up, for this bandit and this log."""
+    return warm.recipe(bandit, sample, SINGLE_TOLERANCE if columns.single else NORM_TOLERANCE)
+
+
+def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
+    """Some contexts from all over the log: the heads of up to 16 parts. Contexts are public; no reward is looked at."""
+    found = []
+    chosen = sorted({i * (len(source.parts) - 1) // (PEEKS - 1) for i in range(PEEKS)}) if source.parts else []
+    per_part = PEEK * PEEKS // max(len(chosen), 1)
+    check = _only_contexts(columns.dim, max_norm)
+    for number in chosen:
+        left = per_part
+        for batch in source.parts[number].batches(list(columns.context)):
+            status = np.zeros(min(left, batch.num_rows), dtype=np.uint8)
+            contexts = contexts_of(batch.slice(0, left), columns, status)
+            inspect(contexts, np.zeros(len(status)), status, check)
+            found.append(contexts[status == GOOD])
+            left -= batch.num_rows
+            if left <= 0:
+                break
+    sample = np.concatenate(found) if found else np.empty((0, columns.dim))
+    if len(sample) == 0:
+        raise LogError(
+            f"no context of at most norm {max_norm:g} was found at the heads of the log's parts: scale the contexts, or give a larger max_norm"
+        )
+    return sample
+
+
+def _only_contexts(dim: int, max_norm: float) -> Recipe:
+    none = np.empty((0, 0))
+    return Recipe(dim, max_norm, SINGLE_TOLERANCE, 0.0, 0.0, 1.0, False, 0.0, 1.0, False, 1.0, none, False, 0.0, -1)
+
+
+def _counter(progress: Progress, total: int) -> Callable[[int], None]:
+    """Add up rows from any thread."""
+    lock, done = threading.Lock(), 0
+
+    def seen(rows: int) -> None:
+        nonlocal done
+        with lock:
+            done += rows
+            progress(done, total)
+
+    return seen

@@ -1,0 +1,462 @@
+"""A log becomes a bandit: the sums are right, bad rows are counted, users are capped, and nothing is half done."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpbandit as dpb
+from dpbandit.auditing import guards
+from dpbandit.bandits import log_sums, posterior, registry, warm
+from dpbandit.bandits.logged import People, Tally
+from dpbandit.errors import BudgetError, LogError, OptionError
+from dpbandit.warmstart import source as sources
+
+PRIVATE = {"epsilon": 1.0, "delta": 1e-6}
+D = 4
+
+
+def contexts(n, seed=0, dim=D):
+    x = np.random.default_rng(seed).random((n, dim))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def log_of(n=2000, seed=0, *, layout="fixed", kind=np.float64, **more):
+    rng = np.random.default_rng([seed, 1])
+    x = contexts(n, seed).astype(kind)
+    theta = np.array([0.8, 0.5, 0.3, 0.1])
+    r = x @ theta + rng.normal(size=n) / 4
+    flat = pa.array(x.ravel())
+    if layout == "fixed":
+        columns = {"context": pa.FixedSizeListArray.from_arrays(flat, D)}
+    elif layout == "list":
+        columns = {"context": pa.ListArray.from_arrays(pa.array(np.arange(0, n * D + 1, D), pa.int32()), flat)}
+    else:
+        columns = {name: pa.array(np.ascontiguousarray(x[:, i])) for i, name in enumerate("abcd")}
+    return pa.table({**columns, "reward": r, **more}), x.astype(np.float64), r
+
+
+def ridge(x, r):
+    return np.linalg.solve(np.eye(x.shape[1]) + x.T @ x, x.T @ r)
+
+
+@pytest.mark.parametrize("layout", ["fixed", "list", "columns"])
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_linucb_from_a_log_is_ridge_regression_on_it(layout, kind):
+    table, x, r = log_of(layout=layout, kind=kind)
+    bandit = dpb.warm_start(table, "linucb", context=list("abcd") if layout == "columns" else "context", seed=0)
+    assert bandit.log.learned == 2000
+    assert bandit.theta == pytest.approx(ridge(x, r), abs=1e-12)
+    more, rewards = contexts(50, 9), np.linspace(-1, 1, 50)
+    bandit.update(more, rewards)
+    assert bandit.theta == pytest.approx(ridge(np.vstack([x, more]), np.append(r, rewards)), abs=1e-11)
+
+
+@pytest.mark.parametrize("name", ["tree-gauss", "toeplitz", "private-linucb", "private-ts", "dgs"])
+def test_without_noise_the_log_and_the_online_rewards_give_ridge_regression_on_both(name):
+    """So the log's sums are where the algorithm keeps what was released before round 1, also when blocks end."""
+    table, x, r = log_of()
+    for horizon in (40, None):
+        bandit = dpb.warm_start(
+            table, name, epsilon=math.inf, delta=1e-6, horizon=horizon, reward_range=(-3, 3), seed=0
+        )
+        more, rewards = contexts(40, 9), np.linspace(-1, 1, 40)
+        assert bandit.theta == pytest.approx(ridge(x, r), abs=1e-11)
+        bandit.update(more, rewards)
+        assert bandit.theta == pytest.approx(ridge(np.vstack([x, more]), np.append(r, rewards)), abs=1e-9)
+
+
+def test_shaped_sums_solve_their_own_equations():
+    table, x, r = log_of()
+    bandit = dpb.warm_start(
+        table, "toeplitz", shape="instruments", epsilon=math.inf, delta=1e-6, horizon=10, reward_range=(-3, 3), seed=0
+    )
+    shape = bandit.plan.shape
+    weights = 1 / np.linalg.norm(x @ shape, axis=1)
+    a = np.eye(D) / math.sqrt(D) + (x * weights[:, None]).T @ x
+    assert bandit.theta == pytest.approx(np.linalg.solve(a, (x * weights[:, None]).T @ r), abs=1e-10)
+
+
+def test_the_log_enters_the_anytime_filter_as_its_rows_one_by_one_would():
+    table, x, r = log_of(300)
+    low, high = -0.5, 1.5
+    bandit = dpb.warm_start(table, reward_range=(low, high), epsilon=50.0, delta=1e-3, seed=3)
+    again = registry.construct(
+        "anytime", {"dim": D, "reward_range": (low, high), "epsilon": 50.0, "delta": 1e-3, "seed": 3}
+    )
+    warm.recipe(again, x, 1e-9)  # takes in the contexts
+    learner, plan = again.learner, again.plan
+    total = np.zeros(D + 1)
+    for row, reward in zip(x, np.clip(r, low, high), strict=True):
+        u = np.linalg.solve(np.tril(learner.outlook.factor), np.append(row / learner.outlook.counts[5], 1.0))
+        u /= np.linalg.norm(u)
+        posterior.see(learner.filter, row, u, 0.5, 0.5)
+        total += 0.5 * (reward - 0.5) * u
+    recipe = warm.recipe(again, x, 1e-9)
+    sums = log_sums.new_sums(recipe)
+    log_sums.absorb(x, r, np.zeros(300, np.uint8), recipe, sums, log_sums.new_desk(recipe))
+    assert log_sums.exact_moments(recipe, sums) == pytest.approx(total, abs=1e-11)
+    scale = warm.shift(again, recipe, sums) / math.sqrt(again.ledger.limit)
+    noisy = again.source.release("gaussian", log_sums.exact_moments(recipe, sums), scale=scale, shift=1.0, index=0)
+    posterior.learn(learner.filter, noisy, 1.0, 0.0, scale, plan.reward_variance)
+    assert bandit.learner.filter.root == pytest.approx(learner.filter.root, rel=1e-9, abs=1e-9)
+    assert bandit.learner.filter.target == pytest.approx(learner.filter.target, rel=1e-9, abs=1e-9)
+
+
+def test_files_threads_and_layout_change_nothing_that_matters(tmp_path, monkeypatch):
+    table, _, _ = log_of(30_000)
+    monkeypatch.setattr(sources, "PART", 4_000)
+    for i in range(3):
+        pq.write_table(table.slice(i * 10_000, 10_000), tmp_path / f"{i}.parquet", row_group_size=1_700)
+    given = {**PRIVATE, "reward_range": (-0.5, 1.5), "seed": 0}
+    one = dpb.warm_start(tmp_path, workers=1, **given)
+    three = dpb.warm_start(str(tmp_path / "*.parquet"), workers=3, **given)
+    listed = dpb.warm_start([tmp_path / f"{i}.parquet" for i in (2, 0, 1)] + [tmp_path], **given)
+    assert len(sources.open_log(tmp_path).parts) == 6
+    assert one.log == three.log == listed.log
+    assert one.theta.tobytes() == three.theta.tobytes() == listed.theta.tobytes()
+    public = {"public_contexts": contexts(100)}
+    assert dpb.warm_start(table, **given, **public).theta == pytest.approx(
+        dpb.warm_start(tmp_path, **given, **public).theta, abs=1e-9
+    )
+
+
+def test_columns_are_found_by_name_wherever_they_stand_in_the_file(tmp_path):
+    table, x, r = log_of(50, layout="columns")
+    pq.write_table(table.select(["reward", "d", "b", "a", "c"]), tmp_path / "log.parquet")
+    bandit = dpb.warm_start(tmp_path, "linucb", context=list("abcd"), seed=0)
+    assert bandit.theta == pytest.approx(ridge(x, r), abs=1e-12)
+
+
+def test_a_delta_that_protects_nobody_in_the_log_is_warned_of():
+    table, _, _ = log_of(2000)
+    with pytest.warns(dpb.errors.PrivacyWarning, match="above 1/2,000"):
+        dpb.warm_start(table, "tree-gauss", epsilon=1.0, delta=1e-3, seed=0)
+
+
+def test_bad_rows_are_counted_by_kind_and_never_guessed():
+    good = [0.1, 0.2]
+    rows = [
+        (good, 1.0, "a"),
+        (None, 1.0, "a"),
+        ([0.1, None], 1.0, "a"),
+        ([0.1], 1.0, "a"),
+        ([0.1, 0.2, 0.3], 1.0, "a"),
+        ([math.nan, 0.0], 1.0, "a"),
+        ([math.inf, 0.0], 1.0, "a"),
+        ([3.0, 0.0], 1.0, "a"),
+        (good, None, "a"),
+        (good, math.nan, "a"),
+        (good, -math.inf, "a"),
+        (good, 1.0, None),
+        (good, 0.5, "b"),
+    ]
+    x, r, who = zip(*rows, strict=True)
+    table = pa.table({"context": pa.array(x, pa.list_(pa.float64())), "reward": pa.array(r, pa.float64()), "who": who})
+    bandit = dpb.warm_start(table, "tree-gauss", user="who", unit=("user", 5), horizon=9, seed=0, **PRIVATE)
+    assert bandit.log.learned == 2
+    assert bandit.log.rows == 13
+    assert bandit.log.users == 2
+    assert {kind: count for kind, count in bandit.log.bad.items() if count} == {
+        "context missing": 2,
+        "context of another length": 2,
+        "context not finite": 2,
+        "context longer than max_norm": 1,
+        "reward missing": 1,
+        "reward not finite": 2,
+        "user missing": 1,
+    }
+    with_default = dpb.warm_start(table, "linucb", missing_reward=0.25, seed=0)
+    used = [(v, w) for v, w, _ in rows if v == good and w != -math.inf]
+    filled = np.array([0.25 if w is None or math.isnan(w) else w for _, w in used])
+    assert with_default.theta == pytest.approx(ridge(np.tile(good, (len(used), 1)), filled), abs=1e-12)
+
+
+def test_rewards_are_clipped_and_how_many_stays_on_the_trusted_side():
+    table, x, r = log_of(500)
+    bandit = dpb.warm_start(table, "tree-gauss", epsilon=math.inf, delta=1e-6, horizon=9, reward_range=(0, 0.5), seed=0)
+    assert bandit.theta == pytest.approx(ridge(x, np.clip(r, 0, 0.5)), abs=1e-11)
+    assert bandit.clipped == int(((r < 0) | (r > 0.5)).sum())
+    assert "clipped" not in json.dumps(bandit.log.to_dict())
+
+
+def test_single_precision_contexts_of_norm_1_are_not_too_long():
+    table, _, _ = log_of(5000, kind=np.float32)
+    assert dpb.warm_start(table, "linucb", seed=0).log.learned == 5000
+
+
+# ------------------------------------------------------------------------------------------------------------ users
+
+
+def test_a_users_first_rewards_count_and_the_cap_holds_for_log_and_online_together():
+    users = ["anna", "bob", "anna", "anna", "carl"]
+    table, x, r = log_of(5, user=users)
+    given = {"unit": ("user", 2), "reward_range": (-2, 2), "epsilon": math.inf, "delta": 1e-6, "horizon": 20, "seed": 0}
+    bandit = dpb.warm_start(table, "tree-gauss", user="user", **given)
+    first = [0, 1, 2, 4]
+    assert bandit.theta == pytest.approx(ridge(x[first], r[first]), abs=1e-12)
+    assert (bandit.log.over_cap, bandit.log.users) == (1, 3)
+    before = bandit.theta
+    bandit.update(x[0], 1.0, user="anna")
+    assert bandit.rounds == 0
+    assert bandit.theta.tobytes() == before.tobytes()
+    bandit.update(x[:3], [1.0, 1.0, 1.0], user=["bob", "bob", "dora"])
+    assert bandit.rounds == 2
+    assert bandit.over_cap == 3
+
+
+def test_numbers_and_their_text_are_the_same_user():
+    for users in (
+        pa.array([17, 18, 17]),
+        pa.array(["17", "18", "17"]).dictionary_encode(),
+        pa.array(["17", "18", "17"]),
+    ):
+        table, x, _ = log_of(3, user=users)
+        bandit = dpb.warm_start(table, "tree-gauss", user="user", unit=("user", 2), horizon=9, seed=0, **PRIVATE)
+        bandit.update(x[:2], [0.0, 0.0], user=[17, "18"])
+        assert (bandit.rounds, bandit.over_cap) == (1, 1)
+
+
+def test_the_tally_counts_as_a_dictionary_does_and_collisions_only_lower_what_is_learned():
+    rng = np.random.default_rng(0)
+    tally, counts = Tally(cap=3), {}
+    for _ in range(5):
+        names = rng.integers(1, 20_000, 20_000).astype(np.uint64) * np.uint64(4096)  # all begin at the same place
+        status = np.zeros(len(names), dtype=np.uint8)
+        tally.admit(names[:9000], status[:9000], over=9)
+        tally.admit(names[9000:], status[9000:], over=9)
+        for name, mark in zip(names.tolist(), status, strict=True):
+            assert (mark == 0) == (counts.get(name, 0) < 3)
+            counts[name] = min(counts.get(name, 0) + 1, 3)
+    people = tally.people()
+    assert {int(h): int(c) for h, c in zip(people.hashes, people.counts, strict=True)} == counts
+    assert People.nobody().count("x") == 0
+
+
+def test_users_are_needed_where_they_are_the_unit():
+    table, _, _ = log_of(9)
+    with pytest.raises(OptionError, match="name the log's column of users"):
+        dpb.warm_start(table, unit=("user", 2), seed=0, **PRIVATE)
+
+
+# ---------------------------------------------------------------------------------------------- what is left behind
+
+
+@pytest.mark.parametrize("name", ["anytime", "tree-gauss", "toeplitz", "dgs", "adac-oful", "private-linucb"])
+def test_it_is_saved_loaded_and_exported_with_its_log(name, tmp_path):
+    table, x, _ = log_of(200, user=[f"u{i % 90}" for i in range(200)])
+    given = {"unit": ("user", 2), "horizon": 50, "reward_range": (-0.5, 1.5), "seed": 0}
+    bandit = dpb.warm_start(table, name, user="user", **given, **PRIVATE)
+    bandit.update(x[:7], np.linspace(0, 1, 7), user=[f"v{i}" for i in range(7)])
+    bandit.save(tmp_path / "bandit.npz")
+    bandit.export(tmp_path / "model.json")
+    loaded = dpb.load(tmp_path / "bandit.npz", receipt=bandit.receipt())
+    assert loaded.log == bandit.log
+    assert loaded.claim == bandit.claim
+    assert "warm start: the 180 logged rewards" in str(loaded.claim)
+    assert loaded.ledger.table() == bandit.ledger.table()
+    for other in (bandit, loaded):
+        other.update(x[8], 0.3, user="u0")  # has two rewards in the log
+        other.update(x[9], 0.3, user="w")
+    assert loaded.rounds == bandit.rounds == 8
+    assert loaded.theta.tobytes() == bandit.theta.tobytes()
+    model = dpb.load(tmp_path / "model.json")
+    assert "log" not in json.loads((tmp_path / "model.json").read_text())
+    assert model.select(x[:5]) in range(5)
+
+
+def test_the_ledger_has_one_line_for_the_log_and_online_rewards_do_not_pay_for_it():
+    table, x, _ = log_of(500)
+    bandit = dpb.warm_start(table, "tree-gauss", horizon=4, reward_range=(-0.5, 1.5), seed=0, **PRIVATE)
+    (line,) = bandit.ledger.table()
+    assert (line["what"], line["when"], line["releases"]) == ("the log, once", "0", 1)
+    assert line["cost"] == pytest.approx(bandit.ledger.limit)
+    assert bandit.spent.epsilon == pytest.approx(1.0)
+    bandit.update(x[:4], np.zeros(4))
+    assert bandit.ledger.total == pytest.approx(bandit.ledger.limit)
+    cold = dpb.make("tree-gauss", dim=D, horizon=4, reward_range=(-0.5, 1.5), seed=0, **PRIVATE)
+    cold.update(x[:4], np.zeros(4))
+    assert bandit.ledger.table()[1:] == cold.ledger.table()
+
+
+def test_real_noise_by_default_on_its_grid():
+    table, _, _ = log_of(2000)
+    for name in ("anytime", "tree-gauss"):
+        one, two = (dpb.warm_start(table, name, horizon=9, reward_range=(-0.5, 1.5), **PRIVATE) for _ in range(2))
+        assert one.claim.noise == "real"
+        assert guards.claim_is_true_to_source(one)
+        assert (one.theta != two.theta).all()
+    limit = one.ledger.limit
+    scale = 2.0 * (1 + 1e-8) / math.sqrt(limit)
+    assert guards.on_grid(one.learner.tree.carry, scale, bits=42)
+
+
+class Broken:
+    kind = "simulation"
+
+    def release(self, *args, **kwargs):
+        raise KeyboardInterrupt
+
+
+def test_what_is_interrupted_leaves_no_trace():
+    table, x, _ = log_of(500)
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dpb.warm_start(table, seed=0, progress=stop, **PRIVATE)
+    for name in ("anytime", "tree-gauss"):
+        bandit = registry.construct(name, {"dim": D, "horizon": 50, "seed": 0, **PRIVATE})
+        opened = sources.open_log(table)
+        columns = sources.find_columns(opened, context="context", reward="reward", user=None)
+        source, bandit.source = bandit.source, Broken()
+        from dpbandit.warmstart.start import learn_log
+
+        with pytest.raises(KeyboardInterrupt):
+            learn_log(bandit, opened, columns, sample=x)
+        assert bandit.log is None
+        assert (bandit.ledger.releases, bandit.ledger.total, bandit.ledger.fingerprint) == (0, 0.0, "")
+        bandit.source = source
+        learn_log(bandit, opened, columns, sample=x)
+        assert bandit.theta.tobytes() == dpb.warm_start(table, name, horizon=50, seed=0, **PRIVATE).theta.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("joint", PRIVATE, "contexts are private"),
+        ("local", {"epsilon": 1.0}, "would not be local"),
+        ("dgs-figure", PRIVATE, "nothing is proven"),
+        ("tree-gauss", {**PRIVATE, "pan_private": True, "horizon": 9}, "in the clear"),
+        ("tree-gauss", {**PRIVATE, "alpha": "theory"}, "Lemma 2"),
+        ("tree-gauss", {**PRIVATE, "context_noise": 0.1}, "as they are offered"),
+        ("tree-gauss", {**PRIVATE, "dim": 3}, "have 4 features"),
+        ("tree-gauss", {"epsilon": 1.0}, "delta is missing"),
+        ("tree-gauss", {**PRIVATE, "missing_reward": math.nan}, "finite number"),
+    ],
+)
+def test_what_cannot_start_from_a_log_says_why(name, options, words):
+    table, _, _ = log_of(9)
+    with pytest.raises(OptionError, match=words):
+        dpb.warm_start(table, name, seed=0, **options)
+
+
+def test_a_bandit_that_has_learned_cannot_start_any_more():
+    bandit = dpb.make("tree-gauss", dim=2, horizon=9, seed=0, **PRIVATE)
+    bandit.update([0.1, 0.1], 0.0)
+    with pytest.raises(OptionError, match="make a new one"):
+        warm.check(bandit)
+
+
+def test_columns_that_are_not_there_are_named_with_those_that_are(tmp_path):
+    table, _, _ = log_of(9, layout="columns", name=["x"] * 9)
+    with pytest.raises(LogError, match=r"no column 'clicked'.*a double, b double.*reward double"):
+        dpb.warm_start(table, context=list("abcd"), reward="clicked", **PRIVATE)
+    with pytest.raises(LogError, match="holds string: numbers are needed"):
+        dpb.warm_start(table, context=["a", "name"], **PRIVATE)
+    with pytest.raises(LogError, match="text or whole numbers"):
+        dpb.warm_start(table, context=["a", "b"], user="c", **PRIVATE)
+    with pytest.raises(LogError, match="asked for twice"):
+        dpb.warm_start(table, context=["a", "a"], **PRIVATE)
+    with pytest.raises(LogError, match="no Parquet file"):
+        dpb.warm_start(tmp_path / "nothing.parquet", **PRIVATE)
+    (tmp_path / "text.parquet").write_text("no")
+    with pytest.raises(LogError, match="not a Parquet file"):
+        dpb.warm_start(tmp_path / "text.parquet", **PRIVATE)
+    with pytest.raises(LogError, match="larger max_norm"):
+        dpb.warm_start(table, context=["a", "b"], max_norm=1e-3, **PRIVATE)
+
+
+def test_rounding_has_room_up_to_a_trillion_rows_and_no_further():
+    bandit = registry.construct("anytime", {"dim": 25, "seed": 0, **PRIVATE})
+    recipe = warm.recipe(bandit, contexts(5000, dim=25), 1e-9)
+    assert log_sums.slack(recipe, 10**8, 10**5) < 1e-3
+    sums = log_sums.new_sums(recipe)
+    sums.counts[0], sums.counts[log_sums.CHUNKS] = 10**14, 10**11
+    with pytest.raises(BudgetError, match="too long for float sums"):
+        warm.enter(bandit, recipe, sums)
+
+
+# ------------------------------------------------------------------------------------------------- what it is worth
+
+
+@pytest.mark.parametrize("name", ["anytime", "tree-gauss"])
+def test_a_warm_bandit_has_less_regret_than_a_cold_one(name):
+    """On the same rounds, seeds 0 to 4; the worst warm run beats the best cold one, so this is not a matter of luck."""
+    found = {"cold": [], "warm": []}
+    for seed in range(5):
+        rng = np.random.default_rng([seed, 5])
+        theta = rng.normal(size=8)
+        theta /= np.linalg.norm(theta)
+
+        def draw(n, rng=rng):
+            x = rng.normal(size=(n, 8))
+            return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+        x = draw(3000)
+        table = pa.table({"context": list(x), "reward": x @ theta + rng.normal(size=3000) / 2})
+        given = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (-1.5, 1.5), "horizon": 300, "seed": seed}
+        bandits = {"cold": dpb.make(name, dim=8, **given), "warm": dpb.warm_start(table, name, **given)}
+        regret = dict.fromkeys(bandits, 0.0)
+        for _ in range(300):
+            arms, noise = draw(10), rng.normal() / 2
+            for label, bandit in bandits.items():
+                arm = bandit.select(arms)
+                regret[label] += (arms @ theta).max() - arms[arm] @ theta
+                bandit.update(arms[arm], arms[arm] @ theta + noise)
+        for label, value in regret.items():
+            found[label].append(value)
+    assert max(found["warm"]) < min(found["cold"])
+    assert np.mean(found["warm"]) < 0.4 * np.mean(found["cold"])
+
+
+# ----------------------------------------------------------------------------------------------- the command line
+
+
+def command(*arguments, cwd):
+    code = [sys.executable, "-m", "dpbandit.cli", "warm-start", *map(str, arguments)]
+    return subprocess.run(code, capture_output=True, text=True, timeout=300, cwd=cwd)
+
+
+def test_the_command_makes_a_bandit_and_does_not_write_over_one(tmp_path):
+    table, x, _ = log_of(1000, layout="columns", who=[f"u{i % 300}" for i in range(1000)])
+    pq.write_table(table, tmp_path / "log.parquet")
+    given = [
+        "log.parquet",
+        "--context",
+        "a,b,c,d",
+        "--user",
+        "who",
+        "--user-rewards",
+        2,
+        "--delta",
+        "1e-6",
+        "--out",
+        "b.npz",
+    ]
+    ran = command(*given, "--json", "--export", "model.json", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    report = json.loads(ran.stdout)
+    assert report["log"]["learned"] == 600
+    assert report["log"]["over_cap"] == 400
+    assert report["claim"]["noise"] == "real"
+    assert report["claim"]["unit"] == "one user with at most 2 rewards"
+    bandit = dpb.load(tmp_path / "b.npz", receipt=report["receipt"])
+    bandit.update(x[0], 0.5, user="u1")
+    assert bandit.rounds == 0
+    assert dpb.load(tmp_path / "model.json").theta == pytest.approx(bandit.theta)
+    again = command(*given, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "budget a second time" in " ".join(again.stderr.split())
+    wrong = command(
+        "log.parquet", "--context", "a,b", "--reward", "click", "--delta", "1e-6", "--out", "c.npz", cwd=tmp_path
+    )
+    assert wrong.returncode == 2
+    assert "no column 'click'" in " ".join(wrong.stderr.split())
+    assert not (tmp_path / "c.npz").exists()

@@ -1,0 +1,85 @@
+"""A bandit started from a log: the exact joint cost over the log's release and all online ones, and an attack on it."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpbandit as dpb
+from dpbandit.auditing import warm as checks
+from dpbandit.auditing.attack import lower_bound
+from dpbandit.auditing.scores import scores_of_releases
+from dpbandit.bandits import registry, warm
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
+
+PROVEN = [
+    ("tree-gauss", {}),
+    ("tree-gauss", {"unit": ("user", 3), "unknown_horizon": True}),
+    ("tree-gauss", {"shape": "instruments", "honaker": True, "max_norm": 2.0}),
+    ("toeplitz", {"reward_range": (3, 4)}),
+    ("toeplitz", {"shape": "ellipsoid", "unknown_horizon": True}),
+    ("private-linucb", {}),
+    ("private-linucb", {"noise": "laplace-l2", "unit": ("user", 2)}),
+    ("private-ts", {}),
+    ("adac-oful", {}),
+    ("dgs", {}),
+    ("dgs", {"noise": "laplace", "unit": ("user", 4)}),
+    ("anytime", {"first_release": 3, "knee": 20.0}),
+    ("anytime", {"first_release": 3, "knee": 20.0, "unit": ("user", 3), "max_norm": 3.0, "reward_range": (0, 1)}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), PROVEN)
+def test_no_logged_or_online_reward_and_no_user_pays_more_than_was_asked_for(name, options):
+    result = dpb.verify(name, epsilon=1.5, delta=1e-4, log_rows=24, horizon=12, dim=3, **options)
+    assert result.holds, str(result)
+    kinds = {case.contexts.split(";")[0] for case in result.cases}
+    assert kinds == {checks.LOGGED, checks.ONLINE} | ({checks.BOTH} if "unit" in options else set())
+
+
+def test_every_algorithm_that_may_start_from_a_log_is_tried():
+    assert {name for name, _ in PROVEN} | {"linucb"} == set(warm.SUPPORTED)
+
+
+@pytest.mark.parametrize(("name", "options"), [("tree-gauss", {}), ("anytime", {}), ("private-linucb", {})])
+def test_a_logged_reward_uses_its_budget_to_the_full(name, options):
+    result = dpb.verify(name, epsilon=1.0, delta=1e-5, log_rows=24, horizon=4, dim=3, **options)
+    logged = max(case.ratio for case in result.cases if case.contexts.startswith(checks.LOGGED))
+    assert logged == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tree-gauss", "anytime"])
+@pytest.mark.parametrize("kind", [checks.LOGGED, checks.ONLINE])
+def test_the_attack_finds_nearly_all_of_the_budget_and_no_more(name, kind):
+    """The likelihood ratio of the whole transcript, the log's release included; false alarms with probability 0.001."""
+    rows, rounds, delta = 16, 8, 0.1
+    given = {"dim": 1, "epsilon": 2.0, "delta": delta, "horizon": rounds, "seed": 0}
+    given |= {"first_release": 1, "knee": 2.0, "ratio": 2.0} if name == "anytime" else {}
+
+    def make():
+        return registry.construct(name, given)
+
+    changed, users = checks.neighbours(rows, rounds, None)[kind]
+    stream = checks.Stream(np.ones((rows + rounds, 1)), np.full(rows + rounds, -100.0), users, rows)
+    other = stream.rewards.copy()
+    other[changed] = 100.0
+    one = checks.record(make, stream)
+    two = checks.record(make, stream._replace(rewards=other), script=one)
+    values = [np.array([release.value for release in made.releases]) for made in (one, two)]
+    scales = np.array([release.scale for release in one.releases])
+    found = lower_bound(*scores_of_releases("gaussian", *values, scales, runs=60_000), delta=delta)
+    assert found.epsilon <= 2.0
+    assert found.epsilon > (1.6 if kind == checks.LOGGED or name == "tree-gauss" else 0.5)
+
+
+def test_nothing_public_depends_on_a_logged_reward_not_even_how_many_were_clipped():
+    given = {"dim": 2, "epsilon": 1.0, "delta": 1e-5, "horizon": 4, "seed": 0}
+    xs = np.random.default_rng(0).random((20, 2)) / 2
+    stream = checks.Stream(xs, np.zeros(20), [f"u{i}" for i in range(20)], 16)
+    one = checks.record(lambda: registry.construct("anytime", given), stream)
+    far = stream.rewards.copy()
+    far[:10] = 1e9
+    two = checks.record(lambda: registry.construct("anytime", given), stream._replace(rewards=far), script=one)
+    assert one.public == two.public
+    assert not math.isinf(checks.joint_cost(one, two)[0])
