@@ -37,8 +37,8 @@ def drop_stale_caches() -> None:
     Numba looks at the file of the outermost function alone: after a change in a function it calls, it would go on
     running the old code. For code that adds noise that is not acceptable.
     """
-    # Neither holds kernels, nor anything that kernels call.
-    sources = sorted(p for p in HERE.rglob("*.py") if p.relative_to(HERE).parts[0] not in ("service", "cli"))
+    # None of these holds kernels, nor anything that kernels call.
+    sources = sorted(p for p in HERE.rglob("*.py") if p.relative_to(HERE).parts[0] not in ("service", "cli", "gpu"))
     stamps = "".join(f"{path.relative_to(HERE)}:{path.stat().st_mtime_ns}:{path.stat().st_size};" for path in sources)
     now = hashlib.sha256(stamps.encode()).hexdigest()
     record = (Path(CACHE_FOLDER) if CACHE_FOLDER else HERE / "__pycache__") / "dpbandit-kernels.stamp"

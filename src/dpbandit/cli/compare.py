@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dpbandit.cli.shared import Json, app, err, out
+from dpbandit.cli.shared import Device, Json, app, err, out
 
 if TYPE_CHECKING:
     from dpbandit.lab.results import Results
@@ -88,6 +88,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="Cores to use; all if not given. Results do not depend on it.")
     ] = None,
+    device: Device = "cpu",
     folder: Annotated[
         Path | None, typer.Option("--out", help="Write tables, pictures and the configuration here.")
     ] = None,
@@ -104,6 +105,8 @@ def run(
     dpbandit run linucb local --noise gaussian --horizon 2000 --seeds 5 --json
 
     dpbandit run linucb dgs --world drifting
+
+    dpbandit run linucb dgs anytime --seeds 10000 --device cuda
     """
     from dpbandit import worlds
     from dpbandit.bandits.registry import algorithms as known
@@ -140,7 +143,7 @@ def run(
         raise OptionError(str(error)) from error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyWarning)
-        results = play(world, jobs, horizon=horizon, seeds=seeds, workers=workers, progress=not json_, **options)
+        results = play(world, jobs, horizon=horizon, seeds=seeds, workers=workers, device=device, progress=not json_, **options)
     for message in {str(w.message) for w in caught if issubclass(w.category, PrivacyWarning)}:
         err.print(f"[yellow]note:[/yellow] {message}", highlight=False)
     if not results.rows:

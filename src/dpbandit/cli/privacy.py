@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpbandit.cli.shared import Folder, Json, Noise, app, err, out
+from dpbandit.cli.shared import Device, Folder, Json, Noise, app, err, out
 
 Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
 Delta = Annotated[float, typer.Option(help="The δ to check (no part in pure ε).")]
@@ -81,12 +81,16 @@ def audit(
     delta: Delta = 1e-5,
     horizon: Annotated[int | None, typer.Option(help="Rounds: 256, or 16 with --real, if not given.")] = None,
     dim: Annotated[int, typer.Option(help="Features per context.")] = 1,
-    runs: Annotated[int | None, typer.Option(help="Runs a side: 100,000, or 2,000 with --real, if not given.")] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, if not given."),
+    ] = None,
     seed: Seed = 0,
     confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.999,
     real: Annotated[
         bool, typer.Option("--real", help="Run the step-by-step object with real noise, exactly as it ships.")
     ] = False,
+    device: Device = "cpu",
     noise: Noise = None,
     user_rewards: Unit = 0,
     unknown_horizon: Unknown = False,
@@ -107,6 +111,8 @@ def audit(
     dpbandit audit dgs --real --runs 10000
 
     dpbandit audit dgs-figure --delta 0.1
+
+    dpbandit audit anytime --device cuda
     """
     from dpbandit.auditing.attack import audit as attack
 
@@ -117,10 +123,11 @@ def audit(
             delta=delta,
             horizon=horizon or (16 if real else 256),
             dim=dim,
-            runs=runs or (2_000 if real else 100_000),
+            runs=runs or (2_000 if real else 100_000 if device == "cpu" else 100_000_000),
             seed=seed,
             confidence=confidence,
             real=real,
+            device=device,
             unknown_horizon=unknown_horizon,
             progress=lambda part: status.update(f"attacking ({part:.0%})"),
             **_make_options(

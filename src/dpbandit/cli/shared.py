@@ -25,3 +25,6 @@ err = Console(stderr=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, nothing else.")]
 Noise = Annotated[str | None, typer.Option(help="gaussian, laplace or laplace-l2; the algorithm's own if not given.")]
 Folder = Annotated[Path | None, typer.Option("--out", help="Write results here.")]
+Device = Annotated[
+    str, typer.Option(help="cpu, or cuda: a GPU, through CuPy (pip install 'dpbandit\\[gpu]').", metavar="cpu|cuda")
+]

@@ -430,21 +430,52 @@ template <int count> INLINE void noise_of(const Given& given, wide seed, int t, 
 
 // ------------------------------------------------------------------ LinUCB and its private relatives
 
-// max ‖A⁻¹x‖ over the pool: L2, or L1 where noise is Laplace.
-INLINE real observed(const Given& given, const real* inverse) {
-  real worst = 0;
-  int arms = given.arms;
-  if (NOISE == LAPLACE) {
-    ONE_BY_ONE for (int j = 0; j < arms; j++) {
-      real x[DIM], y[DIM], total = 0;
-      load<DIM>(given.pool + j * ROW, x);
-      multiply<DIM>(inverse, x, y);
-      UNROLL for (int i = 0; i < DIM; i++) total += size_of(y[i]);
-      worst = larger(worst, total);
+#if ALGORITHM == DGS
+// The arms that can have the largest ‖A⁻¹x‖: those that came close to it when all were last looked at.
+//
+// With P = A⁻¹ then and now, ‖P_now x‖ ≤ κ‖P_then x‖ + ‖P_now − κP_then‖·‖x‖ for every κ; the best κ takes out what all
+// directions shrink alike. So as long as the largest among the few is at least κ·below + ‖P_now − κP_then‖ (in Frobenius'
+// norm), where all others were under `below`, it is the largest of all, exactly: one look at 1,000 arms serves ten times.
+#define WATCHED 48
+
+struct Watch {
+  int arms[WATCHED], count;
+  real below, share;           // `below` was chosen as this share of the largest
+  real then[PACKED(DIM)];
+};
+
+// What no arm outside the list exceeds now.
+INLINE real most_of_others(const real* inverse, const Watch& watch, real max_norm) {
+  real both = 0, old = 0, now = 0;
+  UNROLL for (int i = 0; i < DIM; i++) {
+    UNROLL for (int k = 0; k <= i; k++) {
+      real then = watch.then[AT(i, k)], twice = i == k ? 1 : 2;
+      both += twice * then * inverse[AT(i, k)];
+      old += twice * then * then;
     }
-    return worst * (real)(1 + 1e-9);
   }
-  real square[PACKED(DIM)];  // (A⁻¹)²: one quadratic form for each arm instead of a matrix times a vector
+  real shrunk = both / old;
+  UNROLL for (int i = 0; i < DIM; i++) {
+    UNROLL for (int k = 0; k <= i; k++) {
+      real left = inverse[AT(i, k)] - shrunk * watch.then[AT(i, k)];
+      now += (i == k ? 1 : 2) * left * left;
+    }
+  }
+  return shrunk * watch.below + root(now) * max_norm * (NOISE == LAPLACE ? root((real)DIM) : 1);
+}
+
+// ‖A⁻¹x‖: L2 by one quadratic form, given (A⁻¹)²; L1 where noise is Laplace.
+INLINE real length_of(const real* inverse, const real* square, const real* x) {
+  if (NOISE != LAPLACE) return root(larger(form<DIM>(square, x), 0));
+  real y[DIM], total = 0;
+  multiply<DIM>(inverse, x, y);
+  UNROLL for (int i = 0; i < DIM; i++) total += size_of(y[i]);
+  return total;
+}
+
+// max ‖A⁻¹x‖ over the pool.
+INLINE real observed(const Given& given, const real* inverse, Watch& watch, real max_norm) {
+  real square[PACKED(DIM)];
   UNROLL for (int i = 0; i < DIM; i++) {
     UNROLL for (int k = 0; k <= i; k++) {
       real total = 0;
@@ -452,13 +483,35 @@ INLINE real observed(const Given& given, const real* inverse) {
       square[AT(i, k)] = total;
     }
   }
-  ONE_BY_ONE for (int j = 0; j < arms; j++) {
-    real x[DIM];
-    load<DIM>(given.pool + j * ROW, x);
-    worst = larger(worst, form<DIM>(square, x));
+  real largest = 0, x[DIM];
+  ONE_BY_ONE for (int n = 0; n < watch.count; n++) {
+    load<DIM>(given.pool + watch.arms[n] * ROW, x);
+    largest = larger(largest, length_of(inverse, square, x));
   }
-  return root(worst) * (real)(1 + 1e-9);
+  if (any_lane(largest < most_of_others(inverse, watch, max_norm))) {
+    watch.below = watch.share * largest;
+    int count = 0;
+    ONE_BY_ONE for (int j = 0; j < given.arms; j++) {
+      load<DIM>(given.pool + j * ROW, x);
+      real length = length_of(inverse, square, x);
+      largest = larger(largest, length);
+      if (length >= watch.below) {
+        if (count < WATCHED) watch.arms[count] = j;
+        count++;
+      }
+    }
+    UNROLL for (int i = 0; i < PACKED(DIM); i++) watch.then[i] = inverse[i];
+    watch.count = count < WATCHED ? count : WATCHED;
+    if (count > WATCHED) {     // too many came close: nothing can be said of those left out
+      watch.below = 2 * largest;
+      watch.share = (real)0.5 * (1 + watch.share);
+    } else if (count < WATCHED / 4) {
+      watch.share = larger(watch.share - (real)0.02, (real)0.7);
+    }
+  }
+  return largest * (real)(1 + 1e-9);
 }
+#endif
 
 #if ALGORITHM != ANYTIME
 // `gram` is room for A of this thread, entries `stride` apart (DGS).
@@ -478,6 +531,11 @@ INLINE void play_ridge(const Given& given, wide seed, const real* truth, int rou
 #if ALGORITHM == DGS
   real bound = 0, growth = 0, earlier[DIM] = {}, max_norm = (real)given.settings[MAX_NORM];
   int refresh = (int)given.settings[REFRESH];
+  Watch watch;
+  watch.count = 0;
+  watch.below = 2 * max_norm / ridge;  // nothing is watched yet
+  watch.share = (real)0.85;
+  UNROLL for (int i = 0; i < PACKED(DIM); i++) watch.then[i] = inverse[i];
   for (int i = 0; i < DIM; i++) for (int k = 0; k <= i; k++) gram[(wide)AT(i, k) * stride] = i == k ? ridge : 0;
 #endif
 #if ALGORITHM == TOEPLITZ
@@ -583,7 +641,7 @@ INLINE void play_ridge(const Given& given, wide seed, const real* truth, int rou
     growth += along * length * max_norm * factor;
     bool due = bound <= 0 || growth > (real)0.05 * bound || (refresh > 0 && t % refresh == 0);
     if (any_lane(due)) {
-      bound = observed(given, inverse);
+      bound = observed(given, inverse, watch, max_norm);
       growth = 0;
     }
     // θ^p = A⁻¹·(b + Σ A_e·z_e) = θ̂ + A⁻¹·(older nodes) + z, since the newest node has A_e = A. So A itself is only

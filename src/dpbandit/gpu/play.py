@@ -27,9 +27,9 @@ LARGEST_DIM = {"anytime": 16}
 LARGEST_SEED = 2**31 * THREADS
 LONGEST = 2**31 - 2
 
-# Blocks that share a multiprocessor, found by measuring (benchmarks/gpu_rounds.py): more blocks hide more latency, fewer
-# leave more registers.
-BLOCKS = {"linucb": 4, "dgs": 3, "anytime": 3, "tree": 3}
+# Blocks that share a multiprocessor, found by measuring (benchmarks/gpu_rounds.py --blocks 2 3 4): fewer leave more registers,
+# and these kernels have enough independent work in each thread to need no more.
+BLOCKS = 2
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def definitions(plan: Plan, world: World, rounds: int, blocks: int | None = None
         ("DIM", world.dim),
         ("SHOWN", world.shown),
         ("LEVELS", rounds.bit_length()),
-        ("BLOCKS", blocks or BLOCKS.get(plan.family, 3)),
+        ("BLOCKS", blocks or BLOCKS),
     )
 
 
