@@ -99,13 +99,25 @@ INLINE void circle(float angle, float* sine, float* cosine) { __sincosf(angle, s
 INLINE void circle(double angle, double* sine, double* cosine) { sincos(angle, sine, cosine); }
 INLINE int lowest_bit(word n) { return __ffs((int)n) - 1; }
 INLINE word high_product(word a, word b) { return __umulhi(a, b); }
-INLINE bool any_lane(bool mine) { return __any_sync(0xffffffffu, mine); }
+// The 32 threads of a warp run in step and can look at each other's numbers.
+#define LANES 32
+INLINE int own_lane() { return (int)(threadIdx.x & 31u); }
+INLINE word lanes_where(bool mine) { return __ballot_sync(0xffffffffu, mine); }
+INLINE real from_lane(real mine, int lane) { return __shfl_sync(0xffffffffu, mine, lane); }
+INLINE real largest_of_lanes(real mine) {
+  for (int step = 16; step > 0; step /= 2) mine = larger(mine, __shfl_xor_sync(0xffffffffu, mine, step));
+  return mine;
+}
 #else
 INLINE void circle(float angle, float* sine, float* cosine) { *sine = sinf(angle); *cosine = cosf(angle); }
 INLINE void circle(double angle, double* sine, double* cosine) { *sine = sin(angle); *cosine = cos(angle); }
 INLINE int lowest_bit(word n) { return __builtin_ctz(n); }
 INLINE word high_product(word a, word b) { return (word)(((wide)a * b) >> 32); }
-INLINE bool any_lane(bool mine) { return mine; }
+#define LANES 1
+INLINE int own_lane() { return 0; }
+INLINE word lanes_where(bool mine) { return mine; }
+INLINE real from_lane(real mine, int) { return mine; }
+INLINE real largest_of_lanes(real mine) { return mine; }
 #endif
 
 struct alignas(4 * sizeof(real)) Four { real at[4]; };
@@ -435,7 +447,8 @@ template <int count> INLINE void noise_of(const Given& given, wide seed, int t, 
 //
 // With P = A⁻¹ then and now, ‖P_now x‖ ≤ κ‖P_then x‖ + ‖P_now − κP_then‖·‖x‖ for every κ; the best κ takes out what all
 // directions shrink alike. So as long as the largest among the few is at least κ·below + ‖P_now − κP_then‖ (in Frobenius'
-// norm), where all others were under `below`, it is the largest of all, exactly: one look at 1,000 arms serves ten times.
+// norm), where all others were under `below`, it is the largest of all, exactly: one look at 1,000 arms serves eight times.
+// A look at all arms for one replication is shared by the lanes of its warp.
 #define WATCHED 48
 
 struct Watch {
@@ -464,49 +477,72 @@ INLINE real most_of_others(const real* inverse, const Watch& watch, real max_nor
   return shrunk * watch.below + root(now) * max_norm * (NOISE == LAPLACE ? root((real)DIM) : 1);
 }
 
-// ‖A⁻¹x‖: L2 by one quadratic form, given (A⁻¹)²; L1 where noise is Laplace.
-INLINE real length_of(const real* inverse, const real* square, const real* x) {
-  if (NOISE != LAPLACE) return root(larger(form<DIM>(square, x), 0));
+// ‖A⁻¹x‖, from (A⁻¹)² for L2 and from A⁻¹ for L1, which Laplace noise needs.
+INLINE real length_of(const real* matrix, const real* x) {
+  if (NOISE != LAPLACE) return root(larger(form<DIM>(matrix, x), 0));
   real y[DIM], total = 0;
-  multiply<DIM>(inverse, x, y);
+  multiply<DIM>(matrix, x, y);
   UNROLL for (int i = 0; i < DIM; i++) total += size_of(y[i]);
   return total;
 }
 
-// max ‖A⁻¹x‖ over the pool.
-INLINE real observed(const Given& given, const real* inverse, Watch& watch, real max_norm) {
-  real square[PACKED(DIM)];
-  UNROLL for (int i = 0; i < DIM; i++) {
-    UNROLL for (int k = 0; k <= i; k++) {
-      real total = 0;
-      UNROLL for (int m = 0; m < DIM; m++) total += inverse[BOTH(i, m)] * inverse[BOTH(k, m)];
-      square[AT(i, k)] = total;
+// Look at all arms for the replication of lane `leader`; its list is renewed. Returns the largest length.
+INLINE real look_at_all(const Given& given, const real* matrix, Watch& watch, int leader, real below) {
+  real theirs[PACKED(DIM)], largest = 0;
+  UNROLL for (int i = 0; i < PACKED(DIM); i++) theirs[i] = from_lane(matrix[i], leader);
+  below = from_lane(below, leader);
+  int lane = own_lane(), count = 0;
+  ONE_BY_ONE for (int first = 0; first < given.arms; first += LANES) {
+    int arm = first + lane < given.arms ? first + lane : first;
+    real x[DIM];
+    load<DIM>(given.pool + arm * ROW, x);
+    real length = length_of(theirs, x);
+    largest = larger(largest, length);
+    word close = lanes_where(length >= below && arm == first + lane);
+    ONE_BY_ONE while (close) {
+      if (lane == leader && count < WATCHED) watch.arms[count] = first + lowest_bit(close);
+      count++;
+      close &= close - 1;
     }
   }
-  real largest = 0, x[DIM];
-  ONE_BY_ONE for (int n = 0; n < watch.count; n++) {
-    load<DIM>(given.pool + watch.arms[n] * ROW, x);
-    largest = larger(largest, length_of(inverse, square, x));
-  }
-  if (any_lane(largest < most_of_others(inverse, watch, max_norm))) {
-    watch.below = watch.share * largest;
-    int count = 0;
-    ONE_BY_ONE for (int j = 0; j < given.arms; j++) {
-      load<DIM>(given.pool + j * ROW, x);
-      real length = length_of(inverse, square, x);
-      largest = larger(largest, length);
-      if (length >= watch.below) {
-        if (count < WATCHED) watch.arms[count] = j;
-        count++;
-      }
-    }
-    UNROLL for (int i = 0; i < PACKED(DIM); i++) watch.then[i] = inverse[i];
+  largest = largest_of_lanes(largest);
+  if (lane == leader) {
     watch.count = count < WATCHED ? count : WATCHED;
+    watch.below = below;
     if (count > WATCHED) {     // too many came close: nothing can be said of those left out
       watch.below = 2 * largest;
       watch.share = (real)0.5 * (1 + watch.share);
     } else if (count < WATCHED / 4) {
       watch.share = larger(watch.share - (real)0.02, (real)0.7);
+    }
+  }
+  return largest;
+}
+
+// max ‖A⁻¹x‖ over the pool.
+INLINE real observed(const Given& given, const real* inverse, Watch& watch, real max_norm) {
+  real matrix[PACKED(DIM)];
+  UNROLL for (int i = 0; i < DIM; i++) {
+    UNROLL for (int k = 0; k <= i; k++) {
+      real total = 0;
+      UNROLL for (int m = 0; m < DIM; m++) total += inverse[BOTH(i, m)] * inverse[BOTH(k, m)];
+      matrix[AT(i, k)] = NOISE == LAPLACE ? inverse[AT(i, k)] : total;
+    }
+  }
+  real largest = 0;
+  ONE_BY_ONE for (int n = 0; n < watch.count; n++) {
+    real x[DIM];
+    load<DIM>(given.pool + watch.arms[n] * ROW, x);
+    largest = larger(largest, length_of(matrix, x));
+  }
+  word unsure = lanes_where(largest < most_of_others(inverse, watch, max_norm));
+  ONE_BY_ONE while (unsure) {
+    int leader = lowest_bit(unsure);
+    unsure &= unsure - 1;
+    real found = look_at_all(given, matrix, watch, leader, watch.share * largest);
+    if (own_lane() == leader) {
+      largest = found;
+      UNROLL for (int i = 0; i < PACKED(DIM); i++) watch.then[i] = inverse[i];
     }
   }
   return largest * (real)(1 + 1e-9);
@@ -640,7 +676,7 @@ INLINE void play_ridge(const Given& given, wide seed, const real* truth, int rou
     }
     growth += along * length * max_norm * factor;
     bool due = bound <= 0 || growth > (real)0.05 * bound || (refresh > 0 && t % refresh == 0);
-    if (any_lane(due)) {
+    if (lanes_where(due)) {
       bound = observed(given, inverse, watch, max_norm);
       growth = 0;
     }
