@@ -47,7 +47,7 @@ def main() -> None:
             device.finish()
             compiled = time.perf_counter() - began
             launch = stage.prepare(plan, given.rounds, [given.rounds], blocks=blocks)
-            launch()  # compiles for this horizon, and warms up
+            launch()
             device.finish()
             seconds = []
             for _ in range(given.repeats):

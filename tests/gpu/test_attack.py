@@ -67,7 +67,7 @@ def test_anytime_scores_are_those_of_paired_learners_on_the_same_noise():
     _, changed, _ = frozen.neighbour(positions)
     key, n = np.uint64(7), 3
     for run, side in ((0, 0), (1, 1), (2, 1)):
-        noise_key = bits(key, 2 * run)
+        noise_key = np.uint64(bits(key, 2 * run))
         noise = np.array([[normal(noise_key, t * n + i) for i in range(n)] for t in what.moments.tolist()])
         mine, other = (frozen.rs, changed) if side == 0 else (changed, frozen.rs)
         out = np.empty(1)

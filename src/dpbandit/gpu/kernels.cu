@@ -67,9 +67,7 @@ typedef unsigned long long wide;
 #ifndef BLOCKS
 #define BLOCKS 4
 #endif
-#ifndef LEVELS
-#define LEVELS 31
-#endif
+#define LEVELS 31  // of a tree: as many as rounds have bits
 
 #define PACKED(n) ((n) * ((n) + 1) / 2)
 #define AT(i, k) ((i) * ((i) + 1) / 2 + (k))  // packed lower triangle, k ≤ i

@@ -70,14 +70,13 @@ def pool_and_truths(world: World, group: int) -> tuple[Array, Array]:
     return tuple(part / np.linalg.norm(part, axis=1, keepdims=True) for part in (pool, truths))  # type: ignore[return-value]
 
 
-def definitions(plan: Plan, world: World, rounds: int, blocks: int | None = None) -> Definitions:
+def definitions(plan: Plan, world: World, blocks: int | None = None) -> Definitions:
     """What is fixed while compiling."""
     return (
         ("ALGORITHM", FAMILIES[plan.family]),
         ("NOISE", NOISES[plan.noise]),
         ("DIM", world.dim),
         ("SHOWN", world.shown),
-        ("LEVELS", rounds.bit_length()),
         ("BLOCKS", blocks or BLOCKS),
     )
 
@@ -147,7 +146,7 @@ class Stage:
         plan, world = each[0], self.world
         _check(plan, world, rounds)
         np_, real = self.machine.arrays, self.machine.real
-        fixed = definitions(plan, world, rounds, blocks)
+        fixed = definitions(plan, world, blocks)
         if injected is not None:
             fixed += (("INJECTED", 1),)
         nothing = np_.zeros(1, dtype=real)
