@@ -29,7 +29,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--waves", type=int, default=2, help="how often every multiprocessor is filled")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--blocks", type=int, nargs="*", help="blocks per multiprocessor to try, instead of the default")
+    parser.add_argument(
+        "--blocks", type=int, nargs="*", help="blocks per multiprocessor to try, instead of the default"
+    )
     parser.add_argument("--only", nargs="*", help="these algorithms alone")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -71,7 +73,10 @@ def main() -> None:
                 }
             )
             print(json.dumps(rows[-1]), flush=True)
-    best = {name: max(r["rounds_per_second"] for r in rows if r["algorithm"] == name) for name in {r["algorithm"] for r in rows}}
+    best = {
+        name: max(r["rounds_per_second"] for r in rows if r["algorithm"] == name)
+        for name in {r["algorithm"] for r in rows}
+    }
     summary = {"device": device.name, "best": best, "rows": rows}
     if len(best) == len(plans):
         summary["harmonic_mean"] = len(best) / sum(1 / rate for rate in best.values())
@@ -81,7 +86,9 @@ def main() -> None:
         row = max((r for r in rows if r["algorithm"] == name), key=lambda r: r["rounds_per_second"])
         print(f"{name:<12} {rate:>10.3g}   {row['regret']:.1f} ± {row['regret_standard_error']:.1f}")
     if "harmonic_mean" in summary:
-        print(f"harmonic mean {summary['harmonic_mean']:.3g} on {device.name}; bars {'met' if summary['met'] else 'MISSED'}")
+        print(
+            f"harmonic mean {summary['harmonic_mean']:.3g} on {device.name}; bars {'met' if summary['met'] else 'MISSED'}"
+        )
     if given.out:
         given.out.write_text(json.dumps(summary, indent=1))
 

@@ -16,7 +16,9 @@ from dpbandit.gpu.counting import count
 from dpbandit.gpu.machines import Host
 from dpbandit.randomness import bits, normal
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here")
+pytestmark = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here"
+)
 
 HORIZON = 48
 

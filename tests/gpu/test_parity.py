@@ -15,7 +15,9 @@ from dpbandit.noise import LAPLACE
 from dpbandit.randomness import CONTEXTS, START, TIES, bits, laplace, normal
 from dpbandit.worlds import Synthetic
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here")
+pytestmark = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here"
+)
 
 ROUNDS = 1200  # four refreshes of A⁻¹ on the CPU, eleven levels of a tree, 170 releases of `anytime`
 RECORDED = [1, 2, 3, 17, 255, 256, 257, 1000, ROUNDS]

@@ -19,7 +19,9 @@ from dpbandit.gpu.plans import Book, World, papers_plans
 from dpbandit.gpu.play import pool_and_truths
 from dpbandit.gpu.translation import plan_of
 
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here")
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here"
+)
 
 SETTING = {"epsilon": 2.0, "delta": 1e-3, "reward_range": (-0.5, 1.5)}
 

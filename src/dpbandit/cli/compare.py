@@ -143,7 +143,9 @@ def run(
         raise OptionError(str(error)) from error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyWarning)
-        results = play(world, jobs, horizon=horizon, seeds=seeds, workers=workers, device=device, progress=not json_, **options)
+        results = play(
+            world, jobs, horizon=horizon, seeds=seeds, workers=workers, device=device, progress=not json_, **options
+        )
     for message in {str(w.message) for w in caught if issubclass(w.category, PrivacyWarning)}:
         err.print(f"[yellow]note:[/yellow] {message}", highlight=False)
     if not results.rows:

@@ -83,7 +83,9 @@ def audit(
     dim: Annotated[int, typer.Option(help="Features per context.")] = 1,
     runs: Annotated[
         int | None,
-        typer.Option(help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, if not given."),
+        typer.Option(
+            help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, if not given."
+        ),
     ] = None,
     seed: Seed = 0,
     confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.999,

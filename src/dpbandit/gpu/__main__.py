@@ -1,9 +1,9 @@
 """`python -m dpbandit.gpu`: what a machine with NumPy and CuPy alone can do.
 
-    python -m dpbandit.gpu doctor                                   what is here, and what is missing
-    python -m dpbandit.gpu plans plans.json --horizon 10000         (needs the whole library) plans for `run`
-    python -m dpbandit.gpu run [plans.json] --seeds 10000           regret of linucb, tree-gauss, dgs and anytime, or of plans
-    python -m dpbandit.gpu attack attacks.npz counts.npz            count an audit's hits; `benchmarks/audit_table.py` makes both
+python -m dpbandit.gpu doctor                                   what is here, and what is missing
+python -m dpbandit.gpu plans plans.json --horizon 10000         (needs the whole library) plans for `run`
+python -m dpbandit.gpu run [plans.json] --seeds 10000           regret of linucb, tree-gauss, dgs and anytime, or of plans
+python -m dpbandit.gpu attack attacks.npz counts.npz            count an audit's hits; `benchmarks/audit_table.py` makes both
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def main() -> None:
     hit.add_argument("--runs", type=int, default=100_000_000)
     hit.add_argument("--seed", type=int, default=0)
     for command in (run, hit):
-        command.add_argument("--device", default="cuda", choices=["cuda", "host"], help="host: this processor, for tests")
+        command.add_argument(
+            "--device", default="cuda", choices=["cuda", "host"], help="host: this processor, for tests"
+        )
     given = parser.parse_args()
     try:
         {"doctor": _doctor, "plans": _plans, "run": _run, "attack": _attack}[given.command](given)
@@ -90,12 +92,16 @@ def _attack(given: Any) -> None:
     where = machine(given.device)
     arrays: dict[str, Any] = {"runs": np.array(given.runs)}
     for name, what in attacks.load(given.file).items():
-        attacks.attack(where, what, runs=min(given.runs, 10_000), seed=given.seed)  # compiles; the time below is the attack's
+        attacks.attack(
+            where, what, runs=min(given.runs, 10_000), seed=given.seed
+        )  # compiles; the time below is the attack's
         found = attacks.attack(where, what, runs=given.runs, seed=given.seed)
         for part in ("thresholds", "train", "test", "train_runs", "test_runs"):
             arrays[f"{name}/{part}"] = np.asarray(getattr(found.counts, part))
         arrays[f"{name}/seconds"] = np.array(found.seconds)
-        print(json.dumps({"algorithm": name, "runs_a_side": given.runs, "seconds": round(found.seconds, 3)}), flush=True)
+        print(
+            json.dumps({"algorithm": name, "runs_a_side": given.runs, "seconds": round(found.seconds, 3)}), flush=True
+        )
     arrays["device"] = np.array(where.name)
     np.savez_compressed(given.out, **arrays)
 

@@ -94,7 +94,7 @@ class Host:
     """This processor, through g++: the same arithmetic one replication after another. For tests."""
 
     name = "g++ on this processor"
-    arrays = np
+    arrays: Any = np
 
     def __init__(self, real: Any = np.float32) -> None:
         if shutil.which("g++") is None:

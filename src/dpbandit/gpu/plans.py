@@ -109,11 +109,13 @@ class Book:
 
 def _plan(fields: dict[str, Any]) -> Plan:
     own = fields.pop("anytime")
-    lists = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    lists["decays"] = tuple(tuple(part) for part in fields["decays"])
-    if own is not None:
-        own = Anytime(**{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()})
-    return Plan(**lists, anytime=own)
+    fields["decays"] = tuple(tuple(part) for part in fields["decays"])
+    return Plan(**_tuples(fields), anytime=None if own is None else Anytime(**_tuples(own)))
+
+
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows lists alone."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 # (ε, δ) = (2, 0.1) as Gaussian privacy, by `dpbandit.budget.mu_of`; the paper's setting.

@@ -2,8 +2,8 @@
 
 Replications come in groups of THREADS that share a pool of arms (it has to fit into a block's fast memory); each has its own
 θ*, slates, reward noise and privacy noise. Whole groups are always played, so that a replication depends on its seed alone:
-seed s is replication s mod THREADS of group s // THREADS. Regret differs little between pools, so the sharing hardly shows
-in standard errors (docs/benchmarks.md has the number).
+seed s is replication s mod THREADS of group s // THREADS. Sharing a pool correlates regrets a little (docs/gpu.md has by how
+much): standard errors over seeds alone are somewhat too small, most for `dgs`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,12 @@ def pool_and_truths(world: World, group: int) -> tuple[Array, Array]:
     rng = np.random.default_rng([group, 3])
     pool = rng.uniform(size=(world.arms, world.dim))
     truths = rng.uniform(size=(THREADS, world.dim))
-    return tuple(part / np.linalg.norm(part, axis=1, keepdims=True) for part in (pool, truths))  # type: ignore[return-value]
+    return _unit(pool), _unit(truths)
+
+
+def _unit(rows: Array) -> Array:
+    lengths: Array = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / lengths
 
 
 def definitions(plan: Plan, world: World, blocks: int | None = None) -> Definitions:
@@ -214,7 +219,8 @@ class Launch:
         """Wait for it and bring the results back."""
         self.stage.machine.finish()
         out = to_numpy(self._out).astype(np.float64)
-        played = Played(self.stage.seeds, *(np.ascontiguousarray(out[:, column].T) for column in range(3)))
+        reward, regret, error = (np.ascontiguousarray(out[:, column].T) for column in range(3))
+        played = Played(self.stage.seeds, reward, regret, error)
         if len(self._chosen) > 1:
             played.thetas, played.chosen = to_numpy(self._thetas)[:, :, 0], to_numpy(self._chosen)
         return played
@@ -246,8 +252,12 @@ def play(
         advance(stage.replications)
     found = np.concatenate([part.seeds for part in parts])
     place = np.searchsorted(found, wanted)
-    columns = (np.concatenate([getattr(part, name) for part in parts])[place] for name in ("reward", "regret", "error"))
-    return Played(wanted, *columns)
+    return Played(
+        wanted,
+        np.concatenate([part.reward for part in parts])[place],
+        np.concatenate([part.regret for part in parts])[place],
+        np.concatenate([part.error for part in parts])[place],
+    )
 
 
 def _check(plan: Plan, world: World, rounds: int) -> None:

@@ -117,4 +117,6 @@ def _anytime(bandit: LinearBandit, horizon: int) -> Anytime:
 
 
 def _refusal(name: str, why: str) -> OptionError:
-    return OptionError(f"device='cuda' does not play {name} with these options: {why}. Use device='cpu' (it plays {PLAYED})")
+    return OptionError(
+        f"device='cuda' does not play {name} with these options: {why}. Use device='cpu' (it plays {PLAYED})"
+    )
