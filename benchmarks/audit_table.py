@@ -101,8 +101,13 @@ def true_epsilon(what, delta: float) -> float | None:
 def markdown(rows: list[dict]) -> str:
     runs = rows[0]["runs_a_side"]
     lines = [
+        "# What attacks could prove, for every algorithm",
+        "",
         f"Attacked with {runs:,} runs a side on one {rows[0]['device']}: T = {HORIZON}, d = {DIM}, ε = {EPSILON:g} requested, "
         f"confidence {CONFIDENCE:g}. Made by `benchmarks/audit_table.py`.",
+        "The likelihood ratio of all releases is the score, a threshold is chosen on half of the runs and tried on the other, and",
+        "the bound is Clopper and Pearson's: a found ε above the claimed one would refute the claim; one below it proves nothing.",
+        "The exact ε is that of the very pair of streams attacked, where it has a formula.",
         "",
         "| algorithm | status | δ | claimed ε | found ε ≥ | exact ε of the attacked pair | seconds |",
         "|---|---|---|---|---|---|---|",

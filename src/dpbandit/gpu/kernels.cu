@@ -548,9 +548,7 @@ INLINE real observed(const Given& given, const real* inverse, Watch& watch, real
 #endif
 
 #if ALGORITHM != ANYTIME
-// `gram` is room for A of this thread, entries `stride` apart (DGS).
-INLINE void play_ridge(const Given& given, wide seed, const real* truth, int rounds, Recorder to, real* gram, int stride,
-                       int* chosen) {
+INLINE void play_ridge(const Given& given, wide seed, const real* truth, int rounds, Recorder to, int* chosen) {
   real inverse[PACKED(DIM)], theta[DIM], clean[DIM];  // A⁻¹, the released parameter, θ̂
   real ridge = (real)given.settings[RIDGE];
   UNROLL for (int i = 0; i < DIM; i++) {
@@ -563,14 +561,14 @@ INLINE void play_ridge(const Given& given, wide seed, const real* truth, int rou
   real kept[LEVELS][DIM], prefix[DIM] = {};
 #endif
 #if ALGORITHM == DGS
-  real bound = 0, growth = 0, earlier[DIM] = {}, max_norm = (real)given.settings[MAX_NORM];
+  real gram[PACKED(DIM)], bound = 0, growth = 0, earlier[DIM] = {}, max_norm = (real)given.settings[MAX_NORM];
   int refresh = (int)given.settings[REFRESH];
   Watch watch;
   watch.count = 0;
   watch.below = 2 * max_norm / ridge;  // nothing is watched yet
   watch.share = (real)0.85;
   UNROLL for (int i = 0; i < PACKED(DIM); i++) watch.then[i] = inverse[i];
-  for (int i = 0; i < DIM; i++) for (int k = 0; k <= i; k++) gram[(wide)AT(i, k) * stride] = i == k ? ridge : 0;
+  UNROLL for (int i = 0; i < DIM; i++) UNROLL for (int k = 0; k <= i; k++) gram[AT(i, k)] = i == k ? ridge : 0;
 #endif
 #if ALGORITHM == TOEPLITZ
   int decays = (int)given.settings[DECAYS];
@@ -695,8 +693,8 @@ INLINE void play_ridge(const Given& given, wide seed, const real* truth, int rou
       UNROLL for (int i = 0; i < DIM; i++) theta[i] += clean[i] + noise[i];
       UNROLL for (int i = 0; i < DIM; i++) {
         UNROLL for (int k = 0; k <= i; k++) {
-          real entry = gram[(wide)AT(i, k) * stride] + (earlier[i] * earlier[k] + x[i] * x[k]);
-          gram[(wide)AT(i, k) * stride] = entry;
+          real entry = gram[AT(i, k)] + (earlier[i] * earlier[k] + x[i] * x[k]);
+          gram[AT(i, k)] = entry;
           prefix[i] += entry * noise[k];
           if (k < i) prefix[k] += entry * noise[i];
         }
@@ -1012,7 +1010,7 @@ INLINE real score_anytime(const real* rows, const real* steps, const int* moment
   const real *pools, const real *instruments, const double *priors, const real *truths, const wide *seeds,               \
       const double *settings, const double *table, const int *moments, const real *alphas, int alpha_count,               \
       const real *scales, int scale_count, const int *recorded, int records, int rounds, int replications, float *out,    \
-      real *room, const int *shown, const real *reward_noise, const real *noise, const wide *lots, real *thetas, int *chosen
+      const int *shown, const real *reward_noise, const real *noise, const wide *lots, real *thetas, int *chosen
 
 #define SCORE_ARGUMENTS                                                                                                   \
   const real *shifts, int count, int width, double constant, int side, wide seed, wide first, wide runs, float *scores
@@ -1047,13 +1045,13 @@ INLINE void play_one(const real* pool, int group, int place, PLAY_ARGUMENTS) {
 #if ALGORITHM == ANYTIME
   play_anytime(given, seeds[place], truth, rounds, to, chosen);
 #else
-  play_ridge(given, seeds[place], truth, rounds, to, room + place, replications, chosen);
+  play_ridge(given, seeds[place], truth, rounds, to, chosen);
 #endif
 }
 
 #define PASS_ON                                                                                                           \
   pools, instruments, priors, truths, seeds, settings, table, moments, alphas, alpha_count, scales, scale_count, recorded, \
-      records, rounds, replications, out, room, shown, reward_noise, noise, lots, thetas, chosen
+      records, rounds, replications, out, shown, reward_noise, noise, lots, thetas, chosen
 
 #ifdef __CUDACC__
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) play(PLAY_ARGUMENTS) {

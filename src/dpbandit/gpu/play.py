@@ -163,8 +163,6 @@ class Stage:
         alphas, scales = np.array([p.alphas for p in each]), np.array([p.scales for p in each])
         marks = np.asarray(recorded, dtype=np.int32)
         out = np_.full((len(marks), 3, self.replications), math.nan, dtype=np.float32)
-        packed = world.dim * (world.dim + 1) // 2
-        room = np_.empty(packed * self.replications if plan.family == "dgs" else 1, dtype=real)
         thetas = np_.zeros((len(marks), world.dim, self.replications) if injected else 1, dtype=real)
         chosen = np_.zeros(rounds if injected else 1, dtype=np.int32)
         given = (
@@ -195,7 +193,6 @@ class Stage:
             np.int32(rounds),
             np.int32(self.replications),
             out,
-            room,
             *given,
             thetas,
             chosen,
