@@ -94,6 +94,10 @@ class RequestError(ServiceError):
     """Something this service cannot do as asked: the message says what is allowed."""
 
 
+class DeviceError(DpbanditError):
+    """A device that was asked for and is not there, or lacks what it needs: the message says what to install or use."""
+
+
 class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
 

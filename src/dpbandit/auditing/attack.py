@@ -21,15 +21,18 @@ from dpbandit import spread
 from dpbandit.auditing import streams
 from dpbandit.auditing.joint_cost import Frozen, freeze
 from dpbandit.auditing.scores import LEAST_RUNS, Progress, Scores, black_box_scores, engine_scores, real_scores
+from dpbandit.auditing.trajectories import trajectory
 from dpbandit.bandits import registry
 from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import whole
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError
+from dpbandit.gpu import attack as gpu
+from dpbandit.gpu.counting import Counts, count
+from dpbandit.gpu.machines import DEVICES, machine
 from dpbandit.spread import Place
 
 CONFIDENCE = 0.999
-THRESHOLDS = 400
 
 
 @dataclass(frozen=True)
@@ -57,34 +60,27 @@ def lower_bound(scores0: Scores, scores1: Scores, *, delta: float, confidence: f
     # Rounded, because the low bits of a score come from the low bits of simulated noise, and those leak: without this the
     # attack breaks even a correct Laplace mechanism, through the floats instead of through its noise. (So low-bit leaks of a
     # real source are not seen here: `guards.on_grid` is for those.)
-    scores0, scores1 = np.round(scores0, 9), np.round(scores1, 9)
-    train0, test0 = np.sort(scores0[: len(scores0) // 2]), scores0[len(scores0) // 2 :]
-    train1, test1 = np.sort(scores1[: len(scores1) // 2]), scores1[len(scores1) // 2 :]
+    return judge(count(np, np.round(scores0, 9), np.round(scores1, 9)), delta=delta, confidence=confidence)
+
+
+def judge(counts: Counts, *, delta: float, confidence: float = CONFIDENCE) -> Bound:
+    """The same from how often thresholds were passed, wherever that was counted."""
     error = (1 - confidence) / 2
-    best = (-math.inf, 0.0, True)
-    # Quantiles of the mixture, with the tails finely covered: that is where ratios are extreme.
-    tail = np.geomspace(1e-6, 0.5, THRESHOLDS // 2)
-    both = np.sort(np.concatenate([train0, train1]))
-    for threshold in np.unique(np.quantile(both, np.concatenate([tail, 1 - tail]))):
-        for above in (True, False):
-            hits0, hits1 = _hits(train0, threshold, above), _hits(train1, threshold, above)
-            target, other = (hits1, hits0) if above else (hits0, hits1)
-            runs, other_runs = (len(train1), len(train0)) if above else (len(train0), len(train1))
-            value = _epsilon(target, runs, other, other_runs, delta, error)
-            if value > best[0]:
-                best = (value, float(threshold), above)
-    _, threshold, above = best
-    hit0 = test0 > threshold if above else test0 < threshold
-    hit1 = test1 > threshold if above else test1 < threshold
-    seen, elsewhere = (hit1, hit0) if above else (hit0, hit1)
-    epsilon = _epsilon(int(seen.sum()), len(seen), int(elsewhere.sum()), len(elsewhere), delta, error)
-    return Bound(max(epsilon, 0.0), threshold, above, float(seen.mean()), float(elsewhere.mean()))
+    best, chosen, above = -math.inf, 0, True
+    for number in range(len(counts.thresholds)):
+        for direction in (True, False):
+            value = _epsilon(*_seen(counts.train, counts.train_runs, number, direction), delta, error)
+            if value > best:
+                best, chosen, above = value, number, direction
+    hits, runs, other_hits, other_runs = _seen(counts.test, counts.test_runs, chosen, above)
+    epsilon = _epsilon(hits, runs, other_hits, other_runs, delta, error)
+    return Bound(max(epsilon, 0.0), float(counts.thresholds[chosen]), above, hits / runs, other_hits / other_runs)
 
 
-def _hits(ordered: Scores, threshold: float, above: bool) -> int:
-    if above:
-        return len(ordered) - int(np.searchsorted(ordered, threshold, side="right"))
-    return int(np.searchsorted(ordered, threshold, side="left"))
+def _seen(hits: NDArray[np.int64], runs: tuple[int, int], number: int, above: bool) -> tuple[int, int, int, int]:
+    """Hits and runs of the side that a score above (below) the threshold speaks for, then of the other."""
+    side, direction = (1, 0) if above else (0, 1)
+    return int(hits[side, direction, number]), runs[side], int(hits[1 - side, direction, number]), runs[1 - side]
 
 
 def _epsilon(hits: int, runs: int, other_hits: int, other_runs: int, delta: float, error: float) -> float:
@@ -109,7 +105,7 @@ class Audit:
     statistic: str
     position: int
     bound: Bound
-    scores0: Scores
+    scores0: Scores  # from a GPU: some of them, for a picture
     scores1: Scores
     complete: bool = True  # False after Ctrl-C: then `runs` is what was finished, and the bound as valid
 
@@ -171,6 +167,7 @@ def audit(
     seed: int = 0,
     confidence: float = CONFIDENCE,
     real: bool = False,
+    device: str = "cpu",
     unknown_horizon: bool = False,
     workers: int | None = None,
     cluster: str | Place | None = None,
@@ -180,6 +177,8 @@ def audit(
     """Attack an algorithm with `runs` runs on each of two neighbouring streams.
 
     `real=True` runs the step-by-step object with real noise, exactly as it ships (slow: choose a short horizon).
+    `device="cuda"` draws the noise of every run and counts on a GPU, from the two streams' clean values computed here once:
+    the same statistic and the same bound, with a hundred million runs in seconds.
     Algorithms of your own are attacked through their `theta` with a trained statistic. `cluster` spreads the runs over a
     Ray cluster ("local", "auto" or its address), with the same scores. Ctrl-C judges by the runs that are finished.
 
@@ -191,11 +190,21 @@ def audit(
     runs, horizon = whole("runs", runs, least=LEAST_RUNS), whole("horizon", horizon, least=1)
     if not 0.5 <= confidence < 1:
         raise OptionError(f"confidence must lie in [0.5, 1), not {confidence!r}")
+    if device not in (*DEVICES, "host"):
+        raise OptionError(f"device must be 'cpu' or 'cuda', not {device!r}")
+    if real and device != "cpu":
+        raise OptionError("real noise is drawn on the CPU: use device='cpu' with real=True")
+    if cluster is not None and device != "cpu":
+        raise OptionError("a GPU needs no cluster: leave out one of device and cluster")
     say = progress or (lambda part: None)
     given = {"dim": dim, "epsilon": epsilon, "delta": delta, "horizon": None if unknown_horizon else horizon, **options}
     if "smallest_eigenvalue" in registry.find(name).own_options:
         given.setdefault("smallest_eigenvalue", 1.0 / dim)
     bandit = registry.construct(name, {**given, "seed": seed})
+    if device != "cpu" and not is_compiled(bandit):
+        raise OptionError(f"a GPU attacks built-in algorithms only; {name!r} is not one: use device='cpu'")
+    where = machine(device) if device != "cpu" else None
+    counts: Counts | None = None
     with spread.over(cluster, workers) as place:
         if not is_compiled(bandit):
             runs = min(runs, 2_000)  # each takes `horizon` Python updates
@@ -209,11 +218,18 @@ def audit(
             if real:
                 scores, kind = real_scores(name, given, frozen, positions, runs, place.for_python, say), "real"
                 claim = registry.construct(name, {**given, "seed": None}).claim
+            elif where is not None:
+                found = gpu.attack(where, trajectory(frozen, positions), runs=runs, seed=seed)
+                counts, scores, kind = found.counts, (found.sample0, found.sample1), "simulated"
+                say(1.0)
             else:
                 scores, kind = engine_scores(frozen, positions, runs, seed, place, say), "simulated"
     used = claim.delta if claim.status != "none" else (delta if claim.delta else 0.0)
-    bound = lower_bound(*scores, delta=used, confidence=confidence)
-    done = min(len(side) for side in scores)
+    if counts is None:
+        bound = lower_bound(*scores, delta=used, confidence=confidence)
+        done = min(len(side) for side in scores)
+    else:
+        bound, done = judge(counts, delta=used, confidence=confidence), runs
     return Audit(
         name,
         claim,

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dpbandit.cli.shared import Cluster, Json, app, err, out
+from dpbandit.cli.shared import Cluster, Device, Json, app, err, out
 
 if TYPE_CHECKING:
     from dpbandit.lab.results import Results
@@ -89,6 +89,7 @@ def run(
         int | None, typer.Option(help="Cores to use; all if not given. Results do not depend on it.")
     ] = None,
     cluster: Cluster = None,
+    device: Device = "cpu",
     folder: Annotated[
         Path | None, typer.Option("--out", help="Write tables, pictures and the configuration here.")
     ] = None,
@@ -107,6 +108,7 @@ def run(
     dpbandit run linucb dgs --world drifting
 
     dpbandit run --seeds 1000 --cluster ray://head:10001
+    dpbandit run linucb dgs anytime --seeds 10000 --device cuda
     """
     from dpbandit import worlds
     from dpbandit.bandits.registry import algorithms as known
@@ -144,7 +146,7 @@ def run(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyWarning)
         warnings.simplefilter("always", ClusterWarning)
-        where: dict[str, Any] = {"workers": workers, "cluster": cluster}
+        where: dict[str, Any] = {"workers": workers, "cluster": cluster, "device": device}
         results = play(world, jobs, horizon=horizon, seeds=seeds, progress=not json_, **where, **options)
     for message in {str(w.message) for w in caught if issubclass(w.category, (PrivacyWarning, ClusterWarning))}:
         err.print(f"[yellow]note:[/yellow] {message}", highlight=False)

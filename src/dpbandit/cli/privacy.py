@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpbandit.cli.shared import Cluster, Folder, Json, Noise, app, err, out, starting
+from dpbandit.cli.shared import Cluster, Device, Folder, Json, Noise, app, err, out, starting
 
 Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
 Delta = Annotated[float, typer.Option(help="The δ to check (no part in pure ε).")]
@@ -88,12 +88,18 @@ def audit(
     delta: Delta = 1e-5,
     horizon: Annotated[int | None, typer.Option(help="Rounds: 256, or 16 with --real, if not given.")] = None,
     dim: Annotated[int, typer.Option(help="Features per context.")] = 1,
-    runs: Annotated[int | None, typer.Option(help="Runs a side: 100,000, or 2,000 with --real, if not given.")] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, if not given."
+        ),
+    ] = None,
     seed: Seed = 0,
     confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.999,
     real: Annotated[
         bool, typer.Option("--real", help="Run the step-by-step object with real noise, exactly as it ships.")
     ] = False,
+    device: Device = "cpu",
     noise: Noise = None,
     user_rewards: Unit = 0,
     unknown_horizon: Unknown = False,
@@ -117,6 +123,7 @@ def audit(
     dpbandit audit dgs-figure --delta 0.1
 
     dpbandit audit anytime --runs 10000000 --cluster ray://head:10001
+    dpbandit audit anytime --device cuda
     """
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -131,10 +138,11 @@ def audit(
             delta=delta,
             horizon=horizon or (16 if real else 256),
             dim=dim,
-            runs=runs or (2_000 if real else 100_000),
+            runs=runs or (2_000 if real else 100_000 if device == "cpu" else 100_000_000),
             seed=seed,
             confidence=confidence,
             real=real,
+            device=device,
             unknown_horizon=unknown_horizon,
             cluster=cluster,
             progress=lambda part: bar.update(task, description="attacking", completed=part),

@@ -33,6 +33,9 @@ Cluster = Annotated[
     ),
 ]
 Folder = Annotated[Path | None, typer.Option("--out", help="Write results here.")]
+Device = Annotated[
+    str, typer.Option(help="cpu, or cuda: a GPU, through CuPy (pip install 'dpbandit\\[gpu]').", metavar="cpu|cuda")
+]
 
 
 def starting(cluster: str | None) -> str:

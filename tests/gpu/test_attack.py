@@ -1,0 +1,120 @@
+"""Audits through the kernels (compiled by g++ here) score and judge as the CPU's do."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import dpbandit as dpb
+from dpbandit.auditing.attack import _worst, judge, lower_bound
+from dpbandit.auditing.kernels import learner_scores, paired_scores
+from dpbandit.auditing.trajectories import trajectory
+from dpbandit.bandits import registry
+from dpbandit.errors import OptionError
+from dpbandit.gpu import attack as gpu
+from dpbandit.gpu.counting import count
+from dpbandit.gpu.machines import Host
+from dpbandit.randomness import bits, normal
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here"
+)
+
+HORIZON = 48
+
+
+def attacked(name, **options):
+    given = {"dim": 1, "epsilon": 2.0, "delta": 1e-3, "horizon": HORIZON, "seed": 0, **options}
+    if "smallest_eigenvalue" in registry.find(name).own_options:
+        given["smallest_eigenvalue"] = 1.0
+    return _worst(registry.construct(name, given), HORIZON, 0, workers=1)
+
+
+def cpu_scores(frozen, positions, runs):
+    """Scores of the changed side, each run through the shipped learner."""
+    xs, rs, values = frozen.neighbour(positions)
+    learner, d = frozen.bandit.new_learner(), frozen.bandit.dim
+    out, scratch = np.empty(runs), np.empty_like(frozen.bandit.learner.pending)
+    learner_scores(learner, frozen.bandit.plan, xs, rs, frozen.known, np.uint64(99), 0, frozen.values, values,
+                   frozen.scales, out, scratch, np.empty(d), np.empty((1 + d, 1 + d)))  # fmt: skip
+    return out
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("tree-gauss", {}),
+        ("private-linucb", {}),
+        ("private-linucb", {"noise": "laplace-l2", "dim": 3}),
+        ("toeplitz", {"dim": 2}),
+        ("dgs-published", {}),
+        ("joint", {}),
+    ],
+)
+def test_scores_have_the_distribution_of_the_cpu_engines(name, options):
+    """Kolmogorov's distance of 4,000 scores on either side; 2.3 times its scale has probability 5e-5 for each case."""
+    frozen, positions = attacked(name, **options)
+    runs = 4000
+    ours = np.sort(gpu.scores(Host(), trajectory(frozen, positions), side=1, runs=runs, seed=3).astype(np.float64))
+    theirs = np.sort(cpu_scores(frozen, positions, runs))
+    grid = np.concatenate([ours, theirs]) + 1e-5  # atoms agree up to the rounding of single precision
+    distance = np.abs(np.searchsorted(ours, grid) - np.searchsorted(theirs, grid)).max() / runs
+    assert distance < 2.3 * np.sqrt(2 / runs)
+
+
+def test_anytime_scores_are_those_of_paired_learners_on_the_same_noise():
+    """Its values depend on its releases: learner and twin on the CPU, one reduced recursion in the kernel, same draws."""
+    frozen, positions = attacked("anytime", dim=2)
+    what = trajectory(frozen, positions)
+    _, changed, _ = frozen.neighbour(positions)
+    key, n = np.uint64(7), 3
+    for run, side in ((0, 0), (1, 1), (2, 1)):
+        noise_key = np.uint64(bits(key, 2 * run))
+        noise = np.array([[normal(noise_key, t * n + i) for i in range(n)] for t in what.moments.tolist()])
+        mine, other = (frozen.rs, changed) if side == 0 else (changed, frozen.rs)
+        out = np.empty(1)
+        paired_scores(frozen.bandit.new_learner(), frozen.bandit.new_learner(), frozen.bandit.plan, frozen.xs, mine,
+                      other, frozen.known, key, run, out, np.empty(n), np.empty(2))  # fmt: skip
+        found = gpu.scores(Host(np.float64), what, side=side, runs=1, seed=0, injected=noise)
+        assert float(found[0]) == pytest.approx(float(out[0]) * (1 if side else -1), rel=1e-6)
+
+
+def test_counting_and_judging_apart_is_judging_scores():
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(0, 1, 5001), rng.normal(1, 1, 5000)
+    assert judge(count(np, one.round(9), two.round(9)), delta=0.01) == lower_bound(one, two, delta=0.01)
+
+
+def test_a_wrong_claim_is_refuted_and_a_right_one_is_not():
+    wrong = dpb.audit("private-linucb-published", horizon=64, runs=40_000, device="host")
+    right = dpb.audit("private-linucb", horizon=64, runs=40_000, device="host")
+    assert not wrong.holds
+    assert right.holds
+    assert right.runs == 40_000
+    assert right.bound.epsilon > 1.0
+    assert "likelihood ratio" in str(right)
+
+
+def test_without_noise_an_attack_is_certain_and_random_play_gives_nothing():
+    assert dpb.audit("linucb", horizon=16, runs=20_000, device="host").bound.epsilon > 6
+    assert dpb.audit("random", horizon=16, runs=20_000, device="host").bound.epsilon == 0
+
+
+def test_every_algorithm_can_be_attacked_and_attacks_travel(tmp_path):
+    made = {name: trajectory(*attacked(name)) for name in ("tree-gauss", "anytime", "linucb")}
+    gpu.save(tmp_path / "attacks.npz", made)
+    for name, what in gpu.load(tmp_path / "attacks.npz").items():
+        for side in (0, 1):
+            before, after = (gpu.scores(Host(), one, side=side, runs=50, seed=1) for one in (made[name], what))
+            assert (before == after).all()
+
+
+def test_what_a_gpu_cannot_attack_is_refused_with_the_way_out():
+    with pytest.raises(OptionError, match="device='cpu'"):
+        dpb.audit("tree-gauss", real=True, device="cuda")
+    with pytest.raises(OptionError, match="device='cpu'"):
+        dpb.audit("tree-gauss", horizon=8, pan_private=True, device="host")
+    with pytest.raises(OptionError, match="device='cpu'"):
+        dpb.audit("joint", horizon=8, noise="wishart", device="host")
+    with pytest.raises(OptionError, match="'cpu' or 'cuda'"):
+        dpb.audit("tree-gauss", device="tpu")

@@ -1,0 +1,152 @@
+"""Runs through the kernels (compiled by g++ here): what comes back, that it agrees with the CPU engine, and what is refused."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpbandit as dpb
+from dpbandit.bandits import outlook as outlooks
+from dpbandit.bandits import registry
+from dpbandit.errors import DeviceError, OptionError
+from dpbandit.gpu import machines
+from dpbandit.gpu.outlook import instruments_and_prior
+from dpbandit.gpu.plans import Book, World, papers_plans
+from dpbandit.gpu.play import pool_and_truths
+from dpbandit.gpu.translation import plan_of
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here"
+)
+
+SETTING = {"epsilon": 2.0, "delta": 1e-3, "reward_range": (-0.5, 1.5)}
+
+
+@needs_compiler
+def test_regret_in_single_precision_agrees_with_the_cpu_engine():
+    """Both means are over independent seeds; a gap of 4 standard errors has probability 6e-5 for each of 4 algorithms."""
+    names, horizon = ["linucb", "tree-gauss", "dgs", "anytime"], 250
+    options = {"horizon": horizon, "record": [horizon], **SETTING}
+    gpu = dpb.run(dpb.worlds.Synthetic(), names, seeds=128, device="host", **options).summary()
+    cpu = dpb.run(dpb.worlds.Synthetic(), names, seeds=range(1000, 1096), **options).summary()
+    for name in names:
+        for what in ("regret", "theta_error"):
+            gap = gpu.loc[name, what] - cpu.loc[name, what]
+            error = np.hypot(gpu.loc[name, f"{what}_se"], cpu.loc[name, f"{what}_se"])
+            assert abs(gap) < 4 * error, (name, what)
+
+
+@needs_compiler
+def test_a_seed_gives_the_same_result_whatever_it_runs_beside():
+    options = {"horizon": 50, "record": [10], "device": "host", **SETTING}
+    some = dpb.run(dpb.worlds.Synthetic(), ["tree-gauss"], seeds=[130, 5], **options).frame()
+    more = dpb.run(dpb.worlds.Synthetic(), ["linucb", "tree-gauss"], seeds=range(140), **options).frame()
+    assert list(some.columns) == list(more.columns)
+    assert some[["seed", "round"]].values.tolist() == [[130, 10], [130, 50], [5, 10], [5, 50]]
+    for seed in (5, 130):
+        mine = some[some.seed == seed].drop(columns="algorithm").reset_index(drop=True)
+        theirs = more[(more.seed == seed) & (more.algorithm == "tree-gauss")].drop(columns="algorithm")
+        assert mine.equals(theirs.reset_index(drop=True))
+
+
+@needs_compiler
+def test_every_slate_has_distinct_arms_and_every_arm_its_share():
+    """`random` earns what a mean arm earns: regret per round as the CPU engine's, within 4 standard errors (6e-5)."""
+    options = {"horizon": 200, "record": [200], **SETTING}
+    gpu = dpb.run(dpb.worlds.Synthetic(arms=12), ["random"], seeds=128 * 4, device="host", **options).summary()
+    cpu = dpb.run(dpb.worlds.Synthetic(arms=12), ["random"], seeds=200, **options).summary()
+    # Replications of a group share their twelve arms, so the pools are what is independent here: four of them.
+    error = np.hypot(gpu.loc["random", "regret_se"] * np.sqrt(128), cpu.loc["random", "regret_se"])
+    assert abs(gpu.loc["random", "regret"] - cpu.loc["random", "regret"]) < 4 * error
+
+
+def bandit(name, **options):
+    pool, _ = pool_and_truths(World(), 0)
+    given = {"dim": 10, "horizon": 1000, "public_contexts": pool, "epsilon": 2.0, "delta": 0.1, "seed": 0}
+    return registry.construct(name, {**given, "reward_range": (-0.5, 1.5), **options})
+
+
+def test_the_plans_that_need_no_library_are_those_of_our_bandits():
+    for name, plan in papers_plans(1000).items():
+        ours = plan_of(bandit(name), 1000)
+        assert plan.family == ours.family
+        assert plan.clip == ours.clip
+        assert plan.scales == pytest.approx(ours.scales, rel=1e-6)
+        if ours.anytime is not None:
+            assert plan.anytime.moments == ours.anytime.moments
+            assert plan.anytime.kept == pytest.approx(ours.anytime.kept, rel=1e-6)
+            assert plan.anytime.scale == pytest.approx(ours.anytime.scale, rel=1e-6)
+
+
+def test_instruments_and_priors_are_those_of_the_outlook():
+    pool, _ = pool_and_truths(World(), 3)
+    instruments, prior = instruments_and_prior(pool[None], -0.5, 1.5)
+    outlook = outlooks.new_outlook(10, pool)
+    outlooks.refresh(outlook, -0.5, 1.5, 1.0)
+    u = np.linalg.solve(outlook.factor * np.tri(11), np.append(pool[7] / outlook.counts[5], 1.0))
+    assert instruments[0, 7] == pytest.approx(u / np.linalg.norm(u), abs=1e-12)
+    assert prior[0, :66] == pytest.approx(outlook.precision[np.tril_indices(11)], rel=1e-9)
+    assert prior[0, 66:] == pytest.approx(outlook.pull, rel=1e-9)
+
+
+def test_plans_travel(tmp_path):
+    plans = {name: plan_of(bandit(name), 100) for name in ("toeplitz", "anytime", "dgs-figure")}
+    Book(plans).save(tmp_path / "plans.json")
+    assert Book.load(tmp_path / "plans.json").plans == plans
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("private-ts", {}),
+        ("joint", {}),
+        ("tree-gauss", {"honaker": True}),
+        ("tree-gauss", {"horizon": None}),
+        ("private-linucb", {"pan_private": True}),
+        ("linucb", {"context_noise": 0.1}),
+        ("dgs", {"public_contexts": None}),
+        ("anytime", {"public_contexts": None}),
+        ("anytime", {"empirical_bayes": True}),
+        ("private-linucb", {"noise": "laplace-l2"}),
+    ],
+)
+def test_what_the_kernels_do_not_play_is_refused_with_the_way_out(name, options):
+    with pytest.raises(OptionError, match="device='cpu'"):
+        plan_of(bandit(name, **options), 1000)
+
+
+def test_other_worlds_and_devices_are_refused():
+    with pytest.raises(OptionError, match="Synthetic alone"):
+        dpb.run(dpb.worlds.Drifting(), ["linucb"], horizon=5, seeds=1, device="host")
+    with pytest.raises(OptionError, match="'cpu' or 'cuda'"):
+        dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=5, seeds=1, device="tpu")
+    with pytest.raises(OptionError, match="at most 16 dimensions"):
+        dpb.run(dpb.worlds.Synthetic(dim=17), ["anytime"], horizon=5, seeds=1, device="host", **SETTING)
+
+
+def test_without_cupy_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(DeviceError, match=r"pip install 'dpbandit\[gpu\]'"):
+        machines.Cuda()
+
+
+@needs_compiler
+def test_the_module_needs_numpy_alone(tmp_path):
+    """Where Numba, SciPy, OpenDP and the rest cannot be imported, `python -m dpbandit.gpu run` still plays."""
+    blocker = """
+import runpy, sys
+for name in ("numba", "scipy", "opendp", "pandas", "typer", "rich"):
+    sys.modules[name] = None
+sys.argv = ["gpu", "run", "--device", "host", "--seeds", "3", "--horizon", "20"]
+runpy.run_module("dpbandit.gpu", run_name="__main__")
+"""
+    source = str(Path(dpb.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", blocker], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": source}
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["linucb", "tree-gauss", "dgs", "anytime"]
