@@ -16,5 +16,7 @@ def main() -> None:
     try:
         app()
     except DpbanditError as error:
+        from rich.markup import escape
+
         err.print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         sys.exit(2)
