@@ -10,6 +10,7 @@ prepare  learn from one context and clipped reward; the clean value to release i
          Returns its noise scale, or NO_RELEASE. The only verb that sees a reward
 commit   turn the noisy value into the released parameter
 choose   the arm to play, by what was released and what is public
+quiet    whether the coming round surely releases no private value. Changes nothing and looks at no reward
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ RANDOM, NOTHING, REWARD, MOMENTS, OWN, INCREMENT, GRAM = range(7)
 NO_RELEASE = -1.0
 
 _VERBS: dict[str, dict[str, Callable[..., Any]]] = {
-    verb: {} for verb in ("reset", "begin", "prepare", "commit", "choose")
+    verb: {} for verb in ("reset", "begin", "prepare", "commit", "choose", "quiet")
 }
 
 
@@ -81,6 +82,11 @@ def choose(learner: Any, plan: Any, columns: Matrix, alpha: float, work: Matrix,
     raise NotImplementedError("compiled code only")
 
 
+def quiet(learner: Any, plan: Any, x: Vector) -> bool:
+    """Whether learning from x surely releases no private value."""
+    raise NotImplementedError("compiled code only")
+
+
 @overload(reset, inline="always", strict=False)
 def _reset(learner: Any, plan: Any) -> Any:
     run = _family("reset", plan)
@@ -113,6 +119,12 @@ def _choose(learner: Any, plan: Any, columns: Any, alpha: Any, work: Any, scores
     return lambda learner, plan, columns, alpha, work, scores, key: run(
         learner, plan, columns, alpha, work, scores, key
     )
+
+
+@overload(quiet, inline="always", strict=False)
+def _quiet(learner: Any, plan: Any, x: Any) -> Any:
+    run = _family("quiet", plan)
+    return None if run is None else lambda learner, plan, x: run(learner, plan, x)
 
 
 @kernel(inline="always")
