@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 from numba import typeof, types
+from numba.core import cgutils
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 from numpy.typing import NDArray
 
@@ -42,15 +45,30 @@ def _unbox(_type: Any, number: Any, context: Any) -> Any:
     return NativeValue(context.pyapi.long_as_voidptr(number))
 
 
-def _at(_context: Any, place: Any) -> Any:
-    if not isinstance(place, Place):
-        return None
+@infer_getattr
+class _Fields(AttributeTemplate):  # type: ignore[misc]
+    """A field of a named tuple at a place: again a place if it is a named tuple, otherwise the value."""
 
-    def load(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        native = context.get_value_type(signature.return_type)
-        return builder.load(builder.bitcast(given[0], native.as_pointer()))
+    key = Place
 
-    return place.kept(place), load
+    def generic_resolve(self, place: Any, name: str) -> Any:
+        if name not in place.kept.fields:
+            return None
+        kind = place.kept[place.kept.fields.index(name)]
+        return Place(kind) if isinstance(kind, types.BaseNamedTuple) else kind
+
+
+@lower_getattr_generic(Place)
+def _field(context: Any, builder: Any, place: Any, address: Any, name: str) -> Any:
+    tuple_at = builder.bitcast(address, context.get_value_type(place.kept).as_pointer())
+    number = place.kept.fields.index(name)
+    field = cgutils.gep_inbounds(builder, tuple_at, 0, number)
+    if isinstance(place.kept[number], types.BaseNamedTuple):
+        return builder.bitcast(field, address.type)
+    value = builder.load(field)
+    # What lies there never changes, whatever is written into the arrays: it need not be looked up again.
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
 
 
 def _put(_context: Any, value: Any, address: Any, room: Any) -> Any:
@@ -64,9 +82,7 @@ def _put(_context: Any, value: Any, address: Any, room: Any) -> Any:
     return types.int64(value, types.int64, types.int64), store
 
 
-# What lies at an address: at(place). And its counterpart. (Typed by hand: Numba's own types do not fit how they are called.)
-at: Any = intrinsic(_at)
-_store: Any = intrinsic(_put)
+_store: Any = intrinsic(_put)  # Numba's own types do not fit how it is called
 
 
 @kernel

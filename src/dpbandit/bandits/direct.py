@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from dpbandit.bandits.address import Kept, at
+from dpbandit.bandits.address import Kept
 from dpbandit.bandits.base import NORM_TOLERANCE
 from dpbandit.bandits.rounds import NO_RELEASE, choose, commit, prepare, quiet
 from dpbandit.compiled import kernel
@@ -98,9 +98,8 @@ def _allowed(gate: Gate, x: Vector) -> bool:
 
 
 @kernel
-def choose_at(place: Any, contexts: Matrix, alpha: float) -> int:
+def choose_at(desk: Any, contexts: Matrix, alpha: float) -> int:
     """The arm to play among the rows, REFUSED or NO_ROOM."""
-    desk = at(place)
     scratch = desk.scratch
     arms, d = contexts.shape
     if d != desk.plan.dim or arms == 0:
@@ -118,13 +117,12 @@ def choose_at(place: Any, contexts: Matrix, alpha: float) -> int:
 
 
 @kernel
-def learn_at(place: Any, contexts: Vector, rewards: Vector) -> int:
+def learn_at(desk: Any, contexts: Vector, rewards: Vector) -> int:
     """Learn from contexts, one after the other in one line, until a round may release something.
 
     Returns how many were learned, with how many rewards were clipped above the CLIPPED-th bit, or REFUSED. None means that
     all of them are allowed and the first needs a release.
     """
-    desk = at(place)
     learner, plan, gate, x = desk.learner, desk.plan, desk.gate, desk.context
     d, count = plan.dim, rewards.shape[0]
     if contexts.shape[0] != d * count or gate.forks[0] != gate.forks_then or learner.clock[0] + count > gate.horizon:

@@ -16,13 +16,16 @@ quiet    whether the coming round surely releases no private value. Changes noth
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba.core.types import NamedTuple as NamedTupleType
+from numba import njit
+from numba.core.types import BaseNamedTuple
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from dpbandit.bandits.address import Place
 from dpbandit.compiled import kernel
 from dpbandit.noise import add_simulated
 
@@ -51,10 +54,19 @@ def serve(plan: type, **verbs: Callable[..., Any]) -> None:
 
 
 def _family(verb: str, plan: Any) -> Callable[..., Any] | None:
-    if not isinstance(plan, NamedTupleType):
+    named = plan.kept if isinstance(plan, Place) else plan
+    if not isinstance(named, BaseNamedTuple):
         return None
-    kind = plan.instance_class
-    return _VERBS[verb].get(f"{kind.__module__}.{kind.__qualname__}")
+    kind = named.instance_class
+    run = _VERBS[verb].get(f"{kind.__module__}.{kind.__qualname__}")
+    return run if run is None or named is plan else _called(run)
+
+
+@lru_cache
+def _called(run: Any) -> Callable[..., Any]:
+    """The same verb as a call: a place is one number to pass on, and inlining takes Numba most of a minute."""
+    called: Callable[..., Any] = njit(nogil=True, _nrt=False)(run.py_func)
+    return called
 
 
 def reset(learner: Any, plan: Any) -> None:
