@@ -95,7 +95,7 @@ class Kept:
     """A value in compiled code's own form. It refers to the value's arrays, and keeps them alive."""
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value, self._place = value, Place(typeof(value))
         self.block: NDArray[np.int64] = np.zeros(2 * _words(value), dtype=np.int64)
         self.address = int(self.block.ctypes.data)
         size = _keep(value, self.address, self.block.nbytes)
@@ -107,7 +107,7 @@ class Kept:
 
         Nothing looks at the types of the other arguments any more: they must be what is said here.
         """
-        compiled: Callable[..., Any] = function.compile((Place(typeof(self.value)), *others))
+        compiled: Callable[..., Any] = function.compile((self._place, *others))
         return compiled
 
 
