@@ -141,22 +141,29 @@ def proven_cost(noise: str, dim: int, scale: float, shift: float, bits: int = GR
     return _measurement(noise, dim, scale, bits)[1](shift)
 
 
-@lru_cache(maxsize=256)
-def _measurement(noise: str, dim: int, scale: float, bits: int) -> tuple[Any, Callable[[float], float]]:
+@lru_cache(maxsize=64)
+def _space(dim: int) -> tuple[Any, Any, Any]:
+    """OpenDP's vectors of this size and their L1 and L2 distances: making these takes longer than making a measurement."""
     # These modules, not the prelude: it imports scikit-learn and polars when they are installed, which takes seconds.
     from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_gaussian, make_laplace
     from opendp.metrics import l1_distance, l2_distance
     from opendp.mod import enable_features
 
     enable_features("contrib")
-    space = vector_domain(atom_domain(T=float, nan=False), size=dim)
+    return vector_domain(atom_domain(T=float, nan=False), size=dim), l1_distance(T=float), l2_distance(T=float)
+
+
+@lru_cache(maxsize=256)
+def _measurement(noise: str, dim: int, scale: float, bits: int) -> tuple[Any, Callable[[float], float]]:
+    from opendp.measurements import make_gaussian, make_laplace
+
+    space, l1, l2 = _space(dim)
     k = grid_exponent(scale, bits)
     if noise == "gaussian":
-        gaussian = make_gaussian(space, l2_distance(T=float), scale, k=k)
+        gaussian = make_gaussian(space, l2, scale, k=k)
         return gaussian, lru_cache(maxsize=16)(lambda shift: 2 * float(gaussian.map(shift)))
     if noise == "laplace":
-        lap = make_laplace(space, l1_distance(T=float), scale, k=k)
+        lap = make_laplace(space, l1, scale, k=k)
         return lap, lru_cache(maxsize=16)(lambda shift: float(lap.map(shift)))
     raise NoiseError(
         f"there is no exact sampler for {noise!r} noise: give a seed for a simulation, or use 'laplace' or 'gaussian'"

@@ -195,4 +195,10 @@ def choose(
     return numerics.pick(scores, key, index)
 
 
-serve(Plan, reset=reset, begin=begin, prepare=prepare, commit=commit, choose=choose)
+@kernel(inline="always")
+def quiet(learner: Learner, plan: Plan, x: Vector) -> bool:
+    """Never: every round is released."""
+    return False
+
+
+serve(Plan, reset=reset, begin=begin, prepare=prepare, commit=commit, choose=choose, quiet=quiet)

@@ -98,20 +98,24 @@ class Bandit(ABC):
             raise NotFiniteError("a reward is NaN or infinite: rewards must be finite numbers")
         users = self._check_users(user, len(xs))
         with self._lock:
-            if os.getpid() != self._process:
-                raise BudgetError(
-                    "this bandit was made in another process: a forked copy would spend the same budget a second time. "
-                    "Learn in one process, or make the bandit (or load it) after the fork"
-                )
+            self._check_process()
             admitted = self._admit(users) if users is not None else [True] * len(xs)
             self._check_horizon(sum(admitted))
-            for i in range(len(xs)):
+            i = 0
+            while i < len(xs):
                 try:
-                    self._update_one(xs[i], float(rs[i]), None if users is None else users[i], admitted[i])
+                    done = self._update_many(xs[i:], rs[i:]) if users is None else 0
+                    if done == 0:
+                        self._update_one(xs[i], float(rs[i]), None if users is None else users[i], admitted[i])
                 except BaseException as error:
                     if len(xs) > 1:
                         error.add_note(f"the first {i} of this batch of {len(xs)} were learned; none of the others was")
                     raise
+                i += max(done, 1)
+
+    def _update_many(self, xs: Matrix, rs: Vector) -> int:
+        """Learn from as many of these checked rewards as go together without a release; returns how many."""
+        return 0
 
     def _update_one(self, x: Vector, reward: float, user: str | None, admitted: bool) -> None:
         """One checked reward. What fails leaves no trace: the clean sums, the ledger and the counts are as before."""
@@ -228,6 +232,13 @@ class Bandit(ABC):
                 "scale the contexts, or make the bandit with a larger max_norm"
             )
         return given
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise BudgetError(
+                "this bandit was made in another process: a forked copy would spend the same budget a second time. "
+                "Learn in one process, or make the bandit (or load it) after the fork"
+            )
 
     def _check_horizon(self, count: int) -> None:
         horizon = self.options.horizon

@@ -10,14 +10,16 @@ import math
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpbandit import numerics
-from dpbandit.bandits import bonus, rounds, steps
+from dpbandit.bandits import bonus, direct, rounds, steps
+from dpbandit.bandits.address import gathered
 from dpbandit.bandits.base import Bandit, Matrix, Vector
+from dpbandit.bandits.direct import FLOAT, Direct
 from dpbandit.bandits.options import Options
 from dpbandit.budget import Claim, Ledger
 from dpbandit.errors import BudgetError, NoiseError, NormError, PrivacyWarning
@@ -56,8 +58,11 @@ class LinearBandit(Bandit):
     compiled = True
     # Whether a clean value to release depends on what was released before, not on the rewards alone.
     values_depend_on_releases = False
+    one_hot = False  # whether contexts may only name arms
     plan: Any
     learner: Any
+    # The short way to compiled code: None until it is needed (again), False where there is none.
+    _direct: Direct | Literal[False] | None = None
 
     def __init__(
         self,
@@ -73,7 +78,8 @@ class LinearBandit(Bandit):
         super().__init__(name, options, claim, ledger, clips=clips)
         self.plan = plan
         self._release = getattr(plan, "release", steps.TREE)
-        self.learner = self.new_learner()
+        self.learner, self._block = gathered(self.new_learner())
+        self._gathered = self.learner
         self._noisy = np.empty_like(self.learner.pending)
         self.noise = {code: word for word, code in CODES.items()}[plan.noise]
         self.alpha = DEFAULT_ALPHA if options.alpha is None else options.alpha
@@ -112,6 +118,88 @@ class LinearBandit(Bandit):
         theta: Vector = self.learner.theta
         return theta
 
+    # ------------------------------------------------------------------ the short way
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name not in _COUNTS:
+            self.__dict__["_direct"] = None
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        self.__dict__["_direct"] = None
+
+    def _short_way(self) -> Direct | Literal[False]:
+        way = direct.open_way(self, _OURS) if is_compiled(self) else False
+        self.__dict__["_direct"] = way
+        return way
+
+    def _has_quiet_rounds(self) -> bool:
+        """Whether there are rounds without a release. In the clear, the first one charges the ledger and is not quiet."""
+        if self.plan.seat == rounds.NOTHING:
+            return self.ledger.releases > 0
+        return self.plan.seat == rounds.RANDOM or self._release == steps.EPISODES
+
+    def select(self, contexts: ArrayLike, k: int | None = None) -> Any:
+        if k is None:
+            with self._lock:
+                way = self._direct
+                if way is None:
+                    way = self._short_way()
+                if (
+                    way
+                    and type(contexts) is np.ndarray
+                    and contexts.ndim == 2
+                    and contexts.dtype is FLOAT
+                    and contexts.flags.carray
+                ):
+                    alpha = self._fixed_alpha
+                    if alpha is None:
+                        alpha = float(self.alphas(self.rounds + 1, 1)[0])
+                    arm = way.choose(way.address, contexts, alpha)
+                    if arm >= 0:
+                        return arm
+                    if arm == direct.NO_ROOM and (self.dim + 3) * len(contexts) <= direct.MOST_ROOM:
+                        way.make_room((self.dim + 3) * len(contexts))
+        return super().select(contexts, k)
+
+    def update(self, contexts: ArrayLike, rewards: ArrayLike, *, user: Any = None) -> None:
+        way = self._direct
+        if (
+            way
+            and way.alone
+            and isinstance(rewards, float)
+            and type(contexts) is np.ndarray
+            and contexts.ndim == 1
+            and contexts.dtype is FLOAT
+            and contexts.flags.carray
+        ):
+            with self._lock:
+                way.reward[0] = rewards
+                done = way.learn(way.address, contexts, way.reward)
+                if done > 0:
+                    if done > 1:
+                        self.clipped += 1
+                    return
+                if done == 0:
+                    self._check_process()
+                    self._update_one(contexts, rewards, None, True)
+                    return
+        super().update(contexts, rewards, user=user)
+
+    def _update_many(self, xs: Matrix, rs: Vector) -> int:
+        way = self._direct
+        if way is None:
+            way = self._short_way()
+        if not way:
+            return 0
+        rs = np.ascontiguousarray(rs[: direct.LOT])
+        done = way.learn(way.address, xs[: len(rs)].reshape(-1), rs)
+        if done < 0:
+            return 0
+        self.clipped += done >> direct.CLIPPED
+        return done & ((1 << direct.CLIPPED) - 1)
+
     # ------------------------------------------------------------------ choosing
 
     def check_contexts(self, contexts: Any) -> Matrix:
@@ -124,6 +212,8 @@ class LinearBandit(Bandit):
                     "the noise was scaled for: give public_contexts that cover all contexts, or none"
                 )
         return checked
+
+    _checks_in_short = check_contexts  # what `direct` does as well; a family with other checks has other words for it
 
     def within(self, xs: Matrix) -> Matrix:
         """The contexts, of allowed norms, moved to where this bandit takes them: for trying it on streams of any kind."""
@@ -166,13 +256,13 @@ class LinearBandit(Bandit):
                 "a context that is not among public_contexts (bit for bit): from now on the noise covers the whole ball, "
                 "which is more; leave public_contexts out if not all contexts are known",
                 PrivacyWarning,
-                stacklevel=4,
+                stacklevel=5,  # the caller of `update`
             )
         if self.plan.seat < rounds.REWARD:
             self._learn_in_the_clear(x, reward, known)
             return
         self.check_room()
-        before = {name: array.copy() for name, array in self._arrays().items()}
+        go_back = self._snapshot()
         booked: list[Callable[[], None]] = []
         try:
             if isinstance(self.source, Simulation):
@@ -183,11 +273,21 @@ class LinearBandit(Bandit):
                 self.ledger.seal(self.learner.theta.tobytes())
         except BaseException:
             # Nobody has seen this round's noise. Without this, trying again would count the reward twice.
-            for name, array in self._arrays().items():
-                array[...] = before[name]
+            go_back()
             for undo in booked:
                 undo()
             raise
+
+    def _snapshot(self) -> Callable[[], None]:
+        """Copy everything that changes; returns how to go back to it."""
+        arrays = [self._block] if self.learner is self._gathered else list(self._arrays().values())
+        before = [array.copy() for array in arrays]
+
+        def go_back() -> None:
+            for array, old in zip(arrays, before, strict=True):
+                array[...] = old
+
+        return go_back
 
     def _learn_simulated(self, x: Vector, reward: float, known: bool, booked: list[Callable[[], None]]) -> None:
         key = np.uint64(getattr(self.source, "key"))  # noqa: B009 - the protocol has none
@@ -211,6 +311,9 @@ class LinearBandit(Bandit):
     def _learn_in_the_clear(self, x: Vector, reward: float, known: bool) -> None:
         if self.plan.seat == rounds.NOTHING and self.ledger.releases == 0:
             self.ledger.charge(math.inf, when=1, what="rewards in the clear")
+            self._direct = None  # from now on there are rounds without a charge
+        if known and self._update_many(x[None, :], np.array([reward])):
+            return
         rounds.learn_one(self.learner, self.plan, x, reward, known, np.uint64(0), np.uint64(0), self._noisy)
 
     def known_rows(self, pool: Matrix) -> NDArray[np.bool_]:
@@ -328,3 +431,8 @@ def _named_arrays(name: str, part: Any) -> Iterator[tuple[str, NDArray[Any]]]:
 def is_compiled(bandit: Any) -> TypeGuard[LinearBandit]:
     """Whether compiled loops may run this bandit: a user's subclass may choose or learn in a way of its own."""
     return bool(vars(type(bandit)).get("compiled", False))
+
+
+# What counts and does not decide anything.
+_COUNTS = frozenset(("clipped", "over_cap", "_user_counts", "_perturbed"))
+_OURS = {name: getattr(LinearBandit, name) for name in direct.PASSED_BY}

@@ -38,6 +38,7 @@ class ArmsBandit(LinearBandit):
     """A bandit whose contexts are the rows of the identity: each names an arm."""
 
     compiled = True
+    one_hot = True
     plan: arms.Plan
     learner: arms.Learner
 
@@ -61,6 +62,8 @@ class ArmsBandit(LinearBandit):
                 f"{self.dim} and 0 elsewhere; for contexts with features use private-linucb or tree-gauss"
             )
         return checked
+
+    _checks_in_short = check_contexts
 
     def within(self, xs: Matrix) -> Matrix:
         named: Matrix = np.eye(self.dim)[np.argmax(xs, axis=1)]

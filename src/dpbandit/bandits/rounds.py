@@ -10,18 +10,22 @@ prepare  learn from one context and clipped reward; the clean value to release i
          Returns its noise scale, or NO_RELEASE. The only verb that sees a reward
 commit   turn the noisy value into the released parameter
 choose   the arm to play, by what was released and what is public
+quiet    whether the coming round surely releases no private value. Changes nothing and looks at no reward
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba.core.types import NamedTuple as NamedTupleType
+from numba import njit
+from numba.core.types import BaseNamedTuple
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from dpbandit.bandits.address import Place
 from dpbandit.compiled import kernel
 from dpbandit.noise import add_simulated
 
@@ -39,7 +43,7 @@ RANDOM, NOTHING, REWARD, MOMENTS, OWN, INCREMENT, GRAM = range(7)
 NO_RELEASE = -1.0
 
 _VERBS: dict[str, dict[str, Callable[..., Any]]] = {
-    verb: {} for verb in ("reset", "begin", "prepare", "commit", "choose")
+    verb: {} for verb in ("reset", "begin", "prepare", "commit", "choose", "quiet")
 }
 
 
@@ -50,10 +54,19 @@ def serve(plan: type, **verbs: Callable[..., Any]) -> None:
 
 
 def _family(verb: str, plan: Any) -> Callable[..., Any] | None:
-    if not isinstance(plan, NamedTupleType):
+    named = plan.kept if isinstance(plan, Place) else plan
+    if not isinstance(named, BaseNamedTuple):
         return None
-    kind = plan.instance_class
-    return _VERBS[verb].get(f"{kind.__module__}.{kind.__qualname__}")
+    kind = named.instance_class
+    run = _VERBS[verb].get(f"{kind.__module__}.{kind.__qualname__}")
+    return run if run is None or named is plan else _called(run)
+
+
+@lru_cache
+def _called(run: Any) -> Callable[..., Any]:
+    """The same verb as a call: a place is one number to pass on, and inlining takes Numba most of a minute."""
+    called: Callable[..., Any] = njit(nogil=True, _nrt=False)(run.py_func)
+    return called
 
 
 def reset(learner: Any, plan: Any) -> None:
@@ -78,6 +91,11 @@ def commit(learner: Any, plan: Any, noisy: Vector) -> None:
 
 def choose(learner: Any, plan: Any, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64) -> int:
     """The arm to play among the columns."""
+    raise NotImplementedError("compiled code only")
+
+
+def quiet(learner: Any, plan: Any, x: Vector) -> bool:
+    """Whether learning from x surely releases no private value."""
     raise NotImplementedError("compiled code only")
 
 
@@ -113,6 +131,12 @@ def _choose(learner: Any, plan: Any, columns: Any, alpha: Any, work: Any, scores
     return lambda learner, plan, columns, alpha, work, scores, key: run(
         learner, plan, columns, alpha, work, scores, key
     )
+
+
+@overload(quiet, inline="always", strict=False)
+def _quiet(learner: Any, plan: Any, x: Any) -> Any:
+    run = _family("quiet", plan)
+    return None if run is None else lambda learner, plan, x: run(learner, plan, x)
 
 
 @kernel(inline="always")

@@ -381,4 +381,21 @@ def choose(
     return numerics.pick(scores, key, index)
 
 
-serve(Plan, reset=reset, begin=begin, prepare=prepare, commit=commit, choose=choose)
+@kernel(inline="always")
+def quiet(learner: Learner, plan: Plan, x: Vector) -> bool:
+    """Whether nothing is private, or the episode surely goes on after x."""
+    if plan.seat == RANDOM or plan.seat == NOTHING:
+        return True
+    if plan.seat != MOMENTS or plan.release != EPISODES:
+        return False
+    inverse, quadratic = learner.ridge.inverse, 0.0
+    for i in range(plan.dim):  # in the order of `numerics.add_context`
+        total = 0.0
+        for k in range(plan.dim):
+            total += inverse[k, i] * x[k]
+        quadratic += total * x[i]
+    # So close to the end it may be the end, should the order there ever change.
+    return quadratic >= 0.0 and learner.episode[0] + math.log1p(quadratic) < plan.growth * (1.0 - 1e-9)
+
+
+serve(Plan, reset=reset, begin=begin, prepare=prepare, commit=commit, choose=choose, quiet=quiet)

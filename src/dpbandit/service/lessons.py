@@ -26,6 +26,8 @@ Vector = NDArray[np.float64]
 
 # Learning holds a batch for about this long, so that rankers get a new model every second while it catches up.
 BATCH_SECONDS = 0.5
+# So many rewards go to the bandit at once: those between two releases are then learned together.
+LOT = 64
 # Most algorithms release in the first round, some after a few.
 WARM_ROUNDS = 64
 
@@ -102,19 +104,25 @@ def digest(held: Held, upto: int, store: TrustedStore, *, keep_transcript: bool)
     position, ended, began = held.position, "", time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        for seq, context, person, reward in zip(batch.seqs, batch.contexts, batch.people, batch.rewards, strict=True):
-            user = {"user": (person or b"").hex()} if by_user else {}
+        at, lot = 0, 1 if by_user else LOT
+        while at < len(batch.seqs) and not ended and time.monotonic() - began <= BATCH_SECONDS:
+            rows, learned = slice(at, at + lot), bandit.rounds
+            contexts = np.frombuffer(b"".join(batch.contexts[rows])).reshape(-1, bandit.dim)
+            rewards = [default if reward is None else reward for reward in batch.rewards[rows]]
+            user = {"user": (batch.people[at] or b"").hex()} if by_user else {}
             try:
-                bandit.update(np.frombuffer(context), default if reward is None else reward, **user)
+                bandit.update(contexts, rewards, **user)
+                at += len(rewards)
             except HorizonError:
+                if lot > 1:  # none of them was learned: as many as fit, then
+                    lot = 1
+                    continue
                 ended = "the horizon this bandit was made for is reached: it ranks, and learns no more"
             except BudgetError:
+                at += bandit.rounds - learned
                 ended = "the privacy budget is spent: it ranks, and learns no more"
-            if ended:
-                break
-            position = seq
-            if time.monotonic() - began > BATCH_SECONDS:
-                break
+        if at > 0:
+            position = batch.seqs[at - 1]
     people = {}
     if by_user:
         people = {bytes.fromhex(person): count for person, count in bandit._user_counts.items()}

@@ -1,0 +1,218 @@
+"""Single decisions from Python without the way round: one compiled call that checks, clips, and chooses or learns.
+
+A call either does all of what `Bandit.select` or `Bandit.update` would do, to the last bit, or changes nothing and says
+REFUSED; then the caller goes the long way, which raises the named error, or draws noise and asks the ledger. A round that
+releases anything is never done here, so nothing here can fail half-way and nothing needs a copy to go back to.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from dpbandit.bandits.address import Kept
+from dpbandit.bandits.base import NORM_TOLERANCE
+from dpbandit.bandits.rounds import NO_RELEASE, choose, commit, prepare, quiet
+from dpbandit.compiled import kernel
+from dpbandit.randomness import TIES
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+FLOAT = np.dtype(np.float64)
+
+REFUSED = -1
+# More arms than there is scratch for. Beyond the most, a decision takes so long that the long way adds nothing to it.
+NO_ROOM = -2
+FIRST_ROOM, MOST_ROOM = 1 << 10, 1 << 20
+# Rewards outside their range are counted above this many bits of what `learn` returns.
+CLIPPED = 32
+# A batch is learned in lots, so that Ctrl-C works.
+LOT = 4096
+
+# How many times this process was forked off. (A release looks at the process's number itself.)
+_FORKS = np.zeros(1, dtype=np.int64)
+
+
+def _forked() -> None:
+    _FORKS[0] += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+# Norms are summed in another order here than by the long way: what is this close to the limit goes there.
+_UNSURE = 1 - 1e-12
+
+
+class Gate(NamedTuple):
+    """What a context and a reward must satisfy, and what is done to a reward."""
+
+    per_norm: float  # 1/max_norm
+    square: float  # the most that the scaled norm's square may be
+    total: float  # the most that the L1 norm may be; infinity: not looked at
+    one_hot: bool
+    low: float
+    high: float
+    horizon: int
+    forks: NDArray[np.int64]
+    forks_then: int
+    ties: np.uint64
+
+
+class Desk(NamedTuple):
+    """All that a compiled call needs."""
+
+    learner: Any
+    plan: Any
+    gate: Gate
+    noisy: Vector
+    context: Vector
+    scratch: Vector
+
+
+@kernel
+def _allowed(gate: Gate, x: Vector) -> bool:
+    """Whether a context is surely allowed. NaN and infinity make a comparison false."""
+    square, total = 0.0, 0.0
+    for i in range(x.shape[0]):
+        scaled = x[i] * gate.per_norm
+        square += scaled * scaled
+        total += abs(x[i])
+    if gate.one_hot:
+        ones = 0
+        for i in range(x.shape[0]):
+            if x[i] == 1.0:
+                ones += 1
+            elif x[i] != 0.0:
+                return False
+        if ones != 1:
+            return False
+    return square <= gate.square and total <= gate.total
+
+
+@kernel
+def choose_at(desk: Any, contexts: Matrix, alpha: float) -> int:
+    """The arm to play among the rows, REFUSED or NO_ROOM."""
+    scratch = desk.scratch
+    arms, d = contexts.shape
+    if d != desk.plan.dim or arms == 0:
+        return REFUSED
+    if (d + 3) * arms > scratch.shape[0]:
+        return NO_ROOM
+    columns = scratch[: d * arms].reshape(d, arms)
+    work = scratch[d * arms : (d + 3) * arms].reshape(3, arms)
+    for j in range(arms):
+        if not _allowed(desk.gate, contexts[j]):
+            return REFUSED
+        for i in range(d):
+            columns[i, j] = contexts[j, i]
+    return choose(desk.learner, desk.plan, columns, alpha, work, work[2], desk.gate.ties)
+
+
+@kernel
+def learn_at(desk: Any, contexts: Vector, rewards: Vector) -> int:
+    """Learn from contexts, one after the other in one line, until a round may release something.
+
+    Returns how many were learned, with how many rewards were clipped above the CLIPPED-th bit, or REFUSED. None means that
+    all of them are allowed and the first needs a release.
+    """
+    learner, plan, gate, x = desk.learner, desk.plan, desk.gate, desk.context
+    d, count = plan.dim, rewards.shape[0]
+    if contexts.shape[0] != d * count or gate.forks[0] != gate.forks_then or learner.clock[0] + count > gate.horizon:
+        return REFUSED
+    for n in range(count):
+        if not _allowed(gate, contexts[n * d : (n + 1) * d]) or not math.isfinite(rewards[n]):
+            return REFUSED
+    clipped = 0
+    for n in range(count):
+        for i in range(d):
+            x[i] = contexts[n * d + i]
+        if not quiet(learner, plan, x):
+            return n + (clipped << CLIPPED)
+        reward = rewards[n]
+        if reward < gate.low:
+            reward = gate.low
+            clipped += 1
+        elif reward > gate.high:
+            reward = gate.high
+            clipped += 1
+        if prepare(learner, plan, x, reward, True) != NO_RELEASE:
+            commit(learner, plan, desk.noisy)  # in the clear: nothing private is released
+    return count + (clipped << CLIPPED)
+
+
+class Direct:
+    """The compiled calls of one bandit. Stale as soon as anything of the bandit but the contents of its arrays changes."""
+
+    def __init__(self, bandit: Any) -> None:
+        self._bandit_parts = (bandit.learner, bandit.plan, new_gate(bandit), bandit._noisy)
+        quiet_rounds = bandit._has_quiet_rounds() and not bandit._known and os.getpid() == bandit._process
+        self._learns = quiet_rounds
+        self.alone = quiet_rounds and bandit.options.unit == "reward"  # else a single reward's user must be counted
+        self.reward = np.zeros(1)
+        self.make_room(FIRST_ROOM)
+
+    def make_room(self, room: int) -> None:
+        """Scratch for this many numbers."""
+        learner, plan, gate, noisy = self._bandit_parts
+        kept = Kept(Desk(learner, plan, gate, noisy, np.zeros(plan.dim), np.zeros(room)))
+        matrix, vector = types.Array(types.float64, 2, "C"), types.Array(types.float64, 1, "C")
+        self._kept, self.address = kept, kept.address
+        self.choose: Callable[..., int] = kept.entry(choose_at, matrix, types.float64)
+        self.learn: Callable[..., int] = kept.entry(learn_at, vector, vector) if self._learns else _refuse
+
+
+def _refuse(_address: int, _contexts: Vector, _rewards: Vector) -> int:
+    return REFUSED
+
+
+def new_gate(bandit: Any) -> Gate:
+    """The checks of `Bandit.update` and `LinearBandit.check_contexts`, in numbers."""
+    options = bandit.options
+    low, high = options.reward_range if bandit._clips else (-math.inf, math.inf)
+    limit = math.inf if bandit.l1_limit is None else bandit.l1_limit
+    return Gate(
+        per_norm=1.0 / options.max_norm,
+        square=(1.0 + NORM_TOLERANCE) ** 2 * _UNSURE,
+        total=limit * (1.0 + NORM_TOLERANCE) * _UNSURE,
+        one_hot=bandit.one_hot,
+        low=low,
+        high=high,
+        horizon=2**62 if options.horizon is None else options.horizon,
+        forks=_FORKS,
+        forks_then=int(_FORKS[0]),
+        ties=np.uint64(bandit.keys[TIES]),
+    )
+
+
+# What the compiled calls do by themselves: where a class, a bandit or a test has another one, they are not used.
+PASSED_BY = (
+    "select",
+    "update",
+    "_update_one",
+    "_clip",
+    "_check_horizon",
+    "_check_process",
+    "_check_users",
+    "_choose",
+    "_learn",
+    "_learn_in_the_clear",
+    "_learn_from_source",
+    "_learn_simulated",
+)
+
+
+def open_way(bandit: Any, ours: dict[str, Any]) -> Direct | Literal[False]:
+    """The compiled calls, or False if anything that they would pass by is not `ours`."""
+    kind = type(bandit)
+    same = all(getattr(kind, name) is method for name, method in ours.items())
+    same &= kind.check_contexts is kind._checks_in_short
+    same &= not any(callable(getattr(kind, name, None)) for name in vars(bandit))
+    return Direct(bandit) if same and bandit.plan.context_noise == 0 else False
