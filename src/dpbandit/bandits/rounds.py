@@ -57,7 +57,7 @@ def _family(verb: str, plan: Any) -> Callable[..., Any] | None:
     named = plan.kept if isinstance(plan, Place) else plan
     if not isinstance(named, BaseNamedTuple):
         return None
-    kind = named.instance_class
+    kind: Any = getattr(named, "instance_class")  # noqa: B009 - Numba's types do not know it
     run = _VERBS[verb].get(f"{kind.__module__}.{kind.__qualname__}")
     return run if run is None or named is plan else _called(run)
 
@@ -65,7 +65,8 @@ def _family(verb: str, plan: Any) -> Callable[..., Any] | None:
 @lru_cache
 def _called(run: Any) -> Callable[..., Any]:
     """The same verb as a call: a place is one number to pass on, and inlining takes Numba most of a minute."""
-    called: Callable[..., Any] = njit(nogil=True, _nrt=False)(run.py_func)
+    compile_: Any = njit
+    called: Callable[..., Any] = compile_(nogil=True, _nrt=False)(run.py_func)
     return called
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from rich.markup import escape
-
 from dpbandit.cli import bench, compare, planning, privacy, reproduction, service, warmstart  # noqa: F401 - importing them adds their commands
 from dpbandit.cli.shared import app, err
 from dpbandit.errors import DpbanditError
