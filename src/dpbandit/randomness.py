@@ -9,11 +9,13 @@ It must never make noise that anyone outside a simulation sees: see `noise.py`.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
+from dpbandit.lanes import WIDTH, load, lowest_bit, minus, over, plus, splat, store, times
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -92,6 +94,64 @@ def normal_quantile(p: float) -> float:
 def normal(key: np.uint64, counter: int) -> float:
     """A standard normal number."""
     return normal_quantile(uniform(key, counter))
+
+
+@kernel
+def add_normals(key: np.uint64, counter: int, scale: float, value: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """out = value + scale·(normal numbers counter, counter + 1, …), bit for bit those of `normal`. Not in place."""
+    d = value.shape[0]
+    for first in range(0, d, 64):
+        _add_normals(key, counter, scale, value, out, first, min(first + 64, d))
+
+
+@kernel(inline="late")
+def _add_normals(
+    key: np.uint64, counter: int, scale: float, value: NDArray[np.float64], out: NDArray[np.float64], first: int, stop: int
+) -> None:
+    """Entries from `first` to `stop`, at most 64: the middle of the distribution side by side, then its tails."""
+    one = np.uint64(1)
+    tails = np.uint64(0)
+    for i in range(first, stop):
+        u = uniform(key, counter + i)
+        out[i] = u
+        if abs(u - 0.5) > 0.425:
+            tails |= one << np.uint64(i - first)
+    if stop - first >= WIDTH:
+        last = stop - WIDTH
+        end = _add_middle(load(out, last), scale, load(value, last))  # overlaps; taken before anything is overwritten
+        for i in range(first, last, WIDTH):
+            store(out, i, _add_middle(load(out, i), scale, load(value, i)))
+        store(out, last, end)
+    else:
+        for i in range(first, stop):
+            out[i] = value[i] + scale * normal_quantile(out[i])
+        tails = np.uint64(0)
+    while tails != np.uint64(0):
+        i = first + lowest_bit(tails)
+        tails &= tails - one
+        out[i] = value[i] + scale * normal_quantile(uniform(key, counter + i))
+
+
+@kernel(inline="always")
+def _add_middle(p: Any, scale: float, value: Any) -> Any:
+    """value + scale·(normal quantile of p), in lanes, right for |p − ½| ≤ 0.425: the same operations as in `normal_quantile`."""
+    q = minus(p, splat(0.5))
+    r = minus(splat(0.180625), times(q, q))
+    top = plus(times(splat(2.5090809287301226727e3), r), splat(3.3430575583588128105e4))
+    top = plus(times(top, r), splat(6.7265770927008700853e4))
+    top = plus(times(top, r), splat(4.5921953931549871457e4))
+    top = plus(times(top, r), splat(1.3731693765509461125e4))
+    top = plus(times(top, r), splat(1.9715909503065514427e3))
+    top = plus(times(top, r), splat(1.3314166789178437745e2))
+    top = plus(times(top, r), splat(3.3871328727963666080))
+    low = plus(times(splat(5.2264952788528545610e3), r), splat(2.8729085735721942674e4))
+    low = plus(times(low, r), splat(3.9307895800092710610e4))
+    low = plus(times(low, r), splat(2.1213794301586595867e4))
+    low = plus(times(low, r), splat(5.3941960214247511077e3))
+    low = plus(times(low, r), splat(6.8718700749205790830e2))
+    low = plus(times(low, r), splat(4.2313330701600911252e1))
+    low = plus(times(low, r), splat(1.0))
+    return plus(value, times(splat(scale), over(times(q, top), low)))
 
 
 @kernel

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics
+from dpbandit import numerics, scoring
 from dpbandit.bandits import outlook as outlooks
 from dpbandit.bandits import posterior
 from dpbandit.bandits.outlook import Outlook
@@ -214,17 +214,24 @@ def _conclude(learner: Learner, plan: Plan) -> None:
             learner.spread[i, k] = learner.covariance[i, k]
 
 
-@kernel
+@kernel(inline="late")
 def choose(
-    learner: Learner, plan: Plan, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+    learner: Learner,
+    plan: Plan,
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    alpha: float,
+    work: Vector,
+    scores: Vector,
+    key: np.uint64,
 ) -> int:
     """The arm to play: upper confidence bounds from the posterior of the last release."""
     index = learner.clock[1]
     learner.clock[1] = index + 1
     if learner.outlook.counts[4] == 0.0 and (index < outlooks.LOOKED_AT or index % 8 == 0):
-        outlooks.look(learner.outlook, columns)
-    numerics.score_about_mean(
-        learner.spread, learner.theta, columns, alpha, work, scores, learner.middle, learner.image
+        outlooks.look(learner.outlook, contexts, shown)
+    scoring.score_about_mean(
+        learner.spread, learner.theta, contexts, shown, alpha, work, scores, learner.middle
     )
     return numerics.pick(scores, key, index)
 

@@ -27,6 +27,8 @@ from dpbandit.budget import Claim, Ledger
 from dpbandit.errors import NotFiniteError, RollbackError, SaveError, ShapeError
 
 FORMAT = 1
+# Not in files of the first version, where they would be empty.
+LATER_ARRAYS = ("ridge_recent", "ridge_waiting", "weighted_recent", "weighted_waiting")
 
 
 def pack(bandit: Bandit) -> bytes:
@@ -138,6 +140,8 @@ def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
         record["name"], {**options, **extra, "public_contexts": arrays.pop("public_contexts", None)}
     )
     for name, into in bandit._arrays().items():
+        if f"array_{name}" not in arrays and name.endswith(LATER_ARRAYS):
+            continue
         saved = arrays[f"array_{name}"]
         if name in ("toeplitz_rates", "toeplitz_weights") and not np.array_equal(into, saved):
             raise SaveError(

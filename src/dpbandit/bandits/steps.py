@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics, sensitivity
+from dpbandit import numerics, scoring, sensitivity
 from dpbandit.bandits.rounds import INCREMENT, MOMENTS, NO_RELEASE, NOTHING, OWN, RANDOM, REWARD, serve
 from dpbandit.compiled import kernel
 from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
@@ -157,6 +157,7 @@ def _reset_ridge(ridge: Ridge, strength: float) -> None:
     ridge.theta[:] = 0.0
     ridge.step[:] = 0.0
     ridge.age[:] = 0.0
+    ridge.waiting[:] = 0.0
 
 
 @kernel(inline="always")
@@ -303,6 +304,7 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
     if plan.seat == OWN:
         # Back to moments, with the public A_e: the noise of old nodes shrinks with A_t⁻¹ like everything else.
         node = learner.node
+        numerics.settle(ridge)
         numerics.multiply(ridge.gram, noisy, node)
         trees.publish(learner.tree, t, plan.unknown_horizon, node, prefix)
     elif plan.release == TOEPLITZ:
@@ -341,27 +343,42 @@ def begin(learner: Learner, plan: Plan, key: np.uint64) -> None:
 
 
 @kernel
-def perturb(columns: Matrix, sigma: float, max_norm: float, key: np.uint64, index: int, out: Matrix) -> None:
-    """out = columns + N(0, σ²I), brought back to norm `max_norm` where longer (Corollary 1).
+def perturb(
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    sigma: float,
+    max_norm: float,
+    key: np.uint64,
+    index: int,
+    out: Matrix,
+) -> None:
+    """out = the contexts shown + N(0, σ²I), brought back to norm `max_norm` where longer (Corollary 1).
 
     The paper leaves x + z as it is, but then the noise, scaled for contexts of norm ≤ max_norm, would not cover it.
     """
-    d, arms = columns.shape
-    for j in range(arms):
+    d = contexts.shape[1]
+    for j in range(shown.shape[0]):
         square = 0.0
         for i in range(d):
-            out[i, j] = columns[i, j] + sigma * normal(key, (index * 65536 + j) * d + i)
-            square += out[i, j] * out[i, j]
+            out[j, i] = contexts[shown[j], i] + sigma * normal(key, (index * 65536 + j) * d + i)
+            square += out[j, i] * out[j, i]
         factor = min(1.0, max_norm / math.sqrt(square)) if square > 0.0 else 1.0
         for i in range(d):
-            out[i, j] *= factor
+            out[j, i] *= factor
 
 
-@kernel
+@kernel(inline="late")
 def choose(
-    learner: Learner, plan: Plan, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+    learner: Learner,
+    plan: Plan,
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    alpha: float,
+    work: Vector,
+    scores: Vector,
+    key: np.uint64,
 ) -> int:
-    """The arm to play among the columns, by the released parameter and the public A alone."""
+    """The arm to play among the contexts shown, by the released parameter and the public A alone."""
     index = learner.clock[1]
     learner.clock[1] = index + 1
     if plan.seat == RANDOM:
@@ -373,11 +390,11 @@ def choose(
         numerics.colour(learner.ridge, learner.node)
         for i in range(plan.dim):
             learner.node[i] += learner.theta[i]
-        numerics.score(learner.ridge.inverse, learner.node, columns, 0.0, work, scores)
+        scoring.score(learner.ridge.inverse, learner.node, contexts, shown, 0.0, work, scores)
     elif plan.release == EPISODES:
-        numerics.score(learner.anchor, learner.theta, columns, alpha, work, scores)
+        scoring.score(learner.anchor, learner.theta, contexts, shown, alpha, work, scores)
     else:
-        numerics.score(learner.ridge.inverse, learner.theta, columns, alpha, work, scores)
+        scoring.score(learner.ridge.inverse, learner.theta, contexts, shown, alpha, work, scores)
     return numerics.pick(scores, key, index)
 
 

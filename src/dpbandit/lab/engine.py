@@ -23,6 +23,7 @@ from dpbandit.errors import NotFiniteError, OptionError, nearest
 from dpbandit.lab.loops import play
 from dpbandit.lab.results import Results
 from dpbandit.randomness import CONTEXTS, START, TIES
+from dpbandit.scoring import new_work
 from dpbandit.worlds.block import Block, World
 
 BLOCK = 4096
@@ -197,9 +198,9 @@ class _Compiled(_Player):
         )
         self.recorded.append(out)
 
-    def _scratch(self, d: int, arms: int) -> tuple[NDArray[np.float64], ...]:
-        columns, seen, work = np.empty((d, arms)), np.empty((d, arms)), np.empty((3, arms))
-        return columns, seen, work, np.empty(d), np.empty_like(self.bandit.learner.pending)
+    def _scratch(self, d: int, arms: int) -> tuple[NDArray[Any], ...]:
+        noisy = np.empty_like(self.bandit.learner.pending)
+        return np.empty((arms, d)), np.arange(arms), new_work(d), np.empty(arms), noisy
 
 
 class _StepByStep(_Player):

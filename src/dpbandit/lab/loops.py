@@ -32,36 +32,31 @@ def play(
     record: NDArray[np.int64],
     totals: Vector,
     out: Matrix,
-    columns: Matrix,
     seen: Matrix,
-    work: Matrix,
-    x: Vector,
+    order: NDArray[np.int64],
+    work: Vector,
+    scores: Vector,
     noisy: Vector,
 ) -> None:
     """Play a block. `known` says for each row of the pool whether it is one of `plan.arms`. `totals` carries (reward, regret) over blocks; after rounds `record` (of this block) a row of `out`
-    gets (reward, regret, ‖θ − truth‖); `keys` are for noise, ties, contexts and node starts; the rest is scratch."""
+    gets (reward, regret, ‖θ − truth‖); `keys` are for noise, ties, contexts and node starts; `order` is 0, 1, 2, …; the rest is
+    scratch."""
     rounds, arms = shown.shape
     d = pool.shape[1]
-    scores = work[2]
     at = 0
     for n in range(rounds):
+        offered, slate = pool, shown[n]
+        if plan.context_noise > 0.0:
+            perturb(pool, slate, plan.context_noise, plan.max_norm, keys[2], learner.clock[1], seen)
+            offered, slate = seen, order
+        arm = choose(learner, plan, offered, slate, alphas[n], work, scores, keys[1])
         best = -math.inf
         for j in range(arms):
-            row = shown[n, j]
-            for i in range(d):
-                columns[i, j] = pool[row, i]
             best = max(best, means[n, j])
-        offered = columns
-        if plan.context_noise > 0.0:
-            perturb(columns, plan.context_noise, plan.max_norm, keys[2], learner.clock[1], seen)
-            offered = seen
-        arm = choose(learner, plan, offered, alphas[n], work, scores, keys[1])
         totals[0] += rewards[n, arm]
         totals[1] += best - means[n, arm]
         reward = min(max(rewards[n, arm], clip[0]), clip[1])
-        for i in range(d):
-            x[i] = offered[i, arm]
-        learn_simulated(learner, plan, x, reward, known[shown[n, arm]], keys[0], keys[3], noisy)
+        learn_simulated(learner, plan, offered[slate[arm]], reward, known[shown[n, arm]], keys[0], keys[3], noisy)
         if at < record.shape[0] and record[at] == n:
             square = 0.0
             for i in range(d):
