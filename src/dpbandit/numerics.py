@@ -513,6 +513,34 @@ def largest_eigenvalue(matrix: Matrix, work: Matrix) -> float:
     return largest + math.sqrt(off)  # what is left off the diagonal moves no eigenvalue by more
 
 
+@kernel
+def has_no_eigenvalue_above(matrix: Matrix, limit: float, work: Matrix) -> bool:
+    """Whether all eigenvalues of a symmetric matrix lie below the limit, up to rounding: limit·1 − matrix has a factor."""
+    d = matrix.shape[0]
+    whole = d - d % WIDTH
+    for i in range(d):
+        start = i - i % WIDTH
+        for j in range(start, whole, WIDTH):
+            total = negative(load(matrix, i * d + j))
+            for k in range(i):
+                total = fma(splat(-work[k, i]), load(work, k * d + j), total)
+            store(work, i * d + j, total)
+        for j in range(max(start, whole), d):
+            rest = -matrix[i, j]
+            for k in range(i):
+                rest = fma(-work[k, i], work[k, j], rest)
+            work[i, j] = rest
+        # `limit` on the diagonal comes last: it is the same for every row, and stays out of the vectors.
+        pivot = work[i, i] + limit
+        if not pivot > 0.0:
+            return False
+        pivot = math.sqrt(pivot)
+        for j in range(i + 1, d):
+            work[i, j] /= pivot
+        work[i, i] = pivot
+    return True
+
+
 @kernel(inline="always")
 def refresh_when_due(ridge: Ridge, quadratic: float) -> bool:
     """Refresh every 256 updates (2d in high dimension, where it costs as much as that many updates), or at once when

@@ -7,11 +7,13 @@ and what is in work stays in registers and the first cache, for ten arms and for
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
-from dpbandit.lanes import WIDTH, fma, larger, load, plus, root, splat, store, transpose
+from dpbandit.lanes import WIDTH, fma, larger, load, negative, plus, root, splat, store, transpose
 from dpbandit.numerics import dot
 
 Vector = NDArray[np.float64]
@@ -212,3 +214,34 @@ def _bounds_of_one(matrix: Matrix, theta: Vector, alpha: float, constant: float,
         q = fma(fma(splat(0.5 * matrix[i, i]), x, a), x, q)
         m = fma(splat(theta[i]), x, m)
     store(work, w * d, fma(splat(alpha), root(larger(plus(q, q), zero)), m))
+
+
+@kernel
+def image_sizes(matrix: Matrix, absolute: bool, work: Vector) -> None:
+    """‖Mx‖ of the PACK arms packed in `work`, behind them: in L1 if `absolute`, else in L2. M is symmetric."""
+    d, w = matrix.shape[0], WIDTH
+    s0 = s1 = s2 = splat(0.0)
+    for i in range(0, d, 2):
+        other = min(i + 1, d - 1)
+        a0 = a1 = a2 = b0 = b1 = b2 = splat(0.0)
+        for k in range(d):
+            e, f = splat(matrix[i, k]), splat(matrix[other, k])
+            x, y, z = load(work, 3 * w * k), load(work, 3 * w * k + w), load(work, 3 * w * k + 2 * w)
+            a0, a1, a2 = fma(e, x, a0), fma(e, y, a1), fma(e, z, a2)
+            b0, b1, b2 = fma(f, x, b0), fma(f, y, b1), fma(f, z, b2)
+        s0, s1, s2 = _longer(s0, a0, absolute), _longer(s1, a1, absolute), _longer(s2, a2, absolute)
+        if other > i:
+            s0, s1, s2 = _longer(s0, b0, absolute), _longer(s1, b1, absolute), _longer(s2, b2, absolute)
+    at = 3 * w * d
+    if not absolute:
+        s0, s1, s2 = root(s0), root(s1), root(s2)
+    store(work, at, s0)
+    store(work, at + w, s1)
+    store(work, at + 2 * w, s2)
+
+
+@kernel(inline="late")
+def _longer(size: Any, entry: Any, absolute: bool) -> Any:
+    if absolute:
+        return plus(size, larger(entry, negative(entry)))
+    return fma(entry, entry, size)

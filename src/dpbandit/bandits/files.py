@@ -28,7 +28,7 @@ from dpbandit.errors import NotFiniteError, RollbackError, SaveError, ShapeError
 
 FORMAT = 1
 # Not in files of the first version, where they would be empty.
-LATER_ARRAYS = ("ridge_recent", "ridge_waiting", "weighted_recent", "weighted_waiting")
+LATER_ARRAYS = ("_recent", "_waiting", "watch_largest", "watch_sizes", "watch_todo", "watch_work")
 
 
 def pack(bandit: Bandit) -> bytes:

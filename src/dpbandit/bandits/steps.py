@@ -22,6 +22,7 @@ from dpbandit.release import toeplitz
 from dpbandit.release import tree as trees
 from dpbandit.release.toeplitz import Toeplitz
 from dpbandit.release.tree import Tree
+from dpbandit.sensitivity import Watch
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -83,7 +84,7 @@ class Learner(NamedTuple):
     item: Vector  # scratch, like the next two
     node: Vector
     prefix: Vector
-    bound: Vector  # memory of `sensitivity.observed_lazily`
+    watch: Watch  # memory of `sensitivity.observed_lazily`
     clock: NDArray[np.int64]  # rewards learned; decisions made; 1 once a context was outside `arms`
     toeplitz: Toeplitz
     weighted: Ridge  # with a shape: the Gram matrix that matches the shaped sums, Σ xxᵀ/max(‖Px‖, floor)
@@ -110,7 +111,7 @@ def new_learner(plan: Plan, horizon: int | None) -> Learner:
         np.zeros(d),
         np.zeros(d),
         np.zeros(d),
-        np.zeros(2),
+        sensitivity.new_watch(d, len(plan.arms) if plan.seat == OWN else 0),
         np.zeros(3, dtype=np.int64),
         toeplitz.new_toeplitz(streams, horizon if streams else 1),
         numerics.new_ridge(shaped, weighted_ridge(plan)),
@@ -135,7 +136,7 @@ def reset(learner: Learner, plan: Plan) -> None:
     learner.theta[:] = 0.0
     learner.pending[:] = 0.0
     learner.context[:] = 0.0
-    learner.bound[:] = 0.0
+    learner.watch.largest[:] = 0.0
     learner.clock[:] = 0
     toeplitz.forget(learner.toeplitz)
     for i in range(learner.anchor.shape[0]):
@@ -171,7 +172,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
     learner.clock[0] = t
     if not known and learner.clock[2] == 0:
         learner.clock[2] = 1
-        learner.bound[:] = 0.0
+        learner.watch.largest[:] = 0.0
     for i in range(d):
         learner.context[i] = x[i]
     if plan.seat == RANDOM:
@@ -247,11 +248,11 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
 
     # Refresh first: the bound must be that of the very matrix that is multiplied below.
     if numerics.refresh_when_due(ridge, quadratic):
-        learner.bound[:] = 0.0
+        learner.watch.largest[:] = 0.0
     norm = 1 if plan.noise == LAPLACE else 2
     arms = plan.arms if learner.clock[2] == 0 else plan.arms[:0]
     bound = sensitivity.observed_lazily(
-        ridge.inverse, arms, plan.max_norm, norm, ridge.step, quadratic, learner.bound, ridge.work
+        ridge.inverse, arms, plan.max_norm, norm, x, ridge.step, quadratic, learner.watch, ridge.work
     )
     trees.add(learner.tree, t, plan.unknown_horizon, item, item)
     numerics.multiply(ridge.inverse, item, learner.pending)
