@@ -13,7 +13,9 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, models, register_model
+from numba import extending
+
+intrinsic: Any = extending.intrinsic  # what it makes takes one argument less than it is written with
 
 # Doubles in a vector: 8 with AVX-512, else 4 (two registers where they hold 2).
 WIDTH = 8 if llvm.get_host_cpu_features().get("avx512f", False) else 4
@@ -27,8 +29,8 @@ class Lanes(types.Type):
         super().__init__(name=f"lanes{width}")
 
 
-@register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+@extending.register_model(Lanes)
+class _LanesModel(extending.models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Lanes) -> None:
         super().__init__(manager, kind, ir.VectorType(ir.DoubleType(), kind.width))
 
@@ -97,7 +99,9 @@ def _elementwise(make: Any, count: int) -> Any:
         return intrinsic(lambda typing, a: signature_of(a))
     if count == 2:
         return intrinsic(lambda typing, a, b: signature_of(a, b))
-    return intrinsic(lambda typing, a, b, c: signature_of(a, b, c))
+    if count == 3:
+        return intrinsic(lambda typing, a, b, c: signature_of(a, b, c))
+    return intrinsic(lambda typing, a, b, c, d: signature_of(a, b, c, d))
 
 
 def _called(name: str) -> Any:
@@ -121,6 +125,56 @@ minus = _elementwise(lambda builder, a, b: builder.fsub(a, b), 2)
 times = _elementwise(lambda builder, a, b: builder.fmul(a, b), 2)
 over = _elementwise(lambda builder, a, b: builder.fdiv(a, b), 2)
 negative = _elementwise(lambda builder, a: builder.fneg(a), 1)
+magnitude = _elementwise(_called("fabs"), 1)
+# x if a < b, else y
+if_less = _elementwise(lambda builder, a, b, x, y: builder.select(builder.fcmp_ordered("<", a, b), x, y), 4)
+
+
+def _like(kind: Any, number: float | int) -> Any:
+    """A constant of a type: the same in every lane."""
+    return ir.Constant(kind, [number] * kind.count) if isinstance(kind, ir.VectorType) else ir.Constant(kind, number)
+
+
+def _parts(builder: Any, x: Any) -> Any:
+    """The bits of a positive normal number, and these with √½'s bits taken off: what is above the mantissa there is the
+    exponent for which the fraction lies between √½ and √2."""
+    integer = ir.IntType(64)
+    kind = ir.VectorType(integer, x.type.count) if isinstance(x.type, ir.VectorType) else integer
+    bits = builder.bitcast(x, kind)
+    return kind, bits, builder.add(bits, _like(kind, 0x3FF0000000000000 - 0x3FE6A09E667F3BCD))
+
+
+def _exponent(builder: Any, x: Any) -> Any:
+    kind, _bits, shifted = _parts(builder, x)
+    biased = builder.or_(
+        builder.lshr(shifted, _like(kind, 52)), _like(kind, 0x4330000000000000)
+    )  # 2⁵² + it, as a float
+    return builder.fsub(builder.bitcast(biased, x.type), _like(x.type, 2.0**52 + 1023.0))
+
+
+def _fraction(builder: Any, x: Any) -> Any:
+    kind, bits, shifted = _parts(builder, x)
+    power = builder.sub(builder.and_(shifted, _like(kind, -(1 << 52))), _like(kind, 0x3FF0000000000000))
+    return builder.bitcast(builder.sub(bits, power), x.type)
+
+
+# x = fraction·2^exponent with √½ ≤ fraction < √2, for positive normal numbers.
+exponent, fraction = _elementwise(_exponent, 1), _elementwise(_fraction, 1)
+
+
+@intrinsic
+def like(typing: Any, lanes: Any, value: Any) -> Any:
+    """The number in every lane, as many as `lanes` has: kernels that use it work on vectors and on single numbers."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = args[0].type
+        if not isinstance(kind, ir.VectorType):
+            return args[1]
+        one = builder.insert_element(ir.Constant(kind, ir.Undefined), args[1], ir.Constant(ir.IntType(32), 0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
+        return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+
+    return lanes(lanes, types.float64), code
 
 
 @intrinsic
@@ -135,7 +189,9 @@ def add_up(typing: Any, four: Any) -> Any:
 
 
 @intrinsic
-def transpose(typing: Any, source: Any, first: Any, second: Any, third: Any, fourth: Any, into: Any, at: Any, stride: Any) -> Any:
+def transpose(
+    typing: Any, source: Any, first: Any, second: Any, third: Any, fourth: Any, into: Any, at: Any, stride: Any
+) -> Any:
     """Four runs of four numbers, beginning at these entries of `source`, become four columns of `into`."""
     kinds = (source, *[types.intp] * 4, into, types.intp, types.intp)
 
@@ -152,7 +208,12 @@ def transpose(typing: Any, source: Any, first: Any, second: Any, third: Any, fou
         low = [mix(rows[0], rows[1], [0, 4, 2, 6]), mix(rows[2], rows[3], [0, 4, 2, 6])]
         high = [mix(rows[0], rows[1], [1, 5, 3, 7]), mix(rows[2], rows[3], [1, 5, 3, 7])]
         front, back = [0, 1, 4, 5], [2, 3, 6, 7]
-        columns = [mix(*low, front), mix(*high, front), mix(*low, back), mix(*high, back)]
+        columns = [
+            mix(low[0], low[1], front),
+            mix(high[0], high[1], front),
+            mix(low[0], low[1], back),
+            mix(high[0], high[1], back),
+        ]
         at = args[6]
         for column in columns:
             place = _entry(context, builder, signature.args[5], args[5], at)
@@ -161,6 +222,33 @@ def transpose(typing: Any, source: Any, first: Any, second: Any, third: Any, fou
         return context.get_dummy_value()
 
     return types.void(*kinds), code
+
+
+@intrinsic
+def four_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Four numbers as a vector."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.Constant(context.get_value_type(FOUR), ir.Undefined)
+        for i, number in enumerate(args):
+            vector = builder.insert_element(vector, number, ir.Constant(ir.IntType(32), i))
+        return vector
+
+    return FOUR(*[types.float64] * 4), code
+
+
+def _lane(i: int) -> Any:
+    @intrinsic
+    def lane(typing: Any, four: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.extract_element(args[0], ir.Constant(ir.IntType(32), i))
+
+        return types.float64(four), code
+
+    return lane
+
+
+lane_0, lane_1, lane_2, lane_3 = _lane(0), _lane(1), _lane(2), _lane(3)
 
 
 @intrinsic

@@ -13,7 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
-from dpbandit.lanes import WIDTH, add_up, fma, load, load_four, minus, negative, over, plus, splat, splat_four, store, times
+from dpbandit.lanes import (
+    WIDTH,
+    add_up,
+    fma,
+    load,
+    load_four,
+    minus,
+    negative,
+    over,
+    plus,
+    splat,
+    splat_four,
+    store,
+    times,
+)
 from dpbandit.randomness import bits
 
 Vector = NDArray[np.float64]
@@ -132,23 +146,23 @@ def _multiply_long(matrix: Matrix, vector: Vector, out: Vector) -> None:
 
 
 @kernel(inline="late")
-def subtract_square(matrix: Matrix, vector: Vector, factor: float) -> None:
-    """matrix ← matrix − factor·vector·vectorᵀ."""
-    d = vector.shape[0]
+def add_outer(matrix: Matrix, factor: float, left: Vector, right: Vector) -> None:
+    """matrix ← matrix + factor·left·rightᵀ."""
+    n, d = left.shape[0], right.shape[0]
     if d < WIDTH:
-        for i in range(d):
-            scaled = -(vector[i] * factor)
+        for i in range(n):
+            scaled = factor * left[i]
             for k in range(d):
-                matrix[i, k] = fma(scaled, vector[k], matrix[i, k])
+                matrix[i, k] = fma(scaled, right[k], matrix[i, k])
         return
     whole, last = d - d % WIDTH, d - WIDTH
-    tail = load(vector, last)
-    for i in range(d):
+    tail = load(right, last)
+    for i in range(n):
         row = i * d
-        scaled = splat(-(vector[i] * factor))
-        end = fma(scaled, tail, load(matrix, row + last))  # from the old numbers; overlaps what is written before it
+        entry = splat(factor * left[i])
+        end = fma(entry, tail, load(matrix, row + last))  # from the old numbers; overlaps what is written before it
         for k in range(0, whole, WIDTH):
-            store(matrix, row + k, fma(scaled, load(vector, k), load(matrix, row + k)))
+            store(matrix, row + k, fma(entry, load(right, k), load(matrix, row + k)))
         store(matrix, row + last, end)
 
 
@@ -157,7 +171,7 @@ def add_context(ridge: Ridge, x: Vector) -> float:
     """A ← A + xxᵀ, by Sherman–Morrison on A⁻¹; leaves v = A_old⁻¹x in `step` and returns xᵀA_old⁻¹x."""
     multiply(ridge.inverse, x, ridge.step)
     quadratic = dot(ridge.step, x)
-    subtract_square(ridge.inverse, ridge.step, 1.0 / (1.0 + quadratic))
+    add_outer(ridge.inverse, -1.0 / (1.0 + quadratic), ridge.step, ridge.step)
     waiting = int(ridge.waiting[0])
     for i in range(x.shape[0]):
         ridge.recent[waiting, i] = x[i]
@@ -190,6 +204,14 @@ def settle(ridge: Ridge) -> None:
     for i in range(last, d * d):
         row, k = i // d, i % d
         gram[row, k], low[row, k] = _kept_sum(gram[row, k], low[row, k], terms[i])
+
+
+@kernel(inline="late")
+def apply_gram(ridge: Ridge, vector: Vector, out: Vector) -> None:
+    """out = A·vector, with the recent contexts that A is behind by."""
+    multiply(ridge.gram, vector, out)
+    for n in range(int(ridge.waiting[0])):
+        _add_to(out, dot(ridge.recent[n], vector), ridge.recent[n])
 
 
 @kernel
@@ -231,25 +253,35 @@ def _kept_sum(total: Any, low: Any, term: Any) -> Any:
     return new, plus(low, plus(minus(total, minus(new, back)), minus(term, back)))
 
 
+@kernel(inline="late")
+def add_kept(total: Vector, low: Vector, factor: float, vector: Vector) -> None:
+    """total ← total + factor·vector, with what rounding loses of it in `low`."""
+    d = vector.shape[0]
+    whole = d - d % WIDTH
+    for i in range(0, whole, WIDTH):
+        sums, rest = _kept_sum(load(total, i), load(low, i), times(load(vector, i), splat(factor)))
+        store(total, i, sums)
+        store(low, i, rest)
+    for i in range(whole, d):
+        total[i], low[i] = _kept_sum(total[i], low[i], vector[i] * factor)
+
+
 @kernel(inline="always")
 def add_reward(ridge: Ridge, x: Vector, reward: float, quadratic: float) -> None:
     """b ← b + xr and θ ← θ + v(r − xᵀθ)/(1 + xᵀA_old⁻¹x), right after `add_context`."""
     gain = (reward - dot(x, ridge.theta)) / (1.0 + quadratic)
-    _add_reward(ridge.moments, ridge.moments_low, ridge.theta, ridge.step, x, reward, gain)
+    add_kept(ridge.moments, ridge.moments_low, reward, x)
+    _add_to(ridge.theta, gain, ridge.step)
 
 
 @kernel(inline="late")
-def _add_reward(b: Vector, low: Vector, theta: Vector, v: Vector, x: Vector, reward: float, gain: float) -> None:
-    d = x.shape[0]
+def _add_to(total: Vector, factor: float, vector: Vector) -> None:
+    d = vector.shape[0]
     whole = d - d % WIDTH
     for i in range(0, whole, WIDTH):
-        sums, rest = _kept_sum(load(b, i), load(low, i), times(load(x, i), splat(reward)))
-        store(b, i, sums)
-        store(low, i, rest)
-        store(theta, i, fma(splat(gain), load(v, i), load(theta, i)))
+        store(total, i, fma(splat(factor), load(vector, i), load(total, i)))
     for i in range(whole, d):
-        b[i], low[i] = _kept_sum(b[i], low[i], x[i] * reward)
-        theta[i] = fma(gain, v[i], theta[i])
+        total[i] = fma(factor, vector[i], total[i])
 
 
 @kernel
@@ -408,6 +440,20 @@ def solve_lower(factor: Matrix, vector: Vector, out: Vector) -> None:
         for k in range(i):
             total -= factor[i, k] * out[k]
         out[i] = total / factor[i, i]
+
+
+@kernel
+def invert_lower(factor: Matrix, out: Matrix) -> None:
+    """out = L⁻ᵀ for a lower triangular L, so that `multiply(out, x, y)`, which adds up rows, gives L⁻¹x."""
+    d = factor.shape[0]
+    for column in range(d):
+        for i in range(column):
+            out[column, i] = 0.0
+        for i in range(column, d):
+            total = 1.0 if i == column else 0.0
+            for k in range(column, i):
+                total -= factor[i, k] * out[column, k]
+            out[column, i] = total / factor[i, i]
 
 
 @kernel

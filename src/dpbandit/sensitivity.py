@@ -26,6 +26,9 @@ FORMS = {"figure": FIGURE, "simplified": SIMPLIFIED, "full": FULL}
 
 # By how much a bound that is not computed anew may exceed what it bounds: noise that is 2% larger on average is hardly seen.
 TOO_LARGE = 0.05
+# It is computed anew when rounds have grown by this factor (A⁻¹ shrinks about as 1/t), or when it may be twice too large.
+LATER = 1.05
+MUCH_TOO_LARGE = 0.5
 # What rounding can take off a computed length, and more.
 SLACK = 1.0 + 1e-9
 
@@ -102,8 +105,8 @@ def observed(inverse: Matrix, arms: Matrix, max_norm: float, norm: int, work: Ma
 class Watch(NamedTuple):
     """What `observed_lazily` remembers between rounds; all of it is public."""
 
-    # The bound when it was last computed; its growth since; growth since all was forgotten; the largest arm; how far any can
-    # have moved since the bound was computed, up or down.
+    # The bound when it was last computed; its growth since; growth since all arms were computed; the largest arm; how far any
+    # can have moved since the bound was computed, up or down; rounds; rounds when it was computed; 1 if A⁻¹ is another since.
     largest: Vector
     sizes: Vector  # for each arm ‖A⁻¹x‖ when it was last computed, over the growth until then
     todo: NDArray[np.int64]  # scratch, like the next
@@ -116,7 +119,13 @@ def new_watch(dim: int, arms: int) -> Watch:
     >>> new_watch(3, 20).sizes.shape
     (20,)
     """
-    return Watch(np.zeros(5), np.zeros(arms), np.zeros(PACK, dtype=np.int64), new_work(dim))
+    return Watch(np.zeros(8), np.zeros(arms), np.zeros(PACK, dtype=np.int64), new_work(dim))
+
+
+@kernel
+def distrust(watch: Watch) -> None:
+    """A⁻¹ is not the old one updated, but computed anew: what is remembered no longer bounds it to the last digit."""
+    watch.largest[7] = 1.0
 
 
 @kernel
@@ -131,19 +140,21 @@ def observed_lazily(
     watch: Watch,
     work: Matrix,
 ) -> float:
-    """A valid bound on `observed`, brought up to date when it may have become more than 5% too large.
+    """A valid bound on `observed`, brought up to date when it may have become more than 5% too large and t has grown by 5%, or
+    when it may have become twice too large.
 
     `x` is the context added last, `step` = A_old⁻¹x and `quadratic` = xᵀA_old⁻¹x. Although A⁻¹ only shrinks as a matrix,
     ‖A⁻¹z‖ for one z can grow (docs/privacy.md has an example), so an old maximum over arms is no bound. But `growth` says by
     how much at most. Only arms that can have become the largest by now are computed anew, and most cannot.
-    Over the ball an old maximum is a bound. `watch.largest` starts at 0.
+    Over the ball an old maximum is a bound. `watch.largest` starts at 0; `distrust` says that A⁻¹ has been computed anew.
     """
     largest = watch.largest
     if arms.shape[0] == 0:
         return _over_the_ball(inverse, max_norm, norm, step, quadratic, largest, work)
-    if largest[0] <= 0.0:
+    largest[5] += 1.0
+    if largest[0] <= 0.0 or largest[7] > 0.0:
         largest[2] = 1.0
-        largest[3] = 0.0
+        largest[7] = 0.0
         watch.sizes[:] = math.inf
         _bring_up_to_date(inverse, arms, norm, watch)
     else:
@@ -151,12 +162,19 @@ def observed_lazily(
         largest[1] *= min(factor, 1.0 + moved / (largest[0] * largest[1]))
         largest[2] *= factor
         largest[4] += moved
-        if largest[4] > TOO_LARGE * largest[0]:
+        if largest[1] > 1.0 + TOO_LARGE or _is_due(largest):
             _bring_up_to_date(inverse, arms, norm, watch)
     return largest[0] * largest[1]
 
 
-@kernel
+@kernel(inline="late")
+def _is_due(largest: Vector) -> bool:
+    """Whether the bound may have become much too large, or a little and it is long ago that it was computed."""
+    moved = largest[4] / largest[0]
+    return moved > MUCH_TOO_LARGE or (moved > TOO_LARGE and largest[5] >= LATER * largest[6])
+
+
+@kernel(inline="late")
 def growth(x: Vector, step: Vector, quadratic: float, max_norm: float, norm: int) -> tuple[float, float]:
     """By what the addition of xxᵀ can at most have multiplied ‖A⁻¹z‖, and how far it can have moved it, if ‖z‖₂ ≤ max_norm.
 
@@ -203,12 +221,11 @@ def _bring_up_to_date(inverse: Matrix, arms: Matrix, norm: int, watch: Watch) ->
     largest[0] = worst
     largest[1] = 1.0
     largest[4] = 0.0
+    largest[6] = largest[5]
 
 
 @kernel
-def _sizes_of(
-    inverse: Matrix, arms: Matrix, norm: int, before: float, count: int, worst: float, watch: Watch
-) -> float:
+def _sizes_of(inverse: Matrix, arms: Matrix, norm: int, before: float, count: int, worst: float, watch: Watch) -> float:
     """Compute ‖A⁻¹x‖ for the first arms of `watch.todo`; returns the largest of them and of `worst`."""
     work, todo = watch.work, watch.todo
     d = inverse.shape[0]
@@ -232,13 +249,20 @@ def _over_the_ball(
     """λ_max(A⁻¹)·max_norm. It only shrinks: by no more than ‖v‖²/(1 + q) a round, so when that adds up to 5%, it is time to try
     whether a bound 5% lower holds. A bound s does if s·1 − A⁻¹ has a Cholesky factor, which takes less than an eigenvalue."""
     d = inverse.shape[0]
+    largest[5] += 1.0
+    if largest[7] > 0.0:
+        largest[7] = 0.0
+        largest[0] *= SLACK
+        if not has_no_eigenvalue_above(inverse, largest[0], work):
+            largest[0] = 0.0
     if largest[0] <= 0.0:
         largest[0] = largest_eigenvalue(inverse, work) * SLACK
-        largest[1] = 0.0
+        largest[4] = 0.0
     else:
-        largest[1] += dot(step, step) / (1.0 + quadratic)
-        if largest[1] > TOO_LARGE * largest[0]:
-            largest[1] = 0.0
+        largest[4] += dot(step, step) / (1.0 + quadratic)
+        if _is_due(largest):
+            largest[4] = 0.0
+            largest[6] = largest[5]
             while has_no_eigenvalue_above(inverse, largest[0] * (1.0 - TOO_LARGE), work):
                 largest[0] *= (1.0 - TOO_LARGE) * SLACK
     return largest[0] * max_norm * (math.sqrt(d) if norm == 1 else 1.0)

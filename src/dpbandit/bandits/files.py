@@ -28,7 +28,7 @@ from dpbandit.errors import NotFiniteError, RollbackError, SaveError, ShapeError
 
 FORMAT = 1
 # Not in files of the first version, where they would be empty.
-LATER_ARRAYS = ("_recent", "_waiting", "watch_largest", "watch_sizes", "watch_todo", "watch_work")
+LATER_ARRAYS = ("_recent", "_waiting", "watch_largest", "watch_sizes", "watch_todo", "watch_work", "longer", "whitener")
 
 
 def pack(bandit: Bandit) -> bytes:
@@ -148,6 +148,7 @@ def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
                 "saved with another Toeplitz table than this version's: the noise scale would not fit its stream"
             )
         into[...] = saved
+    bandit.complete()
     bandit.identity = record["identity"]
     bandit.ledger = Ledger.from_dict(record["ledger"])
     bandit.clipped, bandit.over_cap = record["clipped"], record["over_cap"]

@@ -143,9 +143,7 @@ class LinearBandit(Bandit):
             alpha = float(self.alphas(self.rounds + 1, 1)[0])
         scores = np.empty(len(contexts))
         first = int(
-            rounds.choose_one(
-                self.learner, self.plan, offered, shown, alpha, self._work, scores, self._key(TIES)
-            )
+            rounds.choose_one(self.learner, self.plan, offered, shown, alpha, self._work, scores, self._key(TIES))
         )
         chosen = [first]
         while len(chosen) < k:

@@ -42,6 +42,7 @@ class Outlook(NamedTuple):
     pull: Vector  # precision · prior mean
     work: Matrix
     solved: Vector
+    whitener: Matrix  # L⁻ᵀ
 
 
 def new_outlook(dim: int, public: Matrix | None) -> Outlook:
@@ -59,6 +60,7 @@ def new_outlook(dim: int, public: Matrix | None) -> Outlook:
         np.zeros(dim + 1),
         np.zeros((dim + 1, dim + 1)),
         np.zeros(dim),
+        np.eye(dim + 1),
     )
     if public is not None:
         outlook.second[:] = public.T @ public / len(public)
@@ -98,9 +100,7 @@ def look(outlook: Outlook, contexts: Matrix, shown: NDArray[np.int64]) -> None:
             products = splat(0.0)
             for j in range(arms):
                 products = fma(splat(contexts[shown[j], i]), load(contexts, shown[j] * d + k), products)
-            store(
-                outlook.second, i * d + k, plus(load(outlook.second, i * d + k), over(products, splat(float(arms))))
-            )
+            store(outlook.second, i * d + k, plus(load(outlook.second, i * d + k), over(products, splat(float(arms)))))
         for k in range(whole, d):
             inner = 0.0
             for j in range(arms):
@@ -159,6 +159,7 @@ def refresh(outlook: Outlook, low: float, high: float, variance_factor: float) -
     for i in range(d + 1):
         work[i, i] += FAINTEST * largest
     numerics.cholesky(work, factor)
+    numerics.invert_lower(factor, outlook.whitener)
     # R² of a constant on the contexts, with the usual correction for fitting d numbers.
     square = 0.0
     for i in range(d):

@@ -116,9 +116,7 @@ def _commit(learner: Any, plan: Any, noisy: Any) -> Any:
 
 
 @overload(choose, inline="always", strict=False)
-def _choose(
-    learner: Any, plan: Any, contexts: Any, shown: Any, alpha: Any, work: Any, scores: Any, key: Any
-) -> Any:
+def _choose(learner: Any, plan: Any, contexts: Any, shown: Any, alpha: Any, work: Any, scores: Any, key: Any) -> Any:
     run = _family("choose", plan)
     if run is None:
         return None

@@ -17,7 +17,7 @@ from dpbandit.bandits.rounds import INCREMENT, MOMENTS, NO_RELEASE, NOTHING, OWN
 from dpbandit.compiled import kernel
 from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
 from dpbandit.numerics import Ridge
-from dpbandit.randomness import normal
+from dpbandit.randomness import add_normals, normal
 from dpbandit.release import toeplitz
 from dpbandit.release import tree as trees
 from dpbandit.release.toeplitz import Toeplitz
@@ -248,7 +248,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
 
     # Refresh first: the bound must be that of the very matrix that is multiplied below.
     if numerics.refresh_when_due(ridge, quadratic):
-        learner.watch.largest[:] = 0.0
+        sensitivity.distrust(learner.watch)
     norm = 1 if plan.noise == LAPLACE else 2
     arms = plan.arms if learner.clock[2] == 0 else plan.arms[:0]
     bound = sensitivity.observed_lazily(
@@ -305,8 +305,7 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
     if plan.seat == OWN:
         # Back to moments, with the public A_e: the noise of old nodes shrinks with A_t⁻¹ like everything else.
         node = learner.node
-        numerics.settle(ridge)
-        numerics.multiply(ridge.gram, noisy, node)
+        numerics.apply_gram(ridge, noisy, node)
         trees.publish(learner.tree, t, plan.unknown_horizon, node, prefix)
     elif plan.release == TOEPLITZ:
         toeplitz.decode(learner.toeplitz, noisy, prefix)
@@ -386,8 +385,8 @@ def choose(
         scores[:] = 0.0
     elif plan.rule == THOMPSON:
         # θ + α·A^{−1/2}z: one draw for all arms, so that the arm played has the posterior's probability of being best.
-        for i in range(plan.dim):
-            learner.node[i] = alpha * normal(key, _THOMPSON_DRAWS + index * plan.dim + i)
+        learner.prefix[:] = 0.0
+        add_normals(key, _THOMPSON_DRAWS + index * plan.dim, alpha, learner.prefix, learner.node)
         numerics.colour(learner.ridge, learner.node)
         for i in range(plan.dim):
             learner.node[i] += learner.theta[i]

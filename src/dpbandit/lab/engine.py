@@ -20,7 +20,7 @@ from dpbandit.bandits import registry
 from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import SHARED, whole
 from dpbandit.errors import NotFiniteError, OptionError, nearest
-from dpbandit.lab.loops import play
+from dpbandit.lab.loops import all_finite, longest_square, play
 from dpbandit.lab.results import Results
 from dpbandit.randomness import CONTEXTS, START, TIES
 from dpbandit.scoring import new_work
@@ -139,6 +139,7 @@ class _Player(ABC):
         truth = getattr(episode, "theta", None)
         self.truth = np.full(0, np.nan) if truth is None else np.ascontiguousarray(truth, dtype=np.float64)
         self.checked: NDArray[np.float64] | None = None
+        self.pool = np.empty((0, 0))
         self.known = np.ones(0, dtype=np.bool_)
         self.totals = np.zeros(2)
         self.recorded: list[NDArray[np.float64]] = []
@@ -164,9 +165,12 @@ class _Compiled(_Player):
         bandit, d = self.bandit, self.bandit.dim
         bandit._check_horizon(len(block.shown))  # kernels do not look where they write
         if block.pool is not self.checked:
-            bandit.check_contexts(block.pool)
-            self.checked, self.known = block.pool, bandit.known_rows(block.pool)
-        if not np.isfinite(block.rewards).all():
+            self.checked, self.pool = block.pool, np.ascontiguousarray(block.pool, dtype=np.float64)
+            if not longest_square(self.pool) <= bandit.options.max_norm**2 or bandit.l1_limit is not None:
+                bandit.check_contexts(self.pool)  # allows for a little rounding, and says what is wrong
+            self.known = bandit.known_rows(self.pool)
+        rewards = np.ascontiguousarray(block.rewards)
+        if not all_finite(rewards):
             raise NotFiniteError("the world pays a reward that is NaN or infinite")
         low, high = bandit.options.reward_range if bandit._clips else (-np.inf, np.inf)
         truth = self.truth if len(self.truth) else np.full(d, np.nan)
@@ -182,9 +186,9 @@ class _Compiled(_Player):
         play(
             bandit.learner,
             bandit.plan,
-            block.pool,
+            self.pool,
             block.shown,
-            block.rewards,
+            rewards,
             block.means,
             bandit.alphas(start + 1, len(block.shown)),
             (float(low), float(high)),

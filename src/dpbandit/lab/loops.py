@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from dpbandit.bandits.rounds import choose, learn_simulated
 from dpbandit.bandits.steps import perturb
 from dpbandit.compiled import kernel
+from dpbandit.lanes import add_up, fma, load_four, plus, splat_four
+from dpbandit.numerics import dot
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -65,3 +67,33 @@ def play(
             out[at, 1] = totals[1]
             out[at, 2] = math.sqrt(square)
             at += 1
+
+
+@kernel
+def longest_square(pool: Matrix) -> float:
+    """The largest squared norm of the rows; infinite or NaN if any number is."""
+    longest = 0.0
+    for j in range(pool.shape[0]):
+        square = dot(pool[j], pool[j])
+        if not square <= longest:
+            longest = square
+            if not longest < math.inf:
+                break
+    return longest
+
+
+@kernel
+def all_finite(table: Matrix) -> bool:
+    """Whether there is no NaN and no infinity among the numbers of a table."""
+    a = b = c = e = splat_four(0.0)
+    numbers = table.size
+    whole = numbers - numbers % 16
+    for i in range(0, whole, 16):  # x·0 is 0, or NaN for what is not finite
+        a = fma(load_four(table, i), splat_four(0.0), a)
+        b = fma(load_four(table, i + 4), splat_four(0.0), b)
+        c = fma(load_four(table, i + 8), splat_four(0.0), c)
+        e = fma(load_four(table, i + 12), splat_four(0.0), e)
+    total = add_up(plus(plus(a, b), plus(c, e)))
+    for i in range(whole, numbers):
+        total += table[i // table.shape[1], i % table.shape[1]] * 0.0
+    return total == 0.0
