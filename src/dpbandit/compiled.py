@@ -18,15 +18,26 @@ HERE = Path(__file__).parent
 CACHE_FOLDER: str = getattr(numba.config, "CACHE_DIR", "")  # set by NUMBA_CACHE_DIR
 
 F = TypeVar("F", bound=Callable[..., Any])
+Inline = Literal["never", "late", "always"]
 
 
 @overload
 def kernel(function: F) -> F: ...
 @overload
-def kernel(*, inline: Literal["never", "always"]) -> Callable[[F], F]: ...
-def kernel(function: F | None = None, *, inline: Literal["never", "always"] = "never") -> F | Callable[[F], F]:
-    """Compile a function that allocates nothing. `inline="always"` where a call would pass many arrays in a hot loop."""
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False, "inline": inline}
+def kernel(*, inline: Inline) -> Callable[[F], F]: ...
+def kernel(function: F | None = None, *, inline: Inline = "never") -> F | Callable[[F], F]:
+    """Compile a function that allocates nothing.
+
+    Every array that is passed on costs several words, every round. `inline="late"` leaves out the call after compiling;
+    `inline="always"` before it, which is needed where what the function returns, or which branch it takes, has to be known.
+    """
+    options: dict[str, Any] = {
+        "cache": True,
+        "nogil": True,
+        "_nrt": False,
+        "inline": "always" if inline == "always" else "never",
+        "forceinline": inline == "late",
+    }
     compile_: Any = njit(**options)
     return cast(F, compile_(function)) if function is not None else cast(Callable[[F], F], compile_)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
 from dpbandit.errors import NoiseError, OptionError, nearest
-from dpbandit.randomness import NOISE, derive_key, knorm_laplace, laplace, normal, wishart
+from dpbandit.randomness import NOISE, add_laplaces, add_normals, derive_key, knorm_laplace, wishart
 
 Vector = NDArray[np.float64]
 
@@ -49,15 +49,13 @@ def add_simulated(kind: int, key: np.uint64, index: int, scale: float, value: Ve
         for i in range(d):
             out[i] = value[i] + scale * out[i]
     elif kind == LAPLACE:
-        for i in range(d):
-            out[i] = value[i] + scale * laplace(key, index * d + i)
+        add_laplaces(key, index * d, scale, value, out)
     elif kind == WISHART:
         wishart(key, index, scale, out)
         for i in range(d):
             out[i] += value[i]
     else:
-        for i in range(d):
-            out[i] = value[i] + scale * normal(key, index * d + i)
+        add_normals(key, index * d, scale, value, out)
 
 
 class Source(Protocol):

@@ -7,12 +7,27 @@ Knows nothing of privacy, and must never learn.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
+from dpbandit.lanes import (
+    WIDTH,
+    add_up,
+    fma,
+    load,
+    load_four,
+    minus,
+    negative,
+    over,
+    plus,
+    splat,
+    splat_four,
+    store,
+    times,
+)
 from dpbandit.randomness import bits
 
 Vector = NDArray[np.float64]
@@ -20,6 +35,13 @@ Matrix = NDArray[np.float64]
 
 # Scores closer than this are a tie: in round 1 all scores are equal up to rounding.
 TIE = 1e-12
+
+# Contexts are added to A this many at a time: kept rounding errors then cost little, and sums of 16 terms lose no more than
+# the products of numbers do that are added.
+RECENT = 16
+
+# From this size on, matrices do not stay in the first cache: rows are read from end to end (measured: d = 50 to 100).
+LONG = 64
 
 
 class Ridge(NamedTuple):
@@ -34,6 +56,8 @@ class Ridge(NamedTuple):
     step: Vector  # A⁻¹x of the latest context, with A before it was added
     age: Vector  # updates since the last refresh
     work: Matrix  # scratch
+    recent: Matrix  # contexts that are in A⁻¹ and not yet in A: see `settle`
+    waiting: Vector  # how many of them
 
 
 def new_ridge(dim: int, ridge: float) -> Ridge:
@@ -53,57 +77,211 @@ def new_ridge(dim: int, ridge: float) -> Ridge:
         np.zeros(line),
         np.zeros(1),
         np.zeros(square),
+        np.zeros((RECENT, dim)),
+        np.zeros(1),
     )
+
+
+@kernel(inline="late")
+def dot(a: Vector, b: Vector) -> float:
+    """a·b, in four sums and a tail: the same numbers on every machine."""
+    d = a.shape[0]
+    four = splat_four(0.0)
+    whole = d - d % 4
+    for i in range(0, whole, 4):
+        four = fma(load_four(a, i), load_four(b, i), four)
+    total = add_up(four)
+    for i in range(whole, d):
+        total = fma(a[i], b[i], total)
+    return total
+
+
+@kernel(inline="late")
+def multiply(matrix: Matrix, vector: Vector, out: Vector) -> None:
+    """out = matrix·vector for a symmetric matrix, without allocating. `out` is another array than `vector`."""
+    d = vector.shape[0]
+    if d < WIDTH:
+        for i in range(d):
+            total = 0.0
+            for k in range(d):
+                total = fma(matrix[k, i], vector[k], total)
+            out[i] = total
+    elif d < LONG:
+        last = d - WIDTH  # strips may overlap: what is written twice is the same
+        for j in range(0, d, 3 * WIDTH):
+            first, second, third = min(j, last), min(j + WIDTH, last), min(j + 2 * WIDTH, last)
+            a = b = c = splat(0.0)
+            for k in range(d):
+                row, entry = k * d, splat(vector[k])
+                a = fma(load(matrix, row + first), entry, a)
+                b = fma(load(matrix, row + second), entry, b)
+                c = fma(load(matrix, row + third), entry, c)
+            store(out, first, a)
+            store(out, second, b)
+            store(out, third, c)
+    else:
+        _multiply_long(matrix, vector, out)
+
+
+@kernel
+def _multiply_long(matrix: Matrix, vector: Vector, out: Vector) -> None:
+    """The same sums in the same order, four rows at a time."""
+    d = vector.shape[0]
+    out[:] = 0.0
+    whole, last = d - d % 4, d - d % WIDTH
+    for k in range(0, whole, 4):
+        row, x0, x1, x2, x3 = k * d, vector[k], vector[k + 1], vector[k + 2], vector[k + 3]
+        s0, s1, s2, s3 = splat(x0), splat(x1), splat(x2), splat(x3)
+        for j in range(0, last, WIDTH):
+            total = fma(load(matrix, row + j), s0, load(out, j))
+            total = fma(load(matrix, row + d + j), s1, total)
+            total = fma(load(matrix, row + 2 * d + j), s2, total)
+            store(out, j, fma(load(matrix, row + 3 * d + j), s3, total))
+        for j in range(last, d):
+            one = fma(matrix[k + 1, j], x1, fma(matrix[k, j], x0, out[j]))
+            out[j] = fma(matrix[k + 3, j], x3, fma(matrix[k + 2, j], x2, one))
+    for k in range(whole, d):
+        for j in range(d):
+            out[j] = fma(matrix[k, j], vector[k], out[j])
+
+
+@kernel(inline="late")
+def add_outer(matrix: Matrix, factor: float, left: Vector, right: Vector) -> None:
+    """matrix ← matrix + factor·left·rightᵀ."""
+    n, d = left.shape[0], right.shape[0]
+    if d < WIDTH:
+        for i in range(n):
+            scaled = factor * left[i]
+            for k in range(d):
+                matrix[i, k] = fma(scaled, right[k], matrix[i, k])
+        return
+    whole, last = d - d % WIDTH, d - WIDTH
+    tail = load(right, last)
+    for i in range(n):
+        row = i * d
+        entry = splat(factor * left[i])
+        end = fma(entry, tail, load(matrix, row + last))  # from the old numbers; overlaps what is written before it
+        for k in range(0, whole, WIDTH):
+            store(matrix, row + k, fma(entry, load(right, k), load(matrix, row + k)))
+        store(matrix, row + last, end)
 
 
 @kernel(inline="always")
 def add_context(ridge: Ridge, x: Vector) -> float:
-    """A ← A + xxᵀ, by Sherman–Morrison on A⁻¹; leaves v = A_old⁻¹x in `step` and returns xᵀA_old⁻¹x.
-
-    A itself is summed with its rounding errors kept (Neumaier), so that a refresh starts from the exact matrix
-    even after millions of rounds: rank-one updates of the inverse alone drift.
-    """
-    inverse, gram, gram_low, v = ridge.inverse, ridge.gram, ridge.gram_low, ridge.step
-    d = x.shape[0]
-    quadratic = 0.0
-    for i in range(d):
-        v[i] = 0.0
-    for k in range(d):
-        for i in range(d):
-            v[i] += inverse[k, i] * x[k]
-    for i in range(d):
-        quadratic += v[i] * x[i]
-    factor = 1.0 / (1.0 + quadratic)
-    for i in range(d):
-        scaled = v[i] * factor
-        xi = x[i]
-        for k in range(d):
-            inverse[i, k] -= scaled * v[k]
-            product = xi * x[k]
-            total = gram[i, k] + product
-            back = total - gram[i, k]
-            gram_low[i, k] += (gram[i, k] - (total - back)) + (product - back)
-            gram[i, k] = total
+    """A ← A + xxᵀ, by Sherman–Morrison on A⁻¹; leaves v = A_old⁻¹x in `step` and returns xᵀA_old⁻¹x."""
+    multiply(ridge.inverse, x, ridge.step)
+    quadratic = dot(ridge.step, x)
+    add_outer(ridge.inverse, -1.0 / (1.0 + quadratic), ridge.step, ridge.step)
+    waiting = int(ridge.waiting[0])
+    for i in range(x.shape[0]):
+        ridge.recent[waiting, i] = x[i]
+    ridge.waiting[0] = waiting + 1.0
+    if waiting + 1 == RECENT:
+        settle(ridge)
     ridge.age[0] += 1.0
     return quadratic
+
+
+@kernel
+def settle(ridge: Ridge) -> None:
+    """Add the recent contexts to A, which is behind by up to RECENT of them.
+
+    A is summed with its rounding errors kept (Neumaier), so that a refresh starts from the exact matrix even after millions of
+    rounds: rank-one updates of the inverse alone drift.
+    """
+    waiting, recent = int(ridge.waiting[0]), ridge.recent
+    gram, low = ridge.gram, ridge.gram_low
+    d = recent.shape[1]
+    ridge.waiting[0] = 0.0
+    if waiting == 0:
+        return
+    _sum_of_squares(recent, waiting, ridge.work)
+    terms, last = ridge.work.reshape(d * d), d * d - d * d % WIDTH
+    for i in range(0, last, WIDTH):
+        sums, rest = _kept_sum(load(gram, i), load(low, i), load(terms, i))
+        store(gram, i, sums)
+        store(low, i, rest)
+    for i in range(last, d * d):
+        row, k = i // d, i % d
+        gram[row, k], low[row, k] = _kept_sum(gram[row, k], low[row, k], terms[i])
+
+
+@kernel(inline="late")
+def apply_gram(ridge: Ridge, vector: Vector, out: Vector) -> None:
+    """out = A·vector, with the recent contexts that A is behind by."""
+    multiply(ridge.gram, vector, out)
+    for n in range(int(ridge.waiting[0])):
+        _add_to(out, dot(ridge.recent[n], vector), ridge.recent[n])
+
+
+@kernel
+def _sum_of_squares(rows: Matrix, count: int, out: Matrix) -> None:
+    """out = Σ xxᵀ over the first rows. Exactly symmetric: both halves add the same products in the same order."""
+    d = rows.shape[1]
+    if d < WIDTH:
+        for i in range(d):
+            for k in range(d):
+                total = 0.0
+                for n in range(count):
+                    total = fma(rows[n, i], rows[n, k], total)
+                out[i, k] = total
+        return
+    last = d - WIDTH  # strips may overlap: what is written twice is the same
+    for i in range(0, d, 2):
+        other = min(i + 1, d - 1)
+        for j in range(0, d, 3 * WIDTH):
+            first, second, third = min(j, last), min(j + WIDTH, last), min(j + 2 * WIDTH, last)
+            a = b = c = e = f = g = splat(0.0)
+            for n in range(count):
+                s, t = splat(rows[n, i]), splat(rows[n, other])
+                x, y, z = load(rows, n * d + first), load(rows, n * d + second), load(rows, n * d + third)
+                a, b, c = fma(s, x, a), fma(s, y, b), fma(s, z, c)
+                e, f, g = fma(t, x, e), fma(t, y, f), fma(t, z, g)
+            store(out, i * d + first, a)
+            store(out, i * d + second, b)
+            store(out, i * d + third, c)
+            store(out, other * d + first, e)
+            store(out, other * d + second, f)
+            store(out, other * d + third, g)
+
+
+@kernel(inline="always")
+def _kept_sum(total: Any, low: Any, term: Any) -> Any:
+    """total + term, and `low` with what rounding lost of it."""
+    new = plus(total, term)
+    back = minus(new, total)
+    return new, plus(low, plus(minus(total, minus(new, back)), minus(term, back)))
+
+
+@kernel(inline="late")
+def add_kept(total: Vector, low: Vector, factor: float, vector: Vector) -> None:
+    """total ← total + factor·vector, with what rounding loses of it in `low`."""
+    d = vector.shape[0]
+    whole = d - d % WIDTH
+    for i in range(0, whole, WIDTH):
+        sums, rest = _kept_sum(load(total, i), load(low, i), times(load(vector, i), splat(factor)))
+        store(total, i, sums)
+        store(low, i, rest)
+    for i in range(whole, d):
+        total[i], low[i] = _kept_sum(total[i], low[i], vector[i] * factor)
 
 
 @kernel(inline="always")
 def add_reward(ridge: Ridge, x: Vector, reward: float, quadratic: float) -> None:
     """b ← b + xr and θ ← θ + v(r − xᵀθ)/(1 + xᵀA_old⁻¹x), right after `add_context`."""
-    b, b_low, theta, v = ridge.moments, ridge.moments_low, ridge.theta, ridge.step
-    d = x.shape[0]
-    prediction = 0.0
-    for i in range(d):
-        prediction += x[i] * theta[i]
-        product = x[i] * reward
-        total = b[i] + product
-        back = total - b[i]
-        b_low[i] += (b[i] - (total - back)) + (product - back)
-        b[i] = total
-    gain = (reward - prediction) / (1.0 + quadratic)
-    for i in range(d):
-        theta[i] += gain * v[i]
+    gain = (reward - dot(x, ridge.theta)) / (1.0 + quadratic)
+    add_kept(ridge.moments, ridge.moments_low, reward, x)
+    _add_to(ridge.theta, gain, ridge.step)
+
+
+@kernel(inline="late")
+def _add_to(total: Vector, factor: float, vector: Vector) -> None:
+    d = vector.shape[0]
+    whole = d - d % WIDTH
+    for i in range(0, whole, WIDTH):
+        store(total, i, fma(splat(factor), load(vector, i), load(total, i)))
+    for i in range(whole, d):
+        total[i] = fma(factor, vector[i], total[i])
 
 
 @kernel
@@ -125,47 +303,111 @@ def refresh(ridge: Ridge) -> None:
 
     θ = A⁻¹b alone can lose κ² ulps; two steps of refinement with an exact residual leave about κ·2⁻⁵³.
     """
-    inverse, gram, gram_low, theta = ridge.inverse, ridge.gram, ridge.gram_low, ridge.theta
-    b, b_low = ridge.moments, ridge.moments_low
+    settle(ridge)
+    inverse, theta = ridge.inverse, ridge.theta
     d = theta.shape[0]
-    _cholesky(gram, gram_low, ridge.work)
-    _invert(ridge.work, inverse)
+    _factor(ridge.gram, ridge.gram_low, ridge.work)
+    _invert_factor(ridge.work, inverse)
+    residual, change = ridge.recent[0], ridge.recent[1]  # free now
     for i in range(d):
-        total = 0.0
-        for k in range(d):
-            total += inverse[i, k] * (b[k] + b_low[k])
-        theta[i] = total
-    residual = ridge.work[0]  # the factor is no longer needed
+        residual[i] = ridge.moments[i] + ridge.moments_low[i]
+    multiply(inverse, residual, theta)
     for _ in range(2):
+        _residual(ridge, residual)
+        multiply(inverse, residual, change)
         for i in range(d):
-            high = b[i]
-            low = b_low[i]
-            for k in range(d):
-                product, error = split_product(gram[i, k], -theta[k])
-                total = high + product
-                back = total - high
-                low += ((high - (total - back)) + (product - back)) + error - gram_low[i, k] * theta[k]
-                high = total
-            residual[i] = high + low
-        for k in range(d):
-            for i in range(d):
-                theta[i] += inverse[k, i] * residual[k]
+            theta[i] += change[i]
     ridge.age[0] = 0.0
 
 
 @kernel
-def _cholesky(matrix: Matrix, low: Matrix, out: Matrix) -> None:
-    """The lower factor of matrix + low. A pivot that rounding made non-positive is replaced by the smallest sensible one."""
+def _residual(ridge: Ridge, out: Vector) -> None:
+    """out = b − Aθ, with every product and sum kept in two floats."""
+    gram, gram_low, theta, b, b_low = ridge.gram, ridge.gram_low, ridge.theta, ridge.moments, ridge.moments_low
+    d = theta.shape[0]
+    whole = d - d % WIDTH
+    for i in range(0, whole, WIDTH):
+        high, low = load(b, i), load(b_low, i)
+        for k in range(d):
+            high, low = _minus_product(high, low, load(gram, k * d + i), load(gram_low, k * d + i), splat(-theta[k]))
+        store(out, i, plus(high, low))
+    for i in range(whole, d):
+        high, low = b[i], b_low[i]
+        for k in range(d):
+            high, low = _minus_product(high, low, gram[k, i], gram_low[k, i], -theta[k])
+        out[i] = high + low
+
+
+@kernel(inline="always")
+def _minus_product(high: Any, low: Any, entry: Any, entry_low: Any, minus_theta: Any) -> Any:
+    product = times(entry, minus_theta)
+    error = fma(entry, minus_theta, negative(product))
+    high, low = _kept_sum(high, low, product)
+    return high, fma(entry_low, minus_theta, plus(low, error))
+
+
+@kernel
+def _factor(matrix: Matrix, low: Matrix, out: Matrix) -> None:
+    """The upper factor U of matrix + low = UᵀU; below the diagonal of `out` is nothing of use. A pivot that rounding made
+    non-positive is replaced by the smallest sensible one."""
     d = matrix.shape[0]
     for i in range(d):
-        for j in range(i + 1):
-            total = matrix[i, j] + low[i, j]
-            for k in range(j):
-                total -= out[i, k] * out[j, k]
-            if i == j:
-                out[i, i] = math.sqrt(max(total, matrix[i, i] * 1e-16))
-            else:
-                out[i, j] = total / out[j, j]
+        pivot = matrix[i, i] + low[i, i]
+        for k in range(i):
+            pivot = fma(-out[k, i], out[k, i], pivot)
+        pivot = math.sqrt(max(pivot, matrix[i, i] * 1e-16))
+        out[i, i] = pivot
+        j, last = i + 1, d - WIDTH
+        while j <= last:
+            total = plus(load(matrix, i * d + j), load(low, i * d + j))
+            for k in range(i):
+                total = fma(splat(-out[k, i]), load(out, k * d + j), total)
+            store(out, i * d + j, over(total, splat(pivot)))
+            j += WIDTH
+        while j < d:
+            rest = matrix[i, j] + low[i, j]
+            for k in range(i):
+                rest = fma(-out[k, i], out[k, j], rest)
+            out[i, j] = rest / pivot
+            j += 1
+
+
+@kernel
+def _invert_factor(factor: Matrix, out: Matrix) -> None:
+    """out = (UᵀU)⁻¹ for an upper triangular U, exactly symmetric. Destroys `factor`."""
+    d = factor.shape[0]
+    # U⁻ᵀ, lower triangular, row by row.
+    for i in range(d):
+        width = 0 if d < WIDTH else i + 1 + (-(i + 1)) % WIDTH
+        if width > d:
+            width = d - d % WIDTH
+        for j in range(0, width, WIDTH):
+            total = splat(0.0)
+            for k in range(j, i):
+                total = fma(splat(-factor[k, i]), load(out, k * d + j), total)
+            store(out, i * d + j, over(total, splat(factor[i, i])))
+        for j in range(width, d):
+            rest = 0.0
+            for k in range(j, i):
+                rest = fma(-factor[k, i], out[k, j], rest)
+            out[i, j] = rest / factor[i, i]
+        out[i, i] = 1.0 / factor[i, i]
+    # The product of its transpose with it. Entries above the diagonal are zeros, which change no sum.
+    whole = d - d % WIDTH
+    for i in range(d):
+        for j in range(0, whole, WIDTH):
+            total = splat(0.0)
+            for k in range(i, d):
+                total = fma(splat(out[k, i]), load(out, k * d + j), total)
+            store(factor, i * d + j, total)
+        for j in range(whole, d):
+            rest = 0.0
+            for k in range(i, d):
+                rest = fma(out[k, i], out[k, j], rest)
+            factor[i, j] = rest
+    for i in range(d):
+        for j in range(d):
+            out[i, j] = factor[i, j]
 
 
 @kernel
@@ -201,6 +443,20 @@ def solve_lower(factor: Matrix, vector: Vector, out: Vector) -> None:
 
 
 @kernel
+def invert_lower(factor: Matrix, out: Matrix) -> None:
+    """out = L⁻ᵀ for a lower triangular L, so that `multiply(out, x, y)`, which adds up rows, gives L⁻¹x."""
+    d = factor.shape[0]
+    for column in range(d):
+        for i in range(column):
+            out[column, i] = 0.0
+        for i in range(column, d):
+            total = 1.0 if i == column else 0.0
+            for k in range(column, i):
+                total -= factor[i, k] * out[column, k]
+            out[column, i] = total / factor[i, i]
+
+
+@kernel
 def product(left: Matrix, right: Matrix, out: Matrix) -> None:
     """out = left·right; `out` is another matrix than either."""
     rows, inner = left.shape
@@ -216,14 +472,15 @@ def product(left: Matrix, right: Matrix, out: Matrix) -> None:
 
 @kernel
 def colour(ridge: Ridge, vector: Vector) -> None:
-    """vector ← L⁻ᵀ·vector with A = LLᵀ: standard normal numbers become a draw with covariance A⁻¹. In place."""
+    """vector ← U⁻¹·vector with A = UᵀU: standard normal numbers become a draw with covariance A⁻¹. In place."""
+    settle(ridge)
     factor = ridge.work
-    _cholesky(ridge.gram, ridge.gram_low, factor)
+    _factor(ridge.gram, ridge.gram_low, factor)
     d = vector.shape[0]
     for i in range(d - 1, -1, -1):
         total = vector[i]
         for k in range(i + 1, d):
-            total -= factor[k, i] * vector[k]
+            total -= factor[i, k] * vector[k]
         vector[i] = total / factor[i, i]
 
 
@@ -302,6 +559,34 @@ def largest_eigenvalue(matrix: Matrix, work: Matrix) -> float:
     return largest + math.sqrt(off)  # what is left off the diagonal moves no eigenvalue by more
 
 
+@kernel
+def has_no_eigenvalue_above(matrix: Matrix, limit: float, work: Matrix) -> bool:
+    """Whether all eigenvalues of a symmetric matrix lie below the limit, up to rounding: limit·1 − matrix has a factor."""
+    d = matrix.shape[0]
+    whole = d - d % WIDTH
+    for i in range(d):
+        start = i - i % WIDTH
+        for j in range(start, whole, WIDTH):
+            total = negative(load(matrix, i * d + j))
+            for k in range(i):
+                total = fma(splat(-work[k, i]), load(work, k * d + j), total)
+            store(work, i * d + j, total)
+        for j in range(max(start, whole), d):
+            rest = -matrix[i, j]
+            for k in range(i):
+                rest = fma(-work[k, i], work[k, j], rest)
+            work[i, j] = rest
+        # `limit` on the diagonal comes last: it is the same for every row, and stays out of the vectors.
+        pivot = work[i, i] + limit
+        if not pivot > 0.0:
+            return False
+        pivot = math.sqrt(pivot)
+        for j in range(i + 1, d):
+            work[i, j] /= pivot
+        work[i, i] = pivot
+    return True
+
+
 @kernel(inline="always")
 def refresh_when_due(ridge: Ridge, quadratic: float) -> bool:
     """Refresh every 256 updates (2d in high dimension, where it costs as much as that many updates), or at once when
@@ -312,76 +597,7 @@ def refresh_when_due(ridge: Ridge, quadratic: float) -> bool:
     return False
 
 
-@kernel
-def multiply(matrix: Matrix, vector: Vector, out: Vector) -> None:
-    """out = matrix·vector for a symmetric matrix, without allocating."""
-    d = vector.shape[0]
-    for i in range(d):
-        out[i] = 0.0
-    for k in range(d):
-        factor = vector[k]
-        for i in range(d):
-            out[i] += matrix[k, i] * factor
-
-
-@kernel
-def score(inverse: Matrix, theta: Vector, columns: Matrix, alpha: float, work: Matrix, out: Vector) -> None:
-    """UCB scores x·θ + α√(xᵀA⁻¹x) of every column.
-
-    Arms are columns so that the innermost loop runs over arms, where additions are independent and the compiler may
-    use vector instructions without changing the order of any sum. A⁻¹ is symmetric: half of it is enough.
-    `work` has two rows of as many entries as there are arms.
-    """
-    d, arms = columns.shape
-    for j in range(arms):
-        out[j] = 0.0
-        work[0, j] = 0.0
-    for i in range(d):
-        half = 0.5 * inverse[i, i]
-        for j in range(arms):
-            work[1, j] = half * columns[i, j]
-        for k in range(i):
-            entry = inverse[i, k]
-            for j in range(arms):
-                work[1, j] += entry * columns[k, j]
-        weight = theta[i]
-        for j in range(arms):
-            work[0, j] += work[1, j] * columns[i, j]
-            out[j] += weight * columns[i, j]
-    for j in range(arms):
-        out[j] += alpha * math.sqrt(max(2.0 * work[0, j], 0.0))
-
-
-@kernel
-def score_about_mean(
-    matrix: Matrix, theta: Vector, columns: Matrix, alpha: float, work: Matrix, out: Vector, mean: Vector, image: Vector
-) -> None:
-    """Scores x·θ + α√((x − x̄)ᵀM(x − x̄)) with x̄ the mean of the columns, which ends up in `mean`.
-
-    What all arms share cannot tell them apart, so its uncertainty is no reason to explore.
-    """
-    d, arms = columns.shape
-    for i in range(d):
-        total = 0.0
-        for j in range(arms):
-            total += columns[i, j]
-        mean[i] = total / arms
-    multiply(matrix, mean, image)
-    middle = 0.0
-    for i in range(d):
-        middle += mean[i] * image[i]
-    score(matrix, theta, columns, 0.0, work, out)  # leaves half of every xᵀMx in work[0]
-    for j in range(arms):
-        work[0, j] = 2.0 * work[0, j] + middle
-    for i in range(d):
-        twice = 2.0 * image[i]
-        for j in range(arms):
-            work[0, j] -= twice * columns[i, j]
-    for j in range(arms):
-        out[j] += alpha * math.sqrt(max(work[0, j], 0.0))
-
-
-@kernel
+@kernel(inline="late")
 def pick(scores: Vector, key: np.uint64, index: int) -> int:
     """The arm with the highest score; among ties, a random one that depends on (key, index) alone."""
     arms = scores.shape[0]

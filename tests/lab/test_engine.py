@@ -83,6 +83,30 @@ def test_linucb_chooses_the_arms_of_a_plain_numpy_implementation():
     assert results.summary().loc["linucb", "regret"] == pytest.approx(regret, rel=1e-12)
 
 
+@pytest.mark.parametrize(("dim", "arms", "rounds"), [(10, 10, 3000), (25, 25, 3000), (100, 1000, 300)])
+def test_every_arm_is_that_of_a_plain_numpy_implementation_with_fresh_contexts(dim, arms, rounds):
+    rng = np.random.default_rng(dim)
+    contexts = rng.uniform(size=(rounds, arms, dim))
+    contexts /= np.linalg.norm(contexts, axis=2, keepdims=True)
+    theta = rng.uniform(size=dim)
+    theta /= np.linalg.norm(theta)
+    means = contexts @ theta
+    # What an arm pays tells it from every other: equal sums of rewards mean equal arms.
+    rewards = means + rng.normal(0.0, 0.5, size=(rounds, 1))
+    world = dpb.worlds.Arrays(contexts, rewards, means=means)
+    found = dpb.run(world, ["linucb"], seeds=[0], workers=1, record=range(1, rounds + 1)).frame()["reward"].to_numpy()
+    inverse, b, total = np.eye(dim), np.zeros(dim), 0.0
+    for t, x in enumerate(contexts):
+        scores = x @ (inverse @ b) + 0.3 * np.sqrt(np.einsum("ij,ij->i", x @ inverse, x))
+        # In the first round all scores tie up to rounding: take the engine's lot.
+        arm = int(scores.argmax()) if t else int(np.abs(rewards[0] - found[0]).argmin())
+        total += rewards[t, arm]
+        assert found[t] == pytest.approx(total, rel=1e-12), f"round {t + 1}"
+        image = inverse @ x[arm]
+        inverse -= np.outer(image, image) / (1 + x[arm] @ image)
+        b += x[arm] * rewards[t, arm]
+
+
 def test_results_do_not_depend_on_cores_blocks_or_company(monkeypatch):
     world = small_world()
     one = dpb.run(world, ["linucb", "dgs", "local"], horizon=500, seeds=3, workers=1, **OPTIONS).frame()

@@ -110,3 +110,18 @@ def test_simulated_noise_is_added_to_the_value_and_scales(kind):
         source.release(kind, value, scale=2.5, shift=1.0, index=9), value + 2.5 * unit, rtol=1e-12
     )
     assert (source.release(kind, np.zeros(2), scale=1.0, shift=1.0, index=10) != unit).all()
+
+
+@pytest.mark.parametrize("dim", [1, 3, 4, 5, 8, 10, 25, 70])
+def test_noise_for_a_vector_is_that_of_its_coordinates_bit_for_bit(dim):
+    key, value = np.uint64(77), np.zeros(dim)
+    for kind, draw in (("gaussian", randomness.normal), ("laplace", randomness.laplace)):
+        out = np.empty(dim)
+        for index in range(50):
+            noise.add_simulated(noise.CODES[kind], key, index, 1.0, value, out)
+            assert (out == [draw(key, index * dim + i) for i in range(dim)]).all()
+
+
+def test_the_logarithm_is_good_to_an_ulp():
+    p = np.concatenate([np.geomspace(1e-300, 1.0, 3000), np.random.default_rng(0).uniform(0.5, 1.0, size=3000)])
+    np.testing.assert_allclose([randomness.log(q) for q in p], np.log(p), rtol=2.3e-16, atol=0)

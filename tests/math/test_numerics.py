@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from dpbandit import numerics
+from dpbandit import numerics, scoring
 
 
 @njit
@@ -59,12 +59,14 @@ def test_a_million_updates_agree_with_an_extended_precision_solve(decay, lam):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 8), st.integers(1, 300), st.floats(0.01, 100.0), st.integers(0, 2**32 - 1))
+@given(st.integers(1, 11), st.integers(1, 300), st.floats(0.01, 100.0), st.integers(0, 2**32 - 1))
 def test_incremental_statistics_equal_batch_statistics(d, n, lam, seed):
     rng = np.random.default_rng(seed)
+    d = d if d <= 8 else [13, 25, 70][d - 9]  # longer than one vector, than three, and than what fits the first cache
     xs, rs = rng.uniform(-1, 1, size=(n, d)), rng.uniform(-1, 1, size=n)
     ridge = numerics.new_ridge(d, lam)
     feed(ridge, xs, rs)
+    numerics.settle(ridge)
     inverse, gram, b, theta = ridge.inverse, ridge.gram, ridge.moments, ridge.theta
     full = lam * np.eye(d) + xs.T @ xs
     np.testing.assert_allclose(gram, full, rtol=1e-12, atol=1e-12)
@@ -88,3 +90,43 @@ def test_ties_are_broken_at_random_and_evenly():
 
 def test_the_highest_score_wins_when_there_is_no_tie():
     assert numerics.pick(np.array([0.1, 0.5, 0.5 - 1e-9]), np.uint64(1), 0) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 60), st.integers(0, 2**32 - 1))
+def test_scores_are_those_of_plain_numpy_whatever_the_sizes(d, arms, seed):
+    rng = np.random.default_rng(seed)
+    pool, shown, theta = rng.normal(size=(80, d)), rng.permutation(80)[:arms], rng.normal(size=d)
+    root = rng.normal(size=(d, d + 3))
+    matrix = root @ root.T
+    scores, mean = np.empty(arms), np.empty(d)
+    scoring.score(matrix, theta, pool, shown, 0.3, scoring.new_work(d), scores)
+    xs = pool[shown]
+    widths = np.sqrt(np.einsum("ij,jk,ik->i", xs, matrix, xs))
+    np.testing.assert_allclose(scores, xs @ theta + 0.3 * widths, rtol=1e-12, atol=1e-11)
+    scoring.score_about_mean(matrix, theta, pool, shown, 0.3, scoring.new_work(d), scores, mean)
+    apart = xs - xs.mean(axis=0)
+    widths = np.sqrt(np.einsum("ij,jk,ik->i", apart, matrix, apart))
+    np.testing.assert_allclose(scores, xs @ theta + 0.3 * widths, rtol=1e-10, atol=1e-6)
+
+
+def test_an_arms_score_does_not_depend_on_what_stands_beside_it():
+    rng = np.random.default_rng(0)
+    d = 11
+    pool, theta, root = rng.normal(size=(40, d)), rng.normal(size=d), rng.normal(size=(d, d))
+    matrix, all_of_them = root @ root.T, np.empty(40)
+    scoring.score(matrix, theta, pool, np.arange(40), 0.3, scoring.new_work(d), all_of_them)
+    for arms in (1, 2, 5, 13):
+        scores, shown = np.empty(arms), rng.permutation(40)[:arms]
+        scoring.score(matrix, theta, pool, shown, 0.3, scoring.new_work(d), scores)
+        assert (scores == all_of_them[shown]).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 30), st.integers(0, 2**32 - 1))
+def test_a_factor_exists_just_above_the_largest_eigenvalue_and_not_below(d, seed):
+    root = np.random.default_rng(seed).normal(size=(d, d + 2))
+    matrix = root @ root.T
+    largest = np.linalg.eigvalsh(matrix)[-1]
+    assert numerics.has_no_eigenvalue_above(matrix, largest * (1 + 1e-9), np.empty((d, d)))
+    assert not numerics.has_no_eigenvalue_above(matrix, largest * (1 - 1e-9), np.empty((d, d)))

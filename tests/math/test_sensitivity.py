@@ -56,15 +56,16 @@ def test_the_lazy_bound_covers_every_arm_at_all_times_and_is_never_far_above(d, 
     pool = rng.normal(size=(12, d))
     pool /= np.maximum(np.linalg.norm(pool, axis=1, keepdims=True), 1.0)
     arms = np.empty((0, d)) if ball else pool
-    ridge, memory = numerics.new_ridge(d, rng.choice([0.01, 1.0])), np.zeros(2)
-    for _ in range(n):
-        quadratic = numerics.add_context(ridge, pool[rng.integers(12)])
+    ridge, memory = numerics.new_ridge(d, rng.choice([0.01, 1.0])), sensitivity.new_watch(d, len(arms))
+    for t in range(1, n + 1):
+        x = pool[rng.integers(12)]
+        quadratic = numerics.add_context(ridge, x)
         inverse, step = ridge.inverse, ridge.step
-        bound = sensitivity.observed_lazily(inverse, arms, 1.0, norm, step, quadratic, memory, np.empty((d, d)))
+        bound = sensitivity.observed_lazily(inverse, arms, 1.0, norm, x, step, quadratic, memory, np.empty((d, d)))
         worst = np.linalg.norm(pool @ inverse, ord=norm, axis=1).max()
         exact = sensitivity.observed(inverse, arms, 1.0, norm, np.empty((d, d)))
         assert bound >= worst
-        assert exact * (1 - 1e-12) <= bound <= exact * 1.12
+        assert exact * (1 - 1e-12) <= bound <= exact * (1.12 if t <= 20 else 2.2)
 
 
 def test_the_length_of_one_arms_image_can_grow_although_the_inverse_only_shrinks():
@@ -89,3 +90,22 @@ def test_bounds_are_estimated_from_sample_contexts():
 def test_bad_samples_are_named(bad):
     with pytest.raises(DpbanditError):
         sensitivity.estimate_bounds(bad)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 8), st.sampled_from([1, 2]), st.integers(0, 2**31))
+def test_no_image_grows_by_more_than_the_bound_on_its_growth(d, norm, seed):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(d, d)) * 10.0 ** rng.uniform(-2, 2, size=d)
+    before = root @ root.T + 0.1 * np.eye(d)
+    x = rng.normal(size=d) / np.sqrt(d)
+    old, new = np.linalg.inv(before), np.linalg.inv(before + np.outer(x, x))
+    factor, moved = sensitivity.growth(x, old @ x, float(x @ old @ x), 1.0, norm)
+    images = rng.normal(size=(d, 200))  # any vector is the image of some z
+    grown = new @ before
+    ratios = np.linalg.norm(grown @ images, ord=norm, axis=0) / np.linalg.norm(images, ord=norm, axis=0)
+    assert ratios.max() <= factor * (1 + 1e-9)
+    zs = rng.normal(size=(200, d))
+    zs /= np.linalg.norm(zs, axis=1, keepdims=True)
+    change = np.linalg.norm(zs @ new, ord=norm, axis=1) - np.linalg.norm(zs @ old, ord=norm, axis=1)
+    assert np.abs(change).max() <= moved * (1 + 1e-9)

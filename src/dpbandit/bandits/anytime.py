@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpbandit import numerics
 from dpbandit.bandits import anytime_steps, presets, rounds
 from dpbandit.bandits.base import Vector
 from dpbandit.bandits.linear import Charge, LinearBandit
@@ -45,6 +46,10 @@ class AnytimeBandit(LinearBandit):
 
     def new_learner(self) -> anytime_steps.Learner:
         return anytime_steps.new_learner(self.plan, self.options.public_contexts)
+
+    def complete(self) -> None:
+        """The whitener follows from its factor."""
+        numerics.invert_lower(self.learner.outlook.factor, self.learner.outlook.whitener)
 
     def check_room(self) -> None:
         """There is always room."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics
+from dpbandit import numerics, scoring
 from dpbandit.bandits import outlook as outlooks
 from dpbandit.bandits import posterior
 from dpbandit.bandits.outlook import Outlook
@@ -61,7 +61,7 @@ class Learner(NamedTuple):
     outlook: Outlook
     instrument: Vector  # scratch, like the next three
     middle: Vector
-    image: Vector
+    longer: Vector  # (x, 1)
     work: Matrix
     clock: NDArray[
         np.int64
@@ -83,7 +83,7 @@ def new_learner(plan: Plan, public: Matrix | None) -> Learner:
         outlooks.new_outlook(d, public),
         np.zeros(d + 1),
         np.zeros(d),
-        np.zeros(d),
+        np.zeros(d + 1),
         np.zeros((d + 1, d + 1)),
         np.zeros(6, dtype=np.int64),
     )
@@ -123,19 +123,20 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
             outlooks.look_at_one(learner.outlook, x)
     _refresh_when_due(learner, plan)
     # The instrument: the context and a constant, whitened, at norm 1. Whatever it is, it is public.
+    longer = learner.longer
     square = 0.0
+    inverse_size = 1.0 / learner.outlook.counts[5]
     for i in range(d):
-        u[i] = x[i] / learner.outlook.counts[5]
+        longer[i] = x[i] * inverse_size
         square += abs(x[i])
-    u[d] = 1.0 if square > 0.0 else 0.0  # a context of zeros says nothing about θ
-    numerics.solve_lower(learner.outlook.factor, u, u)
-    square = 0.0
-    for i in range(d + 1):
-        square += u[i] * u[i]
+    longer[d] = 1.0 if square > 0.0 else 0.0  # a context of zeros says nothing about θ
+    numerics.multiply(learner.outlook.whitener, longer, u)
+    square = numerics.dot(u, u)
     unit = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
-    prediction = learner.estimate[d]
     for i in range(d):
-        prediction += x[i] * learner.estimate[i]
+        longer[i] = x[i]
+    longer[d] = 1.0
+    prediction = numerics.dot(longer, learner.estimate)
     for i in range(d + 1):
         u[i] *= unit
     # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
@@ -143,13 +144,8 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
     prediction = min(max(prediction, plan.low + half), plan.high - half)
     weight = 0.5 / half
     item = min(max(reward - prediction, -half), half) * weight
-    for i in range(d + 1):
-        term = item * u[i]
-        total = learner.sums[i] + term
-        back = total - learner.sums[i]
-        learner.sums_low[i] += (learner.sums[i] - (total - back)) + (term - back)
-        learner.sums[i] = total
-    posterior.see(learner.filter, x, u, weight, prediction)
+    numerics.add_kept(learner.sums, learner.sums_low, item, u)
+    posterior.see(learner.filter, longer, u, weight, prediction)
     if t < clock[3]:
         return NO_RELEASE
     rho = anytime.kept(t, anytime.next_time(t, plan.ratio), plan.knee)
@@ -222,18 +218,23 @@ def _conclude(learner: Learner, plan: Plan) -> None:
             learner.spread[i, k] = learner.covariance[i, k]
 
 
-@kernel
+@kernel(inline="late")
 def choose(
-    learner: Learner, plan: Plan, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+    learner: Learner,
+    plan: Plan,
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    alpha: float,
+    work: Vector,
+    scores: Vector,
+    key: np.uint64,
 ) -> int:
     """The arm to play: upper confidence bounds from the posterior of the last release."""
     index = learner.clock[1]
     learner.clock[1] = index + 1
     if learner.outlook.counts[4] == 0.0 and (index < outlooks.LOOKED_AT or index % 8 == 0):
-        outlooks.look(learner.outlook, columns)
-    numerics.score_about_mean(
-        learner.spread, learner.theta, columns, alpha, work, scores, learner.middle, learner.image
-    )
+        outlooks.look(learner.outlook, contexts, shown)
+    scoring.score_about_mean(learner.spread, learner.theta, contexts, shown, alpha, work, scores, learner.middle)
     return numerics.pick(scores, key, index)
 
 

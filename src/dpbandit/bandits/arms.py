@@ -180,17 +180,24 @@ def bonus(learner: Learner, plan: Plan, arm: int, alpha: float) -> float:
     return explore + privacy_weight(plan, t) * learner.spread[arm] / pulls
 
 
-@kernel
+@kernel(inline="late")
 def choose(
-    learner: Learner, plan: Plan, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+    learner: Learner,
+    plan: Plan,
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    alpha: float,
+    work: Vector,
+    scores: Vector,
+    key: np.uint64,
 ) -> int:
-    """The arm to play among the columns, by released means and public counts alone."""
+    """The arm to play among the contexts shown, by released means and public counts alone."""
     index = learner.clock[1]
     learner.clock[1] = index + 1
-    for j in range(columns.shape[1]):
+    for j in range(shown.shape[0]):
         scores[j] = 0.0
         for arm in range(plan.dim):
-            if columns[arm, j] > 0.5:
+            if contexts[shown[j], arm] > 0.5:
                 scores[j] = learner.theta[arm] + bonus(learner, plan, arm, alpha)
     return numerics.pick(scores, key, index)
 

@@ -289,6 +289,9 @@ class Bandit(ABC):
         self.clipped += inside != reward and not self.options.pan_private
         return inside
 
+    def complete(self) -> None:
+        """Work out what files of earlier versions do not hold. Nothing, unless an algorithm says otherwise."""
+
     # ------------------------------------------------------------------ what an algorithm provides
 
     @abstractmethod

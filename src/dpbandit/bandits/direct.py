@@ -16,6 +16,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from dpbandit import scoring
 from dpbandit.bandits.address import Kept
 from dpbandit.bandits.base import NORM_TOLERANCE
 from dpbandit.bandits.rounds import NO_RELEASE, choose, commit, prepare, quiet
@@ -30,7 +31,7 @@ FLOAT = np.dtype(np.float64)
 REFUSED = -1
 # More arms than there is scratch for. Beyond the most, a decision takes so long that the long way adds nothing to it.
 NO_ROOM = -2
-FIRST_ROOM, MOST_ROOM = 1 << 10, 1 << 20
+FIRST_ROOM, MOST_ROOM = 1 << 6, 1 << 17
 # Rewards outside their range are counted above this many bits of what `learn` returns.
 CLIPPED = 32
 # A batch is learned in lots, so that Ctrl-C works.
@@ -74,7 +75,9 @@ class Desk(NamedTuple):
     gate: Gate
     noisy: Vector
     context: Vector
-    scratch: Vector
+    shown: NDArray[np.int64]  # 0, 1, 2, …: the rows of any slate
+    work: Vector
+    scores: Vector
 
 
 @kernel
@@ -100,20 +103,16 @@ def _allowed(gate: Gate, x: Vector) -> bool:
 @kernel
 def choose_at(desk: Any, contexts: Matrix, alpha: float) -> int:
     """The arm to play among the rows, REFUSED or NO_ROOM."""
-    scratch = desk.scratch
     arms, d = contexts.shape
     if d != desk.plan.dim or arms == 0:
         return REFUSED
-    if (d + 3) * arms > scratch.shape[0]:
+    if arms > desk.shown.shape[0]:
         return NO_ROOM
-    columns = scratch[: d * arms].reshape(d, arms)
-    work = scratch[d * arms : (d + 3) * arms].reshape(3, arms)
     for j in range(arms):
         if not _allowed(desk.gate, contexts[j]):
             return REFUSED
-        for i in range(d):
-            columns[i, j] = contexts[j, i]
-    return choose(desk.learner, desk.plan, columns, alpha, work, work[2], desk.gate.ties)
+    shown, scores = desk.shown[:arms], desk.scores[:arms]
+    return choose(desk.learner, desk.plan, contexts, shown, alpha, desk.work, scores, desk.gate.ties)
 
 
 @kernel
@@ -160,9 +159,10 @@ class Direct:
         self.make_room(FIRST_ROOM)
 
     def make_room(self, room: int) -> None:
-        """Scratch for this many numbers."""
+        """Scratch for this many arms."""
         learner, plan, gate, noisy = self._bandit_parts
-        kept = Kept(Desk(learner, plan, gate, noisy, np.zeros(plan.dim), np.zeros(room)))
+        x, work = np.zeros(plan.dim), scoring.new_work(plan.dim)
+        kept = Kept(Desk(learner, plan, gate, noisy, x, np.arange(room), work, np.zeros(room)))
         matrix, vector = types.Array(types.float64, 2, "C"), types.Array(types.float64, 1, "C")
         self._kept, self.address = kept, kept.address
         self.choose: Callable[..., int] = kept.entry(choose_at, matrix, types.float64)

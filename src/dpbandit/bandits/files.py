@@ -28,6 +28,8 @@ from dpbandit.budget import Claim, Ledger
 from dpbandit.errors import NotFiniteError, RollbackError, SaveError, ShapeError
 
 FORMAT = 1
+# Not in files of the first version, where they would be empty.
+LATER_ARRAYS = ("_recent", "_waiting", "watch_largest", "watch_sizes", "watch_todo", "watch_work", "longer", "whitener")
 
 
 def pack(bandit: Bandit) -> bytes:
@@ -142,12 +144,15 @@ def _restore(record: dict[str, Any], arrays: dict[str, Any]) -> Bandit:
         record["name"], {**options, **extra, "public_contexts": arrays.pop("public_contexts", None)}
     )
     for name, into in bandit._arrays().items():
+        if f"array_{name}" not in arrays and name.endswith(LATER_ARRAYS):
+            continue
         saved = arrays[f"array_{name}"]
         if name in ("toeplitz_rates", "toeplitz_weights") and not np.array_equal(into, saved):
             raise SaveError(
                 "saved with another Toeplitz table than this version's: the noise scale would not fit its stream"
             )
         into[...] = saved
+    bandit.complete()
     bandit.identity = record["identity"]
     bandit.ledger = Ledger.from_dict(record["ledger"])
     bandit.clipped, bandit.over_cap = record["clipped"], record["over_cap"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics
+from dpbandit import numerics, scoring
 from dpbandit.bandits.rounds import serve
 from dpbandit.compiled import kernel
 from dpbandit.noise import WISHART
@@ -283,14 +283,21 @@ def _raise_eigenvalues(matrix: Matrix, inverse: Matrix, work: Matrix, least: flo
             inverse[i, j] = inverse[j, i] = reciprocal
 
 
-@kernel
+@kernel(inline="late")
 def choose(
-    learner: Learner, plan: Plan, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+    learner: Learner,
+    plan: Plan,
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    alpha: float,
+    work: Vector,
+    scores: Vector,
+    key: np.uint64,
 ) -> int:
-    """The arm to play among the columns, by the noisy Gram matrix and moments alone."""
+    """The arm to play among the contexts shown, by the noisy Gram matrix and moments alone."""
     index = learner.clock[1]
     learner.clock[1] = index + 1
-    numerics.score(learner.inverse, learner.theta, columns, alpha, work, scores)
+    scoring.score(learner.inverse, learner.theta, contexts, shown, alpha, work, scores)
     return numerics.pick(scores, key, index)
 
 

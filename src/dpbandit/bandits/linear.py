@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit import numerics
+from dpbandit import numerics, scoring
 from dpbandit.bandits import bonus, direct, rounds, steps
 from dpbandit.bandits.address import gathered
 from dpbandit.bandits.base import Bandit, Matrix, Vector
@@ -81,6 +81,7 @@ class LinearBandit(Bandit):
         self.learner, self._block = gathered(self.new_learner())
         self._gathered = self.learner
         self._noisy = np.empty_like(self.learner.pending)
+        self._work = scoring.new_work(options.dim)
         self.noise = {code: word for word, code in CODES.items()}[plan.noise]
         self.alpha = DEFAULT_ALPHA if options.alpha is None else options.alpha
         self.l1_limit = l1_limit
@@ -159,8 +160,8 @@ class LinearBandit(Bandit):
                     arm = way.choose(way.address, contexts, alpha)
                     if arm >= 0:
                         return arm
-                    if arm == direct.NO_ROOM and (self.dim + 3) * len(contexts) <= direct.MOST_ROOM:
-                        way.make_room((self.dim + 3) * len(contexts))
+                    if arm == direct.NO_ROOM and len(contexts) <= direct.MOST_ROOM:
+                        way.make_room(len(contexts))
         return super().select(contexts, k)
 
     def update(self, contexts: ArrayLike, rewards: ArrayLike, *, user: Any = None) -> None:
@@ -220,23 +221,26 @@ class LinearBandit(Bandit):
         return xs
 
     def _choose(self, contexts: Matrix, k: int) -> NDArray[np.int64]:
-        columns = np.ascontiguousarray(contexts.T)
+        offered, shown = contexts, np.arange(len(contexts))
         if self.plan.context_noise > 0:
-            offered, columns = columns, np.empty_like(columns)
+            offered = np.empty_like(contexts)
             index = int(self.learner.clock[1])
-            steps.perturb(offered, self.plan.context_noise, self.plan.max_norm, self._key(CONTEXTS), index, columns)
+            steps.perturb(
+                contexts, shown, self.plan.context_noise, self.plan.max_norm, self._key(CONTEXTS), index, offered
+            )
         alpha = self._fixed_alpha
         if alpha is None:
             alpha = float(self.alphas(self.rounds + 1, 1)[0])
-        work = np.empty((3, len(contexts)))
-        scores = work[2]
-        first = int(rounds.choose_one(self.learner, self.plan, columns, alpha, work, scores, self._key(TIES)))
+        scores = np.empty(len(contexts))
+        first = int(
+            rounds.choose_one(self.learner, self.plan, offered, shown, alpha, self._work, scores, self._key(TIES))
+        )
         chosen = [first]
         while len(chosen) < k:
             scores[chosen[-1]] = -np.inf
             chosen.append(int(numerics.pick(scores, self._key(TIES), int(self.learner.clock[1]) - 1)))
         if self.plan.context_noise > 0:
-            self._perturbed = {contexts[arm].tobytes(): columns[:, arm].copy() for arm in chosen}
+            self._perturbed = {contexts[arm].tobytes(): offered[arm].copy() for arm in chosen}
         return np.array(chosen, dtype=np.int64)
 
     def alphas(self, start: int, count: int) -> Vector:
@@ -386,17 +390,18 @@ class LinearBandit(Bandit):
         """The perturbed context that `select` scored, or a fresh perturbation for one that was not selected last."""
         seen = self._perturbed.get(x.tobytes())
         if seen is None:
-            column = np.empty((len(x), 1))
+            seen = np.empty((1, len(x)))
             index = (1 << 40) + self.rounds
             steps.perturb(
-                np.ascontiguousarray(x[:, None]),
+                x[None, :],
+                np.zeros(1, dtype=np.int64),
                 self.plan.context_noise,
                 self.plan.max_norm,
                 self._key(CONTEXTS),
                 index,
-                column,
+                seen,
             )
-            seen = column[:, 0].copy()
+            seen = seen[0]
         return seen
 
     def _key(self, purpose: int) -> np.uint64:

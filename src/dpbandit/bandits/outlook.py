@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpbandit import numerics
 from dpbandit.compiled import kernel
+from dpbandit.lanes import WIDTH, fma, load, over, plus, splat, store
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -41,6 +42,7 @@ class Outlook(NamedTuple):
     pull: Vector  # precision · prior mean
     work: Matrix
     solved: Vector
+    whitener: Matrix  # L⁻ᵀ
 
 
 def new_outlook(dim: int, public: Matrix | None) -> Outlook:
@@ -58,6 +60,7 @@ def new_outlook(dim: int, public: Matrix | None) -> Outlook:
         np.zeros(dim + 1),
         np.zeros((dim + 1, dim + 1)),
         np.zeros(dim),
+        np.eye(dim + 1),
     )
     if public is not None:
         outlook.second[:] = public.T @ public / len(public)
@@ -77,25 +80,32 @@ def forget(outlook: Outlook) -> None:
 
 
 @kernel
-def look(outlook: Outlook, columns: Matrix) -> None:
-    """A slate of contexts, one a column, has been offered."""
-    d, arms = columns.shape
+def look(outlook: Outlook, contexts: Matrix, shown: NDArray[np.int64]) -> None:
+    """A slate of contexts, those in rows `shown`, has been offered."""
+    arms, d = shown.shape[0], contexts.shape[1]
     total = 0.0
     length = 0.0
+    whole = d - d % WIDTH
     for i in range(d):
         mean = 0.0
         for j in range(arms):
-            mean += columns[i, j]
-            total += columns[i, j] * columns[i, j]
+            x = contexts[shown[j], i]
+            mean += x
+            total += x * x
         mean /= arms
         length += mean * mean
         outlook.first[i] += mean
-        for k in range(i + 1):
+        # All of a row, although half would do: both halves come out the same, term by term.
+        for k in range(0, whole, WIDTH):
+            products = splat(0.0)
+            for j in range(arms):
+                products = fma(splat(contexts[shown[j], i]), load(contexts, shown[j] * d + k), products)
+            store(outlook.second, i * d + k, plus(load(outlook.second, i * d + k), over(products, splat(float(arms)))))
+        for k in range(whole, d):
             inner = 0.0
             for j in range(arms):
-                inner += columns[i, j] * columns[k, j]
+                inner = fma(contexts[shown[j], i], contexts[shown[j], k], inner)
             outlook.second[i, k] += inner / arms
-            outlook.second[k, i] = outlook.second[i, k]
     outlook.counts[0] += 1.0
     outlook.counts[1] += arms
     if arms > 1:
@@ -149,6 +159,7 @@ def refresh(outlook: Outlook, low: float, high: float, variance_factor: float) -
     for i in range(d + 1):
         work[i, i] += FAINTEST * largest
     numerics.cholesky(work, factor)
+    numerics.invert_lower(factor, outlook.whitener)
     # R² of a constant on the contexts, with the usual correction for fitting d numbers.
     square = 0.0
     for i in range(d):

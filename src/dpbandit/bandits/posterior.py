@@ -84,18 +84,12 @@ def forget(state: Filter) -> None:
 
 
 @kernel(inline="always")
-def see(state: Filter, x: Vector, u: Vector, weight: float, prediction: float) -> None:
-    """A round whose item is weight·u·(r − prediction)."""
-    d = x.shape[0]
-    for i in range(d + 1):
-        scaled = weight * u[i]
-        state.offset[i] += scaled * prediction
-        for k in range(d):
-            state.design[i, k] += scaled * x[k]
-        state.design[i, d] += scaled
-        scaled *= weight
-        for k in range(i + 1):
-            state.spread[i, k] += scaled * u[k]
+def see(state: Filter, longer: Vector, u: Vector, weight: float, prediction: float) -> None:
+    """A round whose item is weight·u·(r − prediction); `longer` is (x, 1)."""
+    for i in range(u.shape[0]):
+        state.offset[i] += weight * u[i] * prediction
+    numerics.add_outer(state.design, weight, u, longer)
+    numerics.add_outer(state.spread, weight * weight, u, u)
 
 
 @kernel
@@ -108,6 +102,7 @@ def learn(state: Filter, noisy: Vector, q: float, rho: float, scale: float, rewa
             cov[i, k] += reward_variance * state.spread[i, k]
             cov[k, i] = cov[i, k]
             state.spread[i, k] = 0.0
+            state.spread[k, i] = 0.0
     # F = q²Π + scale²; its inverse goes into `square`, its factor into `half`, the gain K = qΠF⁻¹ into `gain`.
     for i in range(n):
         for k in range(n):

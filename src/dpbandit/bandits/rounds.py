@@ -90,8 +90,18 @@ def commit(learner: Any, plan: Any, noisy: Vector) -> None:
     raise NotImplementedError("compiled code only")
 
 
-def choose(learner: Any, plan: Any, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64) -> int:
-    """The arm to play among the columns."""
+def choose(
+    learner: Any,
+    plan: Any,
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    alpha: float,
+    work: Vector,
+    scores: Vector,
+    key: np.uint64,
+) -> int:
+    """The arm to play among the contexts in rows `shown`; all their scores are then in `scores`. `work` is scratch
+    (`scoring.new_work`)."""
     raise NotImplementedError("compiled code only")
 
 
@@ -125,12 +135,12 @@ def _commit(learner: Any, plan: Any, noisy: Any) -> Any:
 
 
 @overload(choose, inline="always", strict=False)
-def _choose(learner: Any, plan: Any, columns: Any, alpha: Any, work: Any, scores: Any, key: Any) -> Any:
+def _choose(learner: Any, plan: Any, contexts: Any, shown: Any, alpha: Any, work: Any, scores: Any, key: Any) -> Any:
     run = _family("choose", plan)
     if run is None:
         return None
-    return lambda learner, plan, columns, alpha, work, scores, key: run(
-        learner, plan, columns, alpha, work, scores, key
+    return lambda learner, plan, contexts, shown, alpha, work, scores, key: run(
+        learner, plan, contexts, shown, alpha, work, scores, key
     )
 
 
@@ -197,7 +207,14 @@ def learn_one(
 
 @kernel
 def choose_one(
-    learner: Any, plan: Any, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+    learner: Any,
+    plan: Any,
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    alpha: float,
+    work: Vector,
+    scores: Vector,
+    key: np.uint64,
 ) -> int:
     """`choose`, callable from Python."""
-    return choose(learner, plan, columns, alpha, work, scores, key)
+    return choose(learner, plan, contexts, shown, alpha, work, scores, key)

@@ -12,16 +12,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics, sensitivity
+from dpbandit import numerics, scoring, sensitivity
 from dpbandit.bandits.rounds import INCREMENT, MOMENTS, NO_RELEASE, NOTHING, OWN, RANDOM, REWARD, serve
 from dpbandit.compiled import kernel
 from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
 from dpbandit.numerics import Ridge
-from dpbandit.randomness import normal
+from dpbandit.randomness import add_normals, normal
 from dpbandit.release import toeplitz
 from dpbandit.release import tree as trees
 from dpbandit.release.toeplitz import Toeplitz
 from dpbandit.release.tree import Tree
+from dpbandit.sensitivity import Watch
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -83,7 +84,7 @@ class Learner(NamedTuple):
     item: Vector  # scratch, like the next two
     node: Vector
     prefix: Vector
-    bound: Vector  # memory of `sensitivity.observed_lazily`
+    watch: Watch  # memory of `sensitivity.observed_lazily`
     clock: NDArray[np.int64]  # rewards learned; decisions made; 1 once a context was outside `arms`
     toeplitz: Toeplitz
     weighted: Ridge  # with a shape: the Gram matrix that matches the shaped sums, Σ xxᵀ/max(‖Px‖, floor)
@@ -110,7 +111,7 @@ def new_learner(plan: Plan, horizon: int | None) -> Learner:
         np.zeros(d),
         np.zeros(d),
         np.zeros(d),
-        np.zeros(2),
+        sensitivity.new_watch(d, len(plan.arms) if plan.seat == OWN else 0),
         np.zeros(3, dtype=np.int64),
         toeplitz.new_toeplitz(streams, horizon if streams else 1),
         numerics.new_ridge(shaped, weighted_ridge(plan)),
@@ -135,7 +136,7 @@ def reset(learner: Learner, plan: Plan) -> None:
     learner.theta[:] = 0.0
     learner.pending[:] = 0.0
     learner.context[:] = 0.0
-    learner.bound[:] = 0.0
+    learner.watch.largest[:] = 0.0
     learner.clock[:] = 0
     toeplitz.forget(learner.toeplitz)
     for i in range(learner.anchor.shape[0]):
@@ -157,6 +158,7 @@ def _reset_ridge(ridge: Ridge, strength: float) -> None:
     ridge.theta[:] = 0.0
     ridge.step[:] = 0.0
     ridge.age[:] = 0.0
+    ridge.waiting[:] = 0.0
 
 
 @kernel(inline="always")
@@ -170,7 +172,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
     learner.clock[0] = t
     if not known and learner.clock[2] == 0:
         learner.clock[2] = 1
-        learner.bound[:] = 0.0
+        learner.watch.largest[:] = 0.0
     for i in range(d):
         learner.context[i] = x[i]
     if plan.seat == RANDOM:
@@ -246,11 +248,11 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
 
     # Refresh first: the bound must be that of the very matrix that is multiplied below.
     if numerics.refresh_when_due(ridge, quadratic):
-        learner.bound[:] = 0.0
+        sensitivity.distrust(learner.watch)
     norm = 1 if plan.noise == LAPLACE else 2
     arms = plan.arms if learner.clock[2] == 0 else plan.arms[:0]
     bound = sensitivity.observed_lazily(
-        ridge.inverse, arms, plan.max_norm, norm, ridge.step, quadratic, learner.bound, ridge.work
+        ridge.inverse, arms, plan.max_norm, norm, x, ridge.step, quadratic, learner.watch, ridge.work
     )
     trees.add(learner.tree, t, plan.unknown_horizon, item, item)
     numerics.multiply(ridge.inverse, item, learner.pending)
@@ -303,7 +305,7 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
     if plan.seat == OWN:
         # Back to moments, with the public A_e: the noise of old nodes shrinks with A_t⁻¹ like everything else.
         node = learner.node
-        numerics.multiply(ridge.gram, noisy, node)
+        numerics.apply_gram(ridge, noisy, node)
         trees.publish(learner.tree, t, plan.unknown_horizon, node, prefix)
     elif plan.release == TOEPLITZ:
         toeplitz.decode(learner.toeplitz, noisy, prefix)
@@ -341,43 +343,58 @@ def begin(learner: Learner, plan: Plan, key: np.uint64) -> None:
 
 
 @kernel
-def perturb(columns: Matrix, sigma: float, max_norm: float, key: np.uint64, index: int, out: Matrix) -> None:
-    """out = columns + N(0, σ²I), brought back to norm `max_norm` where longer (Corollary 1).
+def perturb(
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    sigma: float,
+    max_norm: float,
+    key: np.uint64,
+    index: int,
+    out: Matrix,
+) -> None:
+    """out = the contexts shown + N(0, σ²I), brought back to norm `max_norm` where longer (Corollary 1).
 
     The paper leaves x + z as it is, but then the noise, scaled for contexts of norm ≤ max_norm, would not cover it.
     """
-    d, arms = columns.shape
-    for j in range(arms):
+    d = contexts.shape[1]
+    for j in range(shown.shape[0]):
         square = 0.0
         for i in range(d):
-            out[i, j] = columns[i, j] + sigma * normal(key, (index * 65536 + j) * d + i)
-            square += out[i, j] * out[i, j]
+            out[j, i] = contexts[shown[j], i] + sigma * normal(key, (index * 65536 + j) * d + i)
+            square += out[j, i] * out[j, i]
         factor = min(1.0, max_norm / math.sqrt(square)) if square > 0.0 else 1.0
         for i in range(d):
-            out[i, j] *= factor
+            out[j, i] *= factor
 
 
-@kernel
+@kernel(inline="late")
 def choose(
-    learner: Learner, plan: Plan, columns: Matrix, alpha: float, work: Matrix, scores: Vector, key: np.uint64
+    learner: Learner,
+    plan: Plan,
+    contexts: Matrix,
+    shown: NDArray[np.int64],
+    alpha: float,
+    work: Vector,
+    scores: Vector,
+    key: np.uint64,
 ) -> int:
-    """The arm to play among the columns, by the released parameter and the public A alone."""
+    """The arm to play among the contexts shown, by the released parameter and the public A alone."""
     index = learner.clock[1]
     learner.clock[1] = index + 1
     if plan.seat == RANDOM:
         scores[:] = 0.0
     elif plan.rule == THOMPSON:
         # θ + α·A^{−1/2}z: one draw for all arms, so that the arm played has the posterior's probability of being best.
-        for i in range(plan.dim):
-            learner.node[i] = alpha * normal(key, _THOMPSON_DRAWS + index * plan.dim + i)
+        learner.prefix[:] = 0.0
+        add_normals(key, _THOMPSON_DRAWS + index * plan.dim, alpha, learner.prefix, learner.node)
         numerics.colour(learner.ridge, learner.node)
         for i in range(plan.dim):
             learner.node[i] += learner.theta[i]
-        numerics.score(learner.ridge.inverse, learner.node, columns, 0.0, work, scores)
+        scoring.score(learner.ridge.inverse, learner.node, contexts, shown, 0.0, work, scores)
     elif plan.release == EPISODES:
-        numerics.score(learner.anchor, learner.theta, columns, alpha, work, scores)
+        scoring.score(learner.anchor, learner.theta, contexts, shown, alpha, work, scores)
     else:
-        numerics.score(learner.ridge.inverse, learner.theta, columns, alpha, work, scores)
+        scoring.score(learner.ridge.inverse, learner.theta, contexts, shown, alpha, work, scores)
     return numerics.pick(scores, key, index)
 
 

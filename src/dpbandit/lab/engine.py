@@ -22,9 +22,10 @@ from dpbandit.bandits.linear import LinearBandit, is_compiled
 from dpbandit.bandits.options import SHARED, whole
 from dpbandit.errors import NotFiniteError, OptionError, nearest
 from dpbandit.gpu.machines import DEVICES
-from dpbandit.lab.loops import play
+from dpbandit.lab.loops import all_finite, longest_square, play
 from dpbandit.lab.results import Results
 from dpbandit.randomness import CONTEXTS, START, TIES
+from dpbandit.scoring import new_work
 from dpbandit.spread import Place, Task, Tell
 from dpbandit.worlds.block import Block, World
 
@@ -208,6 +209,7 @@ class _Player(ABC):
         truth = getattr(episode, "theta", None)
         self.truth = np.full(0, np.nan) if truth is None else np.ascontiguousarray(truth, dtype=np.float64)
         self.checked: NDArray[np.float64] | None = None
+        self.pool = np.empty((0, 0))
         self.known = np.ones(0, dtype=np.bool_)
         self.totals = np.zeros(2)
         self.recorded: list[NDArray[np.float64]] = []
@@ -233,9 +235,12 @@ class _Compiled(_Player):
         bandit, d = self.bandit, self.bandit.dim
         bandit._check_horizon(len(block.shown))  # kernels do not look where they write
         if block.pool is not self.checked:
-            bandit.check_contexts(block.pool)
-            self.checked, self.known = block.pool, bandit.known_rows(block.pool)
-        if not np.isfinite(block.rewards).all():
+            self.checked, self.pool = block.pool, np.ascontiguousarray(block.pool, dtype=np.float64)
+            if not longest_square(self.pool) <= bandit.options.max_norm**2 or bandit.l1_limit is not None:
+                bandit.check_contexts(self.pool)  # allows for a little rounding, and says what is wrong
+            self.known = bandit.known_rows(self.pool)
+        rewards = np.ascontiguousarray(block.rewards)
+        if not all_finite(rewards):
             raise NotFiniteError("the world pays a reward that is NaN or infinite")
         low, high = bandit.options.reward_range if bandit._clips else (-np.inf, np.inf)
         truth = self.truth if len(self.truth) else np.full(d, np.nan)
@@ -251,9 +256,9 @@ class _Compiled(_Player):
         play(
             bandit.learner,
             bandit.plan,
-            block.pool,
+            self.pool,
             block.shown,
-            block.rewards,
+            rewards,
             block.means,
             bandit.alphas(start + 1, len(block.shown)),
             (float(low), float(high)),
@@ -267,9 +272,9 @@ class _Compiled(_Player):
         )
         self.recorded.append(out)
 
-    def _scratch(self, d: int, arms: int) -> tuple[NDArray[np.float64], ...]:
-        columns, seen, work = np.empty((d, arms)), np.empty((d, arms)), np.empty((3, arms))
-        return columns, seen, work, np.empty(d), np.empty_like(self.bandit.learner.pending)
+    def _scratch(self, d: int, arms: int) -> tuple[NDArray[Any], ...]:
+        noisy = np.empty_like(self.bandit.learner.pending)
+        return np.empty((arms, d)), np.arange(arms), new_work(d), np.empty(arms), noisy
 
 
 class _StepByStep(_Player):

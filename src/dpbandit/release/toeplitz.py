@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.compiled import kernel
 from dpbandit.errors import OptionError
+from dpbandit.lanes import WIDTH, load, minus, plus, splat, store, times
 from dpbandit.release.toeplitz_table import TABLE
 
 Vector = NDArray[np.float64]
@@ -60,21 +61,20 @@ def new_toeplitz(dim: int, horizon: int | None) -> Toeplitz:
 
 
 @kernel(inline="always")
-def _advance(rates: Vector, weights: Vector, buffers: Matrix, low: Matrix, item: Vector) -> None:
+def _advance(old: Any, low: Any, item: Any, rate: Any, weight: Any) -> Any:
     """s ← θs + ωg as s + (ωg − (1 − θ)s), with the rounding of the addition kept: a slow buffer would add up a million
     roundings of its own size before it forgets the first."""
-    for i in range(rates.shape[0]):
-        rate, weight = rates[i], weights[i]
-        for k in range(item.shape[0]):
-            old = buffers[i, k]
-            change = weight * item[k] - rate * old + low[i, k]
-            new = old + change
-            back = new - old
-            low[i, k] = (old - (new - back)) + (change - back)
-            buffers[i, k] = new
+    return _kept_sum(old, plus(minus(times(weight, item), times(rate, old)), low))
 
 
 @kernel(inline="always")
+def _kept_sum(old: Any, change: Any) -> Any:
+    new = plus(old, change)
+    back = minus(new, old)
+    return new, plus(minus(old, minus(new, back)), minus(change, back))
+
+
+@kernel(inline="late")
 def encode(state: Toeplitz, item: Vector, out: Vector) -> None:
     """Add this round's vector and put its clean encoded value (Cg)_t into `out`, another array than `item`.
 
@@ -84,16 +84,29 @@ def encode(state: Toeplitz, item: Vector, out: Vector) -> None:
     >>> bool(out[0] == state.weights.sum())
     True
     """
+    clean, low, rates, weights = state.clean, state.clean_low, state.rates, state.weights
     d = item.shape[0]
-    for k in range(d):
-        out[k] = item[k]
-    for i in range(state.rates.shape[0]):
-        for k in range(d):
-            out[k] += state.clean[i, k]
-    _advance(state.rates, state.weights, state.clean, state.clean_low, item)
+    whole = d - d % WIDTH
+    for k in range(0, whole, WIDTH):
+        g = load(item, k)
+        total = g
+        for i in range(rates.shape[0]):
+            at = i * d + k
+            old = load(clean, at)
+            total = plus(total, old)
+            new, rest = _advance(old, load(low, at), g, splat(rates[i]), splat(weights[i]))
+            store(clean, at, new)
+            store(low, at, rest)
+        store(out, k, total)
+    for k in range(whole, d):
+        sum_ = item[k]
+        for i in range(rates.shape[0]):
+            sum_ += clean[i, k]
+            clean[i, k], low[i, k] = _advance(clean[i, k], low[i, k], item[k], rates[i], weights[i])
+        out[k] = sum_
 
 
-@kernel(inline="always")
+@kernel(inline="late")
 def decode(state: Toeplitz, value: Vector, out: Vector) -> None:
     """Take this round's noisy encoded value and put the noisy sum of all rounds so far into `out` (which may be `value`).
 
@@ -104,21 +117,30 @@ def decode(state: Toeplitz, value: Vector, out: Vector) -> None:
     >>> round(float(out[0]), 12)
     12.0
     """
+    noisy, low, rates, weights = state.noisy, state.noisy_low, state.rates, state.weights
     d = value.shape[0]
-    for k in range(d):
-        out[k] = value[k]
-    for i in range(state.rates.shape[0]):
-        for k in range(d):
-            out[k] -= state.noisy[i, k]
-    _advance(state.rates, state.weights, state.noisy, state.noisy_low, out)
-    for k in range(d):
-        old = state.total[k]
-        change = out[k] + state.total_low[k]
-        new = old + change
-        back = new - old
-        state.total_low[k] = (old - (new - back)) + (change - back)
-        state.total[k] = new
-        out[k] = new
+    whole = d - d % WIDTH
+    for k in range(0, whole, WIDTH):
+        g = load(value, k)
+        for i in range(rates.shape[0]):
+            g = minus(g, load(noisy, i * d + k))
+        for i in range(rates.shape[0]):
+            at = i * d + k
+            new, rest = _advance(load(noisy, at), load(low, at), g, splat(rates[i]), splat(weights[i]))
+            store(noisy, at, new)
+            store(low, at, rest)
+        new, rest = _kept_sum(load(state.total, k), plus(g, load(state.total_low, k)))
+        store(state.total, k, new)
+        store(state.total_low, k, rest)
+        store(out, k, new)
+    for k in range(whole, d):
+        item = value[k]
+        for i in range(rates.shape[0]):
+            item -= noisy[i, k]
+        for i in range(rates.shape[0]):
+            noisy[i, k], low[i, k] = _advance(noisy[i, k], low[i, k], item, rates[i], weights[i])
+        state.total[k], state.total_low[k] = _kept_sum(state.total[k], item + state.total_low[k])
+        out[k] = state.total[k]
 
 
 @kernel

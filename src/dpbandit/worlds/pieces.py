@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.compiled import kernel
+
 PIECE = 1024
+
+# Comparing all pairs of so few numbers is faster than sorting them.
+FEW = 32
 
 Arrays = tuple[NDArray[Any], ...]
 
@@ -47,12 +52,37 @@ def distinct(rng: np.random.Generator, size: int, *, rows: int, shown: int) -> N
     [[0, 1, 2], [0, 1, 2]]
     """
     found = rng.integers(0, size, size=(rows, shown))
+    again = np.arange(rows)
     while True:  # rows with an arm twice are drawn again: each distinct choice stays equally likely
-        ordered = np.sort(found, axis=1)
-        twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        if not twice.any():
+        again = again[repeats(found, again)]
+        if len(again) == 0:
             return found
         if shown * shown > size:  # too likely to repeat: draw without replacement instead
-            found[twice] = np.argsort(rng.random((int(twice.sum()), size)), axis=1)[:, :shown]
+            found[again] = np.argsort(rng.random((len(again), size)), axis=1)[:, :shown]
         else:
-            found[twice] = rng.integers(0, size, size=(int(twice.sum()), shown))
+            found[again] = rng.integers(0, size, size=(len(again), shown))
+
+
+def repeats(table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """For each of these rows, whether it holds a number twice.
+
+    >>> repeats(np.array([[1, 2, 3], [4, 5, 4]]), np.arange(2)).tolist()
+    [False, True]
+    """
+    if table.shape[1] > FEW:
+        ordered = np.sort(table[rows], axis=1)
+        found: NDArray[np.bool_] = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    else:
+        found = np.empty(len(rows), dtype=np.bool_)
+        _mark_repeats(table, rows, found)
+    return found
+
+
+@kernel
+def _mark_repeats(table: NDArray[np.int64], rows: NDArray[np.int64], out: NDArray[np.bool_]) -> None:
+    for n in range(rows.shape[0]):
+        row, twice = rows[n], False
+        for i in range(1, table.shape[1]):
+            for k in range(i):
+                twice |= table[row, i] == table[row, k]
+        out[n] = twice

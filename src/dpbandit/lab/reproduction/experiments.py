@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpbandit import numerics
 from dpbandit.bandits import registry, rounds
 from dpbandit.errors import OptionError, nearest
 from dpbandit.lab.engine import play_all, prepare, run
@@ -224,6 +225,7 @@ def assumption(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
             contexts = block.pool[shown]
             arm = bandit.select(contexts)
             bandit.update(contexts[arm], float(block.rewards[t, arm]))
+        numerics.settle(bandit.learner.ridge)
         least = float(np.linalg.eigvalsh(bandit.learner.ridge.gram)[0])
         rows.append(
             {
