@@ -30,7 +30,7 @@ def new_work(dim: int) -> Vector:
     >>> len(new_work(10)) > 10
     True
     """
-    return np.empty(PACK * (dim + 2))
+    return np.zeros(PACK * (dim + 2))
 
 
 @kernel(inline="late")
