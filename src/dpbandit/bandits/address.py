@@ -46,12 +46,12 @@ def _unbox(_type: Any, number: Any, context: Any) -> Any:
 
 
 @infer_getattr
-class _Fields(AttributeTemplate):  # type: ignore[misc]
+class _Fields(AttributeTemplate):
     """A field of a named tuple at a place: again a place if it is a named tuple, otherwise the value."""
 
     key = Place
 
-    def generic_resolve(self, place: Any, name: str) -> Any:
+    def generic_resolve(self, place: Any, name: Any) -> Any:  # type: ignore[override]
         if name not in place.kept.fields:
             return None
         kind = place.kept[place.kept.fields.index(name)]
