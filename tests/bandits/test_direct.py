@@ -20,6 +20,8 @@ WITH_QUIET_ROUNDS = ["linucb", "random", "adac-oful", "anytime"]
 
 
 def make(name, **given):
+    if name == "dgs-published":
+        given["smallest_eigenvalue"] = 0.1
     return dpb.make(name, **({"dim": DIM, "epsilon": 2.0, "delta": 1e-5, "horizon": 2000, "seed": 3} | given))
 
 

@@ -51,7 +51,7 @@ class _Fields(AttributeTemplate):
 
     key = Place
 
-    def generic_resolve(self, place: Any, name: str) -> Any:  # type: ignore[override]
+    def generic_resolve(self, place: Any, name: Any) -> Any:  # type: ignore[override]
         if name not in place.kept.fields:
             return None
         kind = place.kept[place.kept.fields.index(name)]

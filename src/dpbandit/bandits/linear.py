@@ -284,7 +284,8 @@ class LinearBandit(Bandit):
 
     def _snapshot(self) -> Callable[[], None]:
         """Copy everything that changes; returns how to go back to it."""
-        arrays = [self._block] if self.learner is self._gathered else list(self._arrays().values())
+        ours = self.learner is self._gathered and getattr(self._arrays, "__func__", None) is LinearBandit._arrays
+        arrays = [self._block] if ours else list(self._arrays().values())
         before = [array.copy() for array in arrays]
 
         def go_back() -> None:

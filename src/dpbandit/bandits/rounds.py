@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numba import njit
 from numba.core.types import BaseNamedTuple
 from numba.extending import overload
 from numpy.typing import NDArray
@@ -57,7 +56,7 @@ def _family(verb: str, plan: Any) -> Callable[..., Any] | None:
     named = plan.kept if isinstance(plan, Place) else plan
     if not isinstance(named, BaseNamedTuple):
         return None
-    kind: Any = getattr(named, "instance_class")  # noqa: B009 - Numba's types do not know it
+    kind = cast(Any, named).instance_class
     run = _VERBS[verb].get(f"{kind.__module__}.{kind.__qualname__}")
     return run if run is None or named is plan else _called(run)
 
@@ -65,8 +64,7 @@ def _family(verb: str, plan: Any) -> Callable[..., Any] | None:
 @lru_cache
 def _called(run: Any) -> Callable[..., Any]:
     """The same verb as a call: a place is one number to pass on, and inlining takes Numba most of a minute."""
-    compile_: Any = njit
-    called: Callable[..., Any] = compile_(nogil=True, _nrt=False)(run.py_func)
+    called: Callable[..., Any] = kernel(run.py_func)
     return called
 
 
