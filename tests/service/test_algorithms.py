@@ -5,6 +5,7 @@ import contextlib
 import harness
 import numpy as np
 import pytest
+
 from dpbandit.bandits.registry import ALGORITHMS
 from dpbandit.errors import OptionError
 from dpbandit.service import blueprint

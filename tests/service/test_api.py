@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import time
+from pathlib import Path
 
 import pytest
 from harness import ARMS, BANDIT, Caller, decide, dpbandit, learned, make_key, reward, until
@@ -141,14 +142,25 @@ def test_decisions_are_learned_at_a_fixed_age_and_late_rewards_are_not(shop):
     assert reward(shop, rewarded, 1) == (200, {"status": "duplicate"})
 
 
-def test_rankers_pick_up_a_new_model_within_a_second(shop):
+def test_rankers_pick_up_a_new_model_within_a_second(shared, shop):
+    from dpbandit.service.store import Store
+
+    service, _ = shared
+    store = Store(service.store)
+
+    def newest():
+        return store.connection.all(
+            "SELECT p.version FROM progress p JOIN bandits b ON b.id = p.bandit WHERE b.name = 'shop'"
+        )
+
     decide(shop)
-    count = shop.get("/v1/bandits/shop")["decisions"]
-    learned(shop, count)
-    version = shop.get("/v1/bandits/shop/releases")["releases"][-1]["model_version"]
+    before = newest()
+    until(lambda: newest() != before)  # seen in the store: asking the ranker would make it look there
+    (version,) = newest()[0]
     began = time.monotonic()
     until(lambda: shop("POST", "/v1/bandits/shop/decisions", {"contexts": ARMS})[1]["model_version"] >= version, 5)
     assert time.monotonic() - began < 1.0
+    store.close()
 
 
 def test_privacy_says_claim_spent_remaining_releases_and_ledger(shop):
@@ -233,9 +245,11 @@ def test_a_revoked_key_ends_within_a_second(shared):
     created = dpbandit("keys", "create", "--role", "rank", "--store", service.store)
     key = created.stdout.split()[-1]
     call = service.caller(key)
-    assert call("GET", "/v1/bandits")[0] == 200
+    # Not a list of bandits: asking for that makes a ranker look at the store again.
+    asked = ("POST", "/v1/bandits/nothing-of-this-name/decisions", {"contexts": ARMS})
+    assert call(*asked)[0] == 404
     assert dpbandit("keys", "revoke", key.split("_")[1], "--store", service.store).returncode == 0
-    until(lambda: call("GET", "/v1/bandits")[0] == 401, 1.5)
+    until(lambda: call(*asked)[0] == 401, 1.5)
     listed = json.loads(dpbandit("keys", "list", "--store", service.store, "--json").stdout)
     assert any(row["revoked_at"] for row in listed)
     assert key.split("_")[2] not in json.dumps(listed)
@@ -277,6 +291,43 @@ def test_the_access_log_says_who_asked_and_does_not_count_rewards(shared, shop):
     until(lambda: ("rewards", "shop", 200) in rows() and ("decisions", "shop", 201) in rows(), 15)
     assert rows()["rewards", "shop", 200] is None
     assert rows()["decisions", "shop", 201] >= 1
+
+
+def test_a_head_that_is_too_large_or_too_slow_is_refused(shared):
+    service, _ = shared
+    with socket.create_connection(("127.0.0.1", service.port), timeout=20) as babbler:
+        babbler.sendall(b"GET /healthz HTTP/1.1\r\n" + b"x: " + b"y" * 60_000)
+        assert b" 431 " in babbler.recv(200)
+    for start in (b"", b"GET /healthz HTTP/1.1\r\nhost:"):
+        with socket.create_connection(("127.0.0.1", service.port), timeout=20) as dawdler:
+            dawdler.sendall(start)
+            began = time.monotonic()
+            assert dawdler.recv(200) == b""
+            assert 1 < time.monotonic() - began < 10
+    # a connection that was of use before is not let off
+    with socket.create_connection(("127.0.0.1", service.port), timeout=20) as returning:
+        returning.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += returning.recv(2000)
+        returning.sendall(b"GET /healthz HTTP/1.1\r\nhost:")
+        assert returning.recv(200) == b""
+
+
+def test_strangers_leave_nothing_behind(shared):
+    service, _ = shared
+    stranger = Caller(service.port, "dpb_000000000000_" + "x" * 6000)
+
+    def memory():
+        text = Path(f"/proc/{service.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024
+
+    for _ in range(300):
+        assert stranger("GET", "/v1/bandits")[0] == 401
+    before = memory()
+    for _ in range(3000):
+        stranger("GET", "/v1/bandits")
+    assert memory() - before < 8  # MB; each head has 6 kB
 
 
 def test_a_body_that_is_too_large_or_too_slow_is_refused(shared, shop):

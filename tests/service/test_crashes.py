@@ -18,7 +18,7 @@ from harness import Caller, free_port, make_key, until
 from dpbandit.service import blueprint
 from dpbandit.service.trusted import TrustedStore as Store
 
-KILLS, REWARDS, DIM = 100, 2_000, 4
+DIM = 4
 CONFIG = {
     "name": "crash",
     "algorithm": "tree-gauss",
@@ -28,12 +28,17 @@ CONFIG = {
     "reward_range": [0, 1],
     "reward_window": 1.5,
 }
+# Releases now and then instead of with every reward; people who come more often than their cap.
+PERSONAL = {**CONFIG, "algorithm": "anytime", "unit": ["user", 3]}
+PEOPLE = 300
 
 
 class Nursery:
-    def __init__(self, folder, store):
+    def __init__(self, folder, store, config):
         self.folder, self.store = folder, store
-        normal = blueprint.normalised(blueprint.Request(**{**CONFIG, "reward_range": (0, 1)}), max_dim=100)
+        unit = config.get("unit", "reward")
+        request = {**config, "reward_range": (0, 1), "unit": unit if isinstance(unit, str) else tuple(unit)}
+        normal = blueprint.normalised(blueprint.Request(**request), max_dim=100)
         here = Path(__file__).parent / "nursery.py"
         self.process = subprocess.Popen(
             [sys.executable, str(here), json.dumps(normal)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -73,9 +78,9 @@ class Nursery:
 class Visitors(threading.Thread):
     """Somebody who keeps asking and reporting, and asks again when a ranker dies under them."""
 
-    def __init__(self, ports, key, seed, stop):
+    def __init__(self, ports, key, seed, stop, personal):
         super().__init__(daemon=True)
-        self.ports, self.key, self.stop_ = ports, key, stop
+        self.ports, self.key, self.stop_, self.personal = ports, key, stop, personal
         self.random = random.Random(seed)
         self.reported = {}  # decision → (value, final status)
         self.decided = []
@@ -100,7 +105,8 @@ class Visitors(threading.Thread):
         while not self.stop_.is_set():
             contexts = [[self.random.uniform(-0.5, 0.5) for _ in range(DIM)] for _ in range(3)]
             request = f"{self.random.getrandbits(128):032x}"
-            status, answer = self.ask("/v1/bandits/crash/decisions", {"contexts": contexts, "request": request})
+            who = {"user": f"visitor {self.random.randrange(PEOPLE)}"} if self.personal else {}
+            status, answer = self.ask("/v1/bandits/crash/decisions", {"contexts": contexts, "request": request, **who})
             assert status in (200, 201), answer  # 200: it was made before its ranker died
             self.decided.append(answer["decision"])
             if self.random.random() < 0.9:
@@ -144,8 +150,16 @@ def watch(ports, key, stop, seen):
 
 
 def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tmp_path):
+    _kill_again_and_again(store_url, tmp_path, CONFIG, kills=100, rewards=2_000)
+
+
+def test_killed_again_and_again_people_are_counted_once(tmp_path):
+    _kill_again_and_again(f"sqlite:///{tmp_path}/store.db", tmp_path, PERSONAL, kills=30, rewards=500)
+
+
+def _kill_again_and_again(store_url, tmp_path, config, *, kills, rewards):
     key = make_key(store_url)
-    nursery = Nursery(tmp_path, store_url)
+    nursery = Nursery(tmp_path, store_url, config)
     ports = [free_port(), free_port()]
     stop = threading.Event()
     try:
@@ -154,12 +168,12 @@ def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tm
 
         def made():
             try:
-                return Caller(ports[0], key)("POST", "/v1/bandits", CONFIG)[0] == 201
+                return Caller(ports[0], key)("POST", "/v1/bandits", config)[0] == 201
             except OSError:
                 return False
 
         until(made, 60)
-        visitors = [Visitors(ports, key, seed, stop) for seed in range(6)]
+        visitors = [Visitors(ports, key, seed, stop, "unit" in config) for seed in range(6)]
         seen = {"releases": {}, "changed": [], "spent": []}
         watcher = threading.Thread(target=watch, args=(ports, key, stop, seen), daemon=True)
         for thread in (*visitors, watcher):
@@ -167,7 +181,7 @@ def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tm
         chance = random.Random(11)
         killed = {"learner": 0, "ranker": 0}
         accepted = lambda: sum(s != "late" for v in visitors for _, s in list(v.reported.values()))  # noqa: E731
-        while sum(killed.values()) < KILLS or accepted() < REWARDS:
+        while sum(killed.values()) < kills or accepted() < rewards:
             time.sleep(chance.uniform(0.1, 0.7))
             if chance.random() < 0.5:
                 nursery.kill(learner)
@@ -184,18 +198,18 @@ def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tm
             assert not thread.is_alive()
         store = Store(store_url)
         until(lambda: store.lines()[0].learned == store.lines()[0].decisions, 60)
-        assert min(killed.values()) >= KILLS // 4
-        _check(store, visitors, seen)
+        assert min(killed.values()) >= kills // 4
+        _check(store, visitors, seen, kills, rewards)
         store.close()
     finally:
         stop.set()
         nursery.end()
 
 
-def _check(store, visitors, seen):
+def _check(store, visitors, seen, kills, rewards):
     reported = {d: pair for visitor in visitors for d, pair in visitor.reported.items()}
     taken = {int(d.split("-")[0], 16): value for d, (value, status) in reported.items() if status != "late"}
-    assert len(taken) >= REWARDS
+    assert len(taken) >= rewards
 
     # every acknowledged reward is there, once, as it was sent; and nothing else is
     db = store.connection
@@ -206,22 +220,28 @@ def _check(store, visitors, seen):
         "SELECT number, position, fingerprint, charged, noisy, token FROM releases WHERE bandit = 1 ORDER BY number"
     )
     assert [row[0] for row in releases] == list(range(len(releases)))
-    noisy = np.concatenate([np.frombuffer(row[4]) for row in releases if row[4] is not None]).reshape(-1, DIM)
-    decisions = db.all("SELECT seq, context FROM decisions WHERE bandit = 1 ORDER BY seq")
-    assert [seq for seq, _ in decisions] == list(range(1, len(decisions) + 1))
-    # asked again until answered, every decision was made once
-    decided = sorted(int(d.split("-")[0], 16) for visitor in visitors for d in visitor.decided)
-    assert decided == [seq for seq, _ in decisions]
-    assert len(noisy) == len(decisions)  # one draw for each: none was drawn again
     line = store.lines()[0]
     replay = blueprint.build(line.config)
+    personal = line.config["unit"] != "reward"
+    noisy = np.concatenate([np.frombuffer(row[4]) for row in releases if row[4] is not None])
+    noisy = noisy.reshape(-1, len(replay.learner.pending))
+    decisions = db.all("SELECT seq, context, person FROM decisions WHERE bandit = 1 ORDER BY seq")
+    assert [row[0] for row in decisions] == list(range(1, len(decisions) + 1))
+    # asked again until answered, every decision was made once
+    decided = sorted(int(d.split("-")[0], 16) for visitor in visitors for d in visitor.decided)
+    assert decided == [row[0] for row in decisions]
     replay.source = Script(noisy)
     marks = {row[1]: row for row in releases}
-    for seq, context in decisions:
-        replay.update(np.frombuffer(bytes(context)), taken.get(seq, line.config["default_reward"]))
+    for seq, context, person in decisions:
+        who = {"user": bytes(person).hex()} if personal else {}
+        replay.update(np.frombuffer(bytes(context)), taken.get(seq, line.config["default_reward"]), **who)
         if seq in marks:
             assert replay.ledger.fingerprint == marks[seq][2]
-            assert replay.ledger.releases == marks[seq][3] == seq
+            assert replay.ledger.releases == marks[seq][3]
+    assert next(replay.source.values, None) is None  # every draw was needed: none was drawn again
+    counts = {bytes(person).hex(): count for person, count in db.all("SELECT person, decisions FROM people")}
+    assert counts == replay._user_counts
+    assert not personal or replay.over_cap > 50
 
     # the final model and the clean statistics behind it are those of the replay, to the last bit
     from dpbandit.bandits.files import unpack
@@ -235,7 +255,7 @@ def _check(store, visitors, seen):
     # many learners took part, each with a larger token; budgets only grew; nothing seen was changed
     tokens = [row[5] for row in releases]
     assert tokens == sorted(tokens)
-    assert len(set(tokens)) > KILLS // 10
+    assert len(set(tokens)) > kills // 10
     assert seen["spent"] == sorted(seen["spent"])
     assert not seen["changed"]
     assert len(seen["releases"]) > 10

@@ -2,10 +2,11 @@
 
 import json
 import random
+import time
 
 import pytest
 import schemathesis
-from harness import ARMS, BANDIT, Service, decide, make_key
+from harness import ARMS, BANDIT, Service, decide, learned, make_key
 from hypothesis import HealthCheck, Phase, settings
 
 from dpbandit.service.openapi import document
@@ -62,11 +63,15 @@ def fuzzed(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz")
     url = f"sqlite:///{folder}/store.db" if request.param == "sqlite" else request.getfixturevalue("new_database")()
     key = make_key(url)
-    service = Service(url, folder, role="ranker")
+    service = Service(url, folder, "--release-seconds", "0.05")
     call = service.caller(key)
     assert call("POST", "/v1/bandits", {**BANDIT, "reward_window": 3600})[0] == 201
     personal = {**BANDIT, "name": "personal", "unit": ["user", 2], "reward_window": 3600}
     assert call("POST", "/v1/bandits", personal)[0] == 201
+    # One that learns at once: what enters learning is paid for, so anything bad that entered would show.
+    assert call("POST", "/v1/bandits", {**BANDIT, "name": "quick", "reward_window": 0.05})[0] == 201
+    decide(call, "quick")
+    learned(call, 1, "quick")
     yield service, key
     service.stop()
     assert "unexpected" not in service.log.read_text()
@@ -74,7 +79,8 @@ def fuzzed(request, tmp_path_factory):
 
 def budget(call):
     total = call.get("/v1/privacy")
-    return total["total"], [call.get(f"/v1/bandits/{name}/privacy") for name in ("shop", "personal")]
+    time.sleep(0.5)  # longer than the quick one's window and the learner's pause
+    return total["total"], [call.get(f"/v1/bandits/{name}/privacy") for name in ("shop", "personal", "quick")]
 
 
 def refused(answer, allowed=(400, 404, 408, 413, 422)):
@@ -95,7 +101,8 @@ def test_bad_bodies_by_hand(fuzzed):
             if not (path.endswith("rewards") and body == "[]"):
                 refused(call("POST", path, raw=body))
     for contexts in CONTEXTS:
-        refused(call("POST", "/v1/bandits/shop/decisions", raw=f'{{"contexts":{contexts}}}'))
+        for name in ("shop", "quick"):
+            refused(call("POST", f"/v1/bandits/{name}/decisions", raw=f'{{"contexts":{contexts}}}'))
     for value in REWARDS:
         refused(call("POST", "/v1/bandits/shop/rewards", raw=f'{{"decision":"{decision}","reward":{value}}}'))
         refused(call("POST", "/v1/bandits/shop/rewards", raw=f'[{{"decision":"{decision}","reward":{value}}}]'))
@@ -105,11 +112,13 @@ def test_bad_bodies_by_hand(fuzzed):
         {"arms": ["a", "b", 3]},
         {"arms": ["\0", "\0", "\0"]},
         {"arms": ["x" * 300] * 3},
+        {"arms": ["a", "b", "x" * 300]},
         {"user": 7},
         {"extra": 1},
         {"contexts": None},
     ):
-        refused(call("POST", "/v1/bandits/shop/decisions", {**good, **more}))
+        for name in ("shop", "quick"):
+            refused(call("POST", f"/v1/bandits/{name}/decisions", {**good, **more}))
     for user in ("", "x" * 300, None, 7, ["a"]):
         refused(call("POST", "/v1/bandits/personal/decisions", {**good, "user": user}))
     assert call("POST", "/v1/bandits/personal/decisions", {**good, "user": "n\0l ü 漢 😀"})[0] == 201

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,7 @@ def settings(store_url, tmp_path):
 
 
 def test_a_second_learner_is_refused_until_the_first_is_gone(settings):
+    settings = replace(settings, lease_seconds=30.0)
     bandit = make_bandit(settings.store)
     add_decisions(settings.store, bandit, 3)
     first, second = Learner(settings), Learner(settings)
@@ -108,9 +110,10 @@ def test_a_learner_that_sleeps_through_its_lease_cannot_write(settings):
     assert token == other._held[bandit].token > 1
     assert bandit not in sleepy._held
     # nor later, with the token it still remembers
+    assert store.renew({bandit: 1}, 1.0) == [bandit]
     for attempt in (
-        lambda: store.renew(bandit, 1, 1.0),
         lambda: store.close_up_to(bandit, 4, 1, 1.0),
+        lambda: store.end(bandit, 1, "restored", "it thinks"),
     ):
         with pytest.raises(LeaseError):
             attempt()

@@ -16,6 +16,7 @@ from dpbandit.service import budgets, restore, schema
 from dpbandit.service.database import connect
 from dpbandit.service.learner import Learner
 from dpbandit.service.settings import Settings
+from dpbandit.service.trusted import NewRelease
 from dpbandit.service.trusted import TrustedStore as Store
 from dpbandit.service.witness import Witness
 
@@ -185,15 +186,41 @@ def test_an_erased_reward_is_overwritten_in_the_file(tmp_path):
 
     assert pattern in everything()
     learner = Learner(Settings(store=url, witness=tmp_path / "w", retain_rewards=0.0))
+    ranker = Store(url)  # as in life, the file stays open elsewhere
+    ranker.lines()
     learner.turn()
     learner._erased = -1e9
     learner.turn()
+    assert ranker.connection.all("SELECT count(*) FROM rewards") == [(0,)]
+    assert pattern not in everything()
     learner.stop()
-    with sqlite3.connect(tmp_path / "store.db") as plain:
-        plain.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    plain.close()
-    # the clean sums still hold what was learned from it; the row itself is gone
-    assert sqlite3.connect(tmp_path / "store.db").execute("SELECT count(*) FROM rewards").fetchone() == (0,)
+    ranker.close()
+
+
+def test_a_release_costs_the_same_however_many_came_before(store_url):
+    """Old releases lose their models and accounts by number; those that charged nothing are dropped in the end."""
+    bandit = make_bandit(store_url)
+    store = Store(store_url)
+    token = store.acquire(bandit, "me", 60.0)
+    with store.connection.write():
+        store.connection.run("UPDATE progress SET closed = 5000 WHERE bandit = ?", (bandit,))
+    privacy = json.dumps({"spent": {"epsilon": 0.1}, "ledger": ["x" * 1000]})
+    for number in range(1, 1300):
+        charged = 1 if number < 200 else 2
+        new = NewRelease(number, number, f"seal {charged}", charged, privacy, 1.0, "{}", None, b"", {})
+        store.publish(bandit, new, token, 60.0)
+    rows = store.connection.all(
+        "SELECT number, model, privacy FROM releases WHERE bandit = ? ORDER BY number", (bandit,)
+    )
+    assert sum(model is not None for _, model, _ in rows) == 5
+    assert sum("ledger" in account for _, _, account in rows) == 1
+    assert {0, 1, 200, 300, 1299} <= {row[0] for row in rows}
+    assert len(rows) == 3 + 1000
+    assert store.release_seal(bandit, 150) == "seal 1"
+    assert store.release_seal(bandit, 250) == store.release_seal(bandit, 1299) == "seal 2"
+    assert store.release_seal(bandit, 1300) is None
+    assert store.privacy(bandit)["ledger"]
+    store.close()
 
 
 # ---------------------------------------------------------------------- old copies
@@ -332,7 +359,7 @@ def test_a_learner_that_stands_by_gathers_a_witness_of_its_own(settings, tmp_pat
     add_decisions(settings.store, bandit, 1)
     active.turn()
     standby.turn()  # the lease was renewed meanwhile: its holder lives
-    assert [seen["number"] for seen in standby.witness.everything().values()] == [2]
+    assert [seen.number for seen in standby.witness.everything().values()] == [2]
     active.stop()
     add_decisions(settings.store, bandit, 1)
     standby.turn()

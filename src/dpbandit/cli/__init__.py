@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from rich.markup import escape
+
 from dpbandit.cli import bench, compare, planning, privacy, reproduction, service  # noqa: F401 - importing them adds their commands
 from dpbandit.cli.shared import app, err
 from dpbandit.errors import DpbanditError
@@ -14,7 +16,5 @@ def main() -> None:
     try:
         app()
     except DpbanditError as error:
-        from rich.markup import escape
-
         err.print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         sys.exit(2)

@@ -24,8 +24,14 @@ Folder = Annotated[
 ]
 Bandit = Annotated[str, typer.Option("--bandit", help="The bandit's name.")]
 
-keys = typer.Typer(no_args_is_help=True, help="Keys to the service: create, list, revoke.")
-store_ = typer.Typer(no_args_is_help=True, help="The service's store: its state, and what only an operator may decide.")
+keys = typer.Typer(
+    no_args_is_help=True,
+    help="Keys to the service: create, list, revoke.\n\n[dim]Example:[/dim]  dpbandit keys create --role admin --store sqlite:///bandits.db",
+)
+store_ = typer.Typer(
+    no_args_is_help=True,
+    help="The service's store: its state, and what only an operator may decide.\n\n[dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db",
+)
 app.add_typer(keys, name="keys")
 app.add_typer(store_, name="store")
 
@@ -85,12 +91,16 @@ def serve(
     opened = Open(store)
     if cap_epsilon is not None and cap_delta is not None:
         opened.set_cap(cap_epsilon, cap_delta)
+    if role != "learner" and not opened.connection.all("SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"):
+        err.print(
+            "no key is in force, so nobody is answered: dpbandit keys create --role admin --store …", markup=False
+        )
     opened.close()
     settings = Settings(
         store=store,
         role=role,  # type: ignore[arg-type]
         host=host,
-        port=port or 8080,
+        port=8080 if port is None else port,
         witness=witness,
         bandits=tuple(bandits or ()),
         lease_seconds=lease_seconds,
@@ -156,7 +166,9 @@ def list_keys(store: Store, json_: Json = False) -> None:
 
 @keys.command("revoke")
 def revoke_key(
-    key: Annotated[str, typer.Argument(help="The key's id, or the key.", metavar="ID")], store: Store
+    key: Annotated[str, typer.Argument(help="The key's id, or the key.", metavar="ID")],
+    store: Store,
+    json_: Json = False,
 ) -> None:
     """End a key. Rankers stop taking it within a second.
 
@@ -171,7 +183,7 @@ def revoke_key(
     opened.close()
     if not done:
         raise OptionError("there is no such key in force: dpbandit keys list shows them")
-    out.print("revoked", highlight=False)
+    print(json.dumps({"revoked": True})) if json_ else out.print("revoked", highlight=False)
 
 
 @store_.command("status")
@@ -220,6 +232,7 @@ def accept_restore(
         bool, typer.Option("--lost", help="Book the budgets of bandits that the old copy lacks as spent.")
     ] = False,
     witness: Folder = None,
+    json_: Json = False,
 ) -> None:
     """Decide about a store that was restored from an old copy.
 
@@ -239,14 +252,21 @@ def accept_restore(
     opened, seen = _with_witness(store, witness)
     if lost:
         names = restore.accept_lost(opened, seen)
-        out.print(f"booked as spent: {', '.join(names) or 'none'}", highlight=False)
+        _say("booked as spent", names if json_ else ", ".join(names) or "none", json_)
     if bandit is not None:
-        out.print(f"{bandit}: {restore.accept_restore(opened, seen, bandit, pay_again=pay_again)}", highlight=False)
+        _say(bandit, restore.accept_restore(opened, seen, bandit, pay_again=pay_again), json_)
     opened.close()
 
 
+def _say(what: str, words: Any, json_: bool) -> None:
+    if json_:
+        print(json.dumps({what: words}))
+    else:
+        out.print(f"{what}: {words}", highlight=False, markup=False)
+
+
 @store_.command("trust")
-def trust(store: Store, bandit: Bandit, witness: Folder = None) -> None:
+def trust(store: Store, bandit: Bandit, witness: Folder = None, json_: Json = False) -> None:
     """Vouch that this store is the newest copy: for a learner that moved to a machine without a witness.
 
     [dim]Example:[/dim]  dpbandit store trust --store postgresql://app@db/bandits --bandit shop
@@ -254,12 +274,12 @@ def trust(store: Store, bandit: Bandit, witness: Folder = None) -> None:
     from dpbandit.service import restore
 
     opened, seen = _with_witness(store, witness)
-    out.print(f"{bandit}: {restore.trust(opened, seen, bandit)}", highlight=False)
+    _say(bandit, restore.trust(opened, seen, bandit), json_)
     opened.close()
 
 
 @store_.command("resume")
-def resume(store: Store, bandit: Bandit) -> None:
+def resume(store: Store, bandit: Bandit, json_: Json = False) -> None:
     """Learn again after a failure whose cause was removed.
 
     [dim]Example:[/dim]  dpbandit store resume --store sqlite:///bandits.db --bandit shop
@@ -269,7 +289,7 @@ def resume(store: Store, bandit: Bandit) -> None:
     from dpbandit.service.store import Store as Open
 
     opened = Open(store, create=False)
-    out.print(f"{bandit}: {restore.resume(opened, bandit)}", highlight=False)
+    _say(bandit, restore.resume(opened, bandit), json_)
     opened.close()
 
 
@@ -279,7 +299,8 @@ def _with_witness(store: str, folder: Path | None) -> tuple[OpenStore, Witness]:
     from dpbandit.service.witness import Witness, default_place
 
     opened = Open(store, create=False)
-    return opened, Witness(folder or default_place(opened.meta("store") or ""))
+    # Never made here: an empty one would explain everything away.
+    return opened, Witness(folder or default_place(opened.meta("store") or ""), create=False)
 
 
 def _need_service() -> None:

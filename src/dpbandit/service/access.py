@@ -1,4 +1,6 @@
-"""Who asked what: counts by minute, key, action, bandit and status. Rewards are noted without a count (see `metrics`)."""
+"""Who asked what: counts by minute, key, action, bandit and status. Rewards are noted by day and without a count: how many
+there were is a statistic of clicks (see `metrics`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import time
 from dpbandit.service.store import Store
 
 BUCKET_SECONDS = 60
+REWARDS_BUCKET_SECONDS = 86_400
 
 
 class AccessLog:
@@ -19,7 +22,10 @@ class AccessLog:
         self._entries: dict[tuple[int, str, str, str, int], int] = {}
 
     def note(self, key: str, action: str, bandit: str, status: int) -> None:
-        entry = (int(time.time()) // BUCKET_SECONDS * BUCKET_SECONDS, key, action, bandit, status)
+        # That a key reported something in this minute may be one person's click: rewards are noted by the day.
+        private = action == "rewards" and status in (200, 409)
+        seconds = REWARDS_BUCKET_SECONDS if private else BUCKET_SECONDS
+        entry = (int(time.time()) // seconds * seconds, key, action, bandit, 200 if private else status)
         self._entries[entry] = self._entries.get(entry, 0) + 1
 
     def write(self) -> None:

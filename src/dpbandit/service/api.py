@@ -12,6 +12,7 @@ import logging
 import math
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -60,14 +61,20 @@ class DecisionAnswer(msgspec.Struct):
 decode_decision = msgspec.json.Decoder(DecisionRequest).decode
 decode_rewards = msgspec.json.Decoder(RewardRequest | list[RewardRequest]).decode
 
-NO_KEY = Refused(401, "a key is needed: Authorization: Bearer …", ((b"www-authenticate", b'Bearer realm="dpbandit"'),))
+
+def no_key() -> Refused:
+    """Made anew each time: one exception object raised again and again would keep every request it was raised in."""
+    return Refused(
+        401, "a key is needed: Authorization: Bearer …", ((b"www-authenticate", b'Bearer realm="dpbandit"'),)
+    )
 
 
 class App:
     """One process's API. `settings.role` 'learner' serves health and metrics only."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, well: Callable[[], bool] = lambda: True) -> None:
         self.settings = settings
+        self._well = well  # what else must be so for `/readyz`
         self.catalog = Catalog(settings.store)
         self.journal = Journal(settings.store, most_waiting=settings.max_waiting)
         self.metrics = Metrics()
@@ -136,7 +143,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path in ("/healthz", "/readyz"):
-            ready = path == "/healthz" or self.catalog.ready
+            ready = path == "/healthz" or (self.catalog.ready and self._well())
             await respond(send, 200 if ready else 503, b'{"ok":true}' if ready else b'{"ok":false}')
             return
         if self.dashboard.has(scope) and self.settings.role != "learner":
@@ -152,7 +159,7 @@ class App:
                     length = int(value)
             who = self.catalog.keys.check(authorization) or await self.catalog.authorise(authorization)
             if who is None:
-                raise NO_KEY
+                raise no_key()
             key, role = who
             if length > self.settings.max_body:
                 raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
@@ -266,9 +273,9 @@ class App:
         if arms is not None:
             if len(arms) != len(contexts):
                 raise Refused(422, f"{len(arms)} arms were named for {len(contexts)} contexts")
-            arm_id = arms[arm]
-            if len(arm_id) > LONGEST_TEXT or "\0" in arm_id:
+            if max(map(len, arms)) > LONGEST_TEXT or any("\0" in name for name in arms):
                 raise Refused(422, f"the name of an arm has at most {LONGEST_TEXT} characters, none of them NUL")
+            arm_id = arms[arm]
         person = None
         if served.needs_user:
             if not user or len(user) > LONGEST_TEXT:

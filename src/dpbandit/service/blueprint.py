@@ -17,6 +17,7 @@ from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DEFAULT_WINDOW = 1800.0
 LONGEST_WINDOW = 90 * 86_400.0
+MOST_REWARDS_OF_A_USER = 1_000_000
 
 # Options that would break what the service promises, and why.
 REFUSED = {
@@ -52,6 +53,8 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
         raise OptionError(f"dim must lie between 1 and {max_dim}, the limit of this service")
     if not 0 < request.reward_window <= LONGEST_WINDOW:
         raise OptionError(f"reward_window must lie between 0 and {LONGEST_WINDOW:,.0f} seconds")
+    if not isinstance(request.unit, str) and not 1 <= request.unit[1] <= MOST_REWARDS_OF_A_USER:
+        raise OptionError(f"a user's rewards number between 1 and {MOST_REWARDS_OF_A_USER:,}")
     low, high = request.reward_range
     default = low if request.default_reward is None else request.default_reward
     if not low <= default <= high:

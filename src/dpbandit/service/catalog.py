@@ -47,6 +47,11 @@ class Served:
         return (now - before) / max(end - start, 1e-9)
 
 
+def _older(served: Served, line: Line) -> bool:
+    """Whether the store has a newer model. One that goes on from an old copy of the store counts releases from there anew."""
+    return served.line.timelines < line.timelines or served.model.version < line.version
+
+
 class Catalog:
     """The bandits by name and the keys in force."""
 
@@ -106,7 +111,7 @@ class Catalog:
         models = {}
         for line in lines:
             known = self.bandits.get(line.name)
-            if line.status != DELETED and (known is None or known.model.version < line.version):
+            if line.status != DELETED and (known is None or _older(known, line)):
                 found = store.model(line.id)
                 if found is not None:
                     models[line.id] = Model(*found)
@@ -134,10 +139,10 @@ class Catalog:
                 if line.id not in models:
                     continue
                 served = Served(line, models[line.id])
-            served.line = line
             # Never back to an older model, whatever order the answers came in.
-            if line.id in models and models[line.id].version >= served.model.version:
+            if line.id in models and (_older(served, line) or models[line.id].version >= served.model.version):
                 served.model = models[line.id]
+            served.line = line
             served.traffic.append((now, line.decisions))
             while len(served.traffic) > 2 and now - served.traffic[0][0] > 60:
                 served.traffic.popleft()

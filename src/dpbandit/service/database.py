@@ -39,6 +39,7 @@ class Connection(Protocol):
     def now(self) -> int: ...
     def share(self, what: int, bandit: int) -> None: ...
     def exclude(self, what: int, bandit: int) -> None: ...
+    def overwrite_erased(self, rows: int, *, more: bool) -> None: ...
     def close(self) -> None: ...
 
 
@@ -112,6 +113,7 @@ class _SQLite:
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
         self._turn = _Turn(path)
+        self._erased = 0  # rows that may still be readable in the log
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         with _named_errors():
@@ -168,6 +170,22 @@ class _SQLite:
 
     def exclude(self, what: int, bandit: int) -> None:
         """Writers exclude each other here anyway."""
+
+    def overwrite_erased(self, rows: int, *, more: bool) -> None:
+        """Erased rows are overwritten in the file, and still stand in the log beside it until that is emptied."""
+        self._erased += rows
+        if more or not self._erased:
+            return
+        self._turn.take()
+        try:
+            with _named_errors():
+                self._db.execute("PRAGMA busy_timeout=200")  # who reads for long, a backup say, is not waited for
+                ((busy, _, _),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._db.execute(f"PRAGMA busy_timeout={int(1000 * BUSY_SECONDS)}")
+        finally:
+            self._turn.give()
+        if not busy:
+            self._erased = 0
 
     def close(self) -> None:
         self._db.close()
@@ -260,6 +278,9 @@ class _Postgres:
 
     def exclude(self, what: int, bandit: int) -> None:
         self.all("SELECT pg_advisory_xact_lock(?::int, ?::int)", (what, bandit))
+
+    def overwrite_erased(self, rows: int, *, more: bool) -> None:
+        """PostgreSQL's own vacuum does that, and its logs are the operator's."""
 
     def close(self) -> None:
         self._db.close()

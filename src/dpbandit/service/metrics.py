@@ -67,6 +67,10 @@ class Metrics:
         latency.add_metric([], buckets=buckets, sum_value=self._sum)
         yield latency
         yield GaugeMetricFamily("dpbandit_store_up", "1 if the store was reached lately.", value=float(catalog.ready))
+        restored = float(catalog.restored is not None)
+        yield GaugeMetricFamily(
+            "dpbandit_store_restored", "1 if the store lacks bandits that were seen.", value=restored
+        )
         yield GaugeMetricFamily("dpbandit_journal_seconds", "The last group commit.", value=journal.last_seconds)
         yield GaugeMetricFamily("dpbandit_start_time_seconds", "When this process started.", value=self.started)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -82,7 +86,7 @@ class Metrics:
                 ("dpbandit_model_version", "The model this process ranks with."),
                 ("dpbandit_learning", "1 if the bandit learns, 0 if its budget is spent or learning was stopped."),
                 ("dpbandit_learner_up", "1 if a learner holds the lease."),
-                ("dpbandit_restored", "1 if the store was found to be an old copy."),
+                ("dpbandit_restored", "1 if the store has an old copy of this bandit."),
             )
         }
         for name, served in sorted(catalog.bandits.items()):

@@ -15,7 +15,7 @@ from dpbandit.service import blueprint
 from dpbandit.service.answers import JSON, Receive, Refused, Scope, Send, encode, respond, why_undecodable
 from dpbandit.service.catalog import Served
 from dpbandit.service.openapi import document
-from dpbandit.service.store import Store
+from dpbandit.service.store import Line, Store
 
 if TYPE_CHECKING:
     from dpbandit.service.api import App
@@ -109,7 +109,8 @@ class Pages:
 
     async def delete(self, name: str, key: str, receive: Receive) -> Answer:
         served = await self.app.served(name)
-        await self.app.catalog.with_store(lambda store: store.delete(served.id))
+        # On a connection of its own: erasing a large bandit takes a while, and everybody else goes on.
+        await asyncio.to_thread(_delete, self.app.settings.store, served.id)
         await self.app.catalog.refresh()
         return 200, JSON, b'{"status":"deleted; its budget stays spent and its name stays taken"}'
 
@@ -151,13 +152,10 @@ class Pages:
         record, line = await self.app.catalog.with_store(
             lambda store: (store.privacy(served.id), next(line for line in store.lines() if line.id == served.id))
         )
-        claim = line.claim
+        answer = {"claim": line.claim, **record}
         if line.timelines > 1:
-            total = await asyncio.to_thread(_add_up, [(claim, line.timelines)], None)
-            words = f"{claim['words']}\n  counted {line.timelines} times: learning was resumed from an old copy of the store"
-            claim = {**claim, "epsilon": blueprint.finite(total.epsilon), "delta": total.delta, "words": words}
-            claim["mu"] = total.mu or None
-        return 200, JSON, encode({"claim": claim, **record, "timelines": line.timelines, "status": line.status})
+            answer |= await asyncio.to_thread(_over_timelines, line, record)
+        return 200, JSON, encode({**answer, "timelines": line.timelines, "status": line.status})
 
     async def releases(self, name: str, key: str, receive: Receive) -> Answer:
         served = await self.app.served(name)
@@ -198,7 +196,34 @@ class Pages:
         raise Refused(404, "there is nothing here")
 
 
+def _over_timelines(line: Line, record: dict[str, Any]) -> dict[str, Any]:
+    """Claim, spent and remaining when learning was resumed from old copies: a timeline that was lost counts as spent whole,
+    because nobody can say how far it had come. So `spent` never falls."""
+    lost, claim, own = line.timelines - 1, line.claim, record["spent"]
+    # Gaussian promises are compared at the δ they were made at; the others add up theirs.
+    delta = claim["delta"] if claim["notion"] == "gdp" else None
+    whole = _add_up([(claim, lost + 1)], delta)
+    spent = _add_up([(claim, lost), ({**claim, **own}, 1)], delta)
+    words = f"{claim['words']}\n  counted {line.timelines} times: learning was resumed from an old copy of the store"
+    remaining = record["remaining"]
+    limit = None if remaining["limit"] is None else line.timelines * remaining["limit"]
+    return {
+        "claim": {**claim, "epsilon": blueprint.finite(whole.epsilon), "delta": whole.delta, "mu": whole.mu or None}
+        | {"words": words},
+        "spent": {"epsilon": blueprint.finite(spent.epsilon), "delta": spent.delta, "mu": spent.mu or None},
+        "remaining": {**remaining, "limit": limit, "fraction": None if not limit else remaining["left"] / limit},
+    }
+
+
 def _add_up(claims: list[tuple[dict[str, Any], int]], delta: float | None) -> Total:
     from dpbandit.service.budgets import add_up  # needs SciPy, which a ranker that starts need not wait for
 
     return add_up(claims, delta=delta)
+
+
+def _delete(url: str, bandit: int) -> None:
+    store = Store(url)
+    try:
+        store.delete(bandit)
+    finally:
+        store.close()

@@ -15,7 +15,7 @@ from typing import Any
 
 from dpbandit.service.database import Connection, one
 from dpbandit.service.schema import LOCK_REWARDS
-from dpbandit.service.store import DELETED, LEARNING
+from dpbandit.service.store import DELETED, RETIRED, SPENT
 
 DECISION_COLUMNS = ("bandit", "seq", "nonce", "decided_at", "arm", "arm_id", "context", "person", "version", "key")
 DECISION_TYPES = ("int", "bigint", "bigint", "bigint", "int", "text", "bytea", "bytea", "bigint", "text")
@@ -183,7 +183,8 @@ class _Book:
         before = self.values.get(seq)
         if before is not None:
             return DUPLICATE if before == value else CONFLICT
-        if seq <= self.closed or now - known[1] > window * 1e6 or self.status != LEARNING:
+        # One that is paused (failed, restored) may go on: what is reported meanwhile is learned then.
+        if seq <= self.closed or now - known[1] > window * 1e6 or self.status in (SPENT, RETIRED, DELETED):
             return LATE
         self.values[seq] = value
         self.new.append((self.bandit, seq, value, now, key))

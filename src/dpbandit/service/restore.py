@@ -1,54 +1,128 @@
-"""What an operator decides when the store is an old copy, or when its witness is gone."""
+"""Old copies of a store: how a witness tells them, and what an operator decides when it does, or when it is gone.
+
+Each time that learning goes on from an old copy a new timeline begins. The store records these forks and what was given up
+with each, so that witnesses on other machines understand them; a witness remembers how many timelines there were, because
+the next old copy will not.
+"""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from dpbandit.errors import OptionError
 from dpbandit.service import budgets
+from dpbandit.service.schema import LOCK_BUDGET
 from dpbandit.service.store import DELETED, FAILED, LEARNING, RESTORED, RETIRED, Line, Store
-from dpbandit.service.witness import Witness
+from dpbandit.service.witness import Mark, Seen, Witness
+
+# ---------------------------------------------------------------------- what the witness says
 
 
-def _find(store: Store, name: str, *statuses: str) -> Line:
-    line = next((line for line in store.lines() if line.name == name), None)
-    if line is None:
-        raise OptionError(f"the store has no bandit {name!r}")
-    if line.status not in statuses:
-        raise OptionError(f"{name!r} is not waiting for a decision: its status is {line.status!r}")
-    return line
+def mark_of(store: Store, line: Line) -> Mark:
+    """How far the store has come with this bandit."""
+    return line.timelines, line.version, store.release_seal(line.id, line.version) or ""
 
 
-def _vouch(store: Store, witness: Witness, line: Line) -> None:
-    seal = store.release_seal(line.id, line.version) or ""
-    witness.note(line.identity, name=line.name, claim=line.claim, number=line.version, fingerprint=seal, force=True)
+def contradiction(store: Store, line: Line, seen: Seen) -> str:
+    """Why this store cannot be the newest copy; empty if it may be. `line` was read after `seen`, or under a lease."""
+    if seen.timelines > line.timelines:
+        return (
+            f"the store is an old copy, from before learning was resumed: {seen.timelines} timelines were seen, it knows of "
+            f"{line.timelines}"
+        )
+    same = store.release_seal(line.id, seen.number) == seen.fingerprint
+    if same or (seen.timelines < line.timelines and list(seen.mark) in _given_up(store, line)):
+        return ""
+    if seen.number > line.version:
+        return f"the store is an old copy: {seen.number} releases were seen, it has {line.version}"
+    return "the store has another history than the one that was seen: two copies have been learning"
+
+
+def _given_up(store: Store, line: Line) -> list[list[Any]]:
+    """The marks of timelines that an operator gave up and paid for."""
+    return [mark for fork in forks(store, line) for mark in fork["given_up"]]
+
+
+def forks(store: Store, line: Line) -> list[dict[str, Any]]:
+    """The marks at which later timelines of this bandit began, each with the marks seen on those before it."""
+    found: list[dict[str, Any]] = json.loads(store.meta(f"forks {line.identity}") or "[]")
+    return found
+
+
+def find_lost(store: Store, witness: Witness) -> dict[str, Seen | None]:
+    """Bandits that were seen and are not in the store, by identity: it is a copy from before they were made."""
+    seen = witness.everything()  # first: whatever is in the witness by now was in the store before
+    there = {line.identity for line in store.lines()}
+    return {identity: record for identity, record in seen.items() if identity not in there}
+
+
+def report_lost(store: Store, lost: dict[str, Seen | None]) -> list[str]:
+    """Write down that the store lacks these: no bandit is made or begun until an operator has decided. Returns new ones."""
+    if not lost:
+        return []
+    db = store.connection
+    with db.write():
+        db.exclude(LOCK_BUDGET, 0)
+        known: dict[str, str] = json.loads(store.meta("lost") or "{}")
+        new = {identity: _name(identity, seen) for identity, seen in lost.items() if identity not in known}
+        if new:
+            known |= new
+            _set(store, "lost", json.dumps(known))
+            _set(store, "restored", f"an old copy: it lacks {', '.join(sorted(known.values()))}")
+    return sorted(new.values())
+
+
+def _name(identity: str, seen: Seen | None) -> str:
+    return f"a bandit whose witness cannot be read ({identity}.json)" if seen is None else seen.name
+
+
+# ---------------------------------------------------------------------- what an operator decides
 
 
 def accept_restore(store: Store, witness: Witness, name: str, *, pay_again: bool) -> str:
     """What an operator decides about a bandit of a restored store.
 
     Retired: it ranks and never learns again. Paid again: it goes on from the old copy. The lost continuation and the new one
-    are two runs over the same rewards, each within its budget, so the bandit counts twice from now on, in its own claim and
-    in the sum over all bandits (which the cap may refuse).
+    are two runs over the same rewards, each within its budget, so the bandit counts once more from now on, in its own claim
+    and in the sum over all bandits (which the cap may refuse).
     """
     line = _find(store, name, RESTORED)
-    if pay_again:
-        budgets.check_cap(store.claims(), line.claim, store.cap())
-        with store.connection.write():
-            store.connection.run("UPDATE bandits SET timelines = timelines + 1 WHERE id = ?", (line.id,))
-            store.connection.run(
-                "UPDATE bandits SET status = ?, reason = 'resumed from an old copy' WHERE id = ?", (LEARNING, line.id)
-            )
-    else:
+    if not pay_again:  # the witness keeps its mark: the same copy, put in place again, is still an old one
         store.set_status(line.id, RETIRED, "retired after the store was restored from an old copy")
-    _vouch(store, witness, line)
-    return "resumed, and counted once more" if pay_again else "retired: it ranks, and never learns again"
+        return "retired: it ranks, and never learns again"
+    db = store.connection
+    with witness.locked(line.identity):
+        seen = witness.if_readable(line.identity)
+        with db.write():
+            db.exclude(LOCK_BUDGET, 0)
+            line = _find(store, name, RESTORED)
+            # Timelines that began after the copy was made are known to the witness alone.
+            timelines = max(line.timelines, 0 if seen is None else seen.timelines) + 1
+            budgets.check_cap(store.claims(), line.claim, store.cap(), again=timelines - line.timelines)
+            db.run(
+                "UPDATE bandits SET timelines = ?, status = ?, reason = 'resumed from an old copy' WHERE id = ?",
+                (timelines, LEARNING, line.id),
+            )
+            mark = (timelines, *mark_of(store, line)[1:])
+            fork = {"began": list(mark), "given_up": [] if seen is None else [*seen.trail, list(seen.mark)]}
+            _set(store, f"forks {line.identity}", json.dumps([*forks(store, line), fork]))
+        witness.note(line.identity, name=line.name, claim=line.claim, mark=mark, vouched=True)
+    return f"resumed, and counted once more: {timelines} times in all"
 
 
 def trust(store: Store, witness: Witness, name: str) -> str:
     """An operator vouches that this store is the newest copy (a planned move of the learner, say). Nothing is charged."""
-    line = _find(store, name, RESTORED, LEARNING)
-    _vouch(store, witness, line)
+    identity = _find(store, name, RESTORED, LEARNING).identity
+    with witness.locked(identity):
+        seen = witness.if_readable(identity)
+        line = _find(store, name, RESTORED, LEARNING)
+        problem = "" if seen is None else contradiction(store, line, seen)
+        if problem:
+            raise OptionError(
+                f"{problem}. Nobody can vouch against that: dpbandit store accept-restore, with --retire or --pay-again"
+            )
+        witness.note(identity, name=name, claim=line.claim, mark=mark_of(store, line), vouched=True)
     store.set_status(line.id, LEARNING, "an operator vouched that the store is the newest copy")
     return "learning goes on; an operator vouched that the store is the newest copy"
 
@@ -62,20 +136,55 @@ def resume(store: Store, name: str) -> str:
 
 def accept_lost(store: Store, witness: Witness) -> list[str]:
     """Write bandits that the old copy lacks back into it, as deleted ones: their budgets stay in the sum."""
-    there = {line.identity for line in store.lines()}
-    names = {line.name for line in store.lines()}
-    lost = {identity: seen for identity, seen in witness.everything().items() if identity not in there}
-    for identity, seen in lost.items():
-        name = seen["name"] if seen["name"] not in names else f"{seen['name']} (lost {identity[:8]})"
-        db = store.connection
-        with db.write():
-            db.run(
-                "INSERT INTO bandits (identity, name, config, claim, status, reason, created_at, created_by) VALUES (?, ?, "
-                "'{}', ?, ?, 'lost when the store was restored', ?, '')",
-                (identity, name, json.dumps(seen["claim"]), DELETED, db.now()),
+    lost = find_lost(store, witness)
+    unreadable = ", ".join(_name(identity, seen) for identity, seen in lost.items() if seen is None)
+    if unreadable:
+        raise OptionError(f"nobody can tell what to book: the store lacks {unreadable}")
+    db = store.connection
+    with db.write():
+        db.exclude(LOCK_BUDGET, 0)
+        lines = store.lines()
+        there, names = {line.identity for line in lines}, {line.name for line in lines}
+        reported: dict[str, str] = json.loads(store.meta("lost") or "{}")
+        unknown = sorted(name for identity, name in reported.items() if identity not in there and identity not in lost)
+        if unknown:
+            raise OptionError(
+                f"the witness in {witness.folder} knows nothing of {', '.join(unknown)}: use that of the learner that noticed"
             )
-            (bandit,) = db.all("SELECT id FROM bandits WHERE identity = ?", (identity,))[0]
-            db.run("INSERT INTO streams (bandit, last_seq) VALUES (?, 0)", (bandit,))
-            db.run("INSERT INTO progress (bandit, closed, learned, version) VALUES (?, 0, 0, 0)", (bandit,))
-    store.set_meta("restored", None)
-    return [seen["name"] for seen in lost.values()]
+        booked = [(identity, seen) for identity, seen in lost.items() if seen is not None and identity not in there]
+        for identity, seen in booked:
+            _book(store, identity, seen, f"{seen.name} (lost {identity[:8]})" if seen.name in names else seen.name)
+        _set(store, "lost", None)
+        _set(store, "restored", None)
+    return [seen.name for _, seen in booked]
+
+
+def _book(store: Store, identity: str, seen: Seen, name: str) -> None:
+    db = store.connection
+    db.run(
+        "INSERT INTO bandits (identity, name, config, claim, status, reason, timelines, created_at, created_by) VALUES (?, ?, "
+        "'{}', ?, ?, 'lost when the store was restored', ?, ?, '')",
+        (identity, name, json.dumps(seen.claim), DELETED, seen.timelines, db.now()),
+    )
+    (bandit,) = db.all("SELECT id FROM bandits WHERE identity = ?", (identity,))[0]
+    db.run("INSERT INTO streams (bandit, last_seq) VALUES (?, 0)", (bandit,))
+    db.run("INSERT INTO progress (bandit, closed, learned, version) VALUES (?, 0, 0, 0)", (bandit,))
+
+
+# ---------------------------------------------------------------------- small change
+
+
+def _find(store: Store, name: str, *statuses: str) -> Line:
+    line = next((line for line in store.lines() if line.name == name), None)
+    if line is None:
+        raise OptionError(f"the store has no bandit {name!r}")
+    if line.status not in statuses:
+        raise OptionError(f"{name!r} is not waiting for a decision: its status is {line.status!r}")
+    return line
+
+
+def _set(store: Store, name: str, value: str | None) -> None:
+    """As `set_meta`, inside a transaction."""
+    store.connection.run("DELETE FROM meta WHERE name = ?", (name,))
+    if value is not None:
+        store.connection.run("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))

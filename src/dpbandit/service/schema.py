@@ -1,6 +1,7 @@
 """The tables, and how an older store is brought forward. Times are microseconds by the store's own clock.
 
-Private, read by the learner alone: `rewards`, `states` (clean statistics), `releases.noisy`.
+Private: `rewards` (written by rankers, who read one only to tell a repeated report from another one), and what the learner
+alone reads, `states` (clean statistics) and `releases.noisy`.
 """
 
 from __future__ import annotations

@@ -16,12 +16,17 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from dpbandit.errors import StoreError
 from dpbandit.service.settings import Settings
+
+if TYPE_CHECKING:
+    from dpbandit.service.learner import Learner
 
 log = logging.getLogger("dpbandit.service")
 
@@ -36,30 +41,28 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # The HTTP server takes these over while it runs, and raises them again when it has ended.
         signal.signal(number, lambda *_: stop.set())
-    helper: threading.Thread | None = None
-    if settings.role == "all":
-        helper = threading.Thread(target=_keep_a_learner, args=(settings, stop), name="supervisor")
-    elif settings.role == "learner":
-        helper = threading.Thread(target=_learn_here, args=(settings, stop), name="learner")
-    if helper is not None:
-        helper.start()
+    helper = _Helper(settings, stop)
+    helper.start()
     try:
-        serve_http(settings)
+        serve_http(settings, well=helper.well)
     finally:
         stop.set()
-        if helper is not None:
-            helper.join(settings.shutdown_seconds)
+        helper.over.set()
+        helper.join(settings.shutdown_seconds)
+    if helper.failed:
+        raise StoreError("the learner has ended: see the lines above")
 
 
-def serve_http(settings: Settings) -> None:
-    """The API in this process."""
+def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -> None:
+    """The API in this process; `well` is what else must be so for it to be ready."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers are not worth a second thread
     import uvicorn
 
     from dpbandit.service.api import App
+    from dpbandit.service.heads import LimitedHeads
 
     config = uvicorn.Config(
-        App(settings),
+        App(settings, well=well),
         host=settings.host,
         port=settings.port,
         lifespan="on",
@@ -72,8 +75,11 @@ def serve_http(settings: Settings) -> None:
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=int(settings.idle_seconds),
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
-        **fastest(),
+        http=LimitedHeads,
+        ws="none",
+        loop=fastest(),
     )
+    LimitedHeads.seconds = settings.body_seconds
     server = uvicorn.Server(config)
     # The writer's thread asks for Python's lock a few times a batch; it should not wait 5 ms for it each time.
     sys.setswitchinterval(0.0005)
@@ -86,21 +92,53 @@ def serve_http(settings: Settings) -> None:
         raise StoreError("the service did not start: see the lines above")
 
 
-def fastest() -> dict[str, Any]:
-    """The event loop and parser that are installed."""
-    chosen: dict[str, Any] = {}
-    with contextlib.suppress(ImportError):
+def fastest() -> Literal["uvloop", "asyncio"]:
+    """The event loop that is installed."""
+    try:
         import uvloop  # noqa: F401
-
-        chosen["loop"] = "uvloop"
-    with contextlib.suppress(ImportError):
-        import httptools  # noqa: F401
-
-        chosen["http"] = "httptools"
-    return chosen
+    except ImportError:
+        return "asyncio"
+    return "uvloop"
 
 
 # ---------------------------------------------------------------------- the learner's process
+
+
+class _Helper(threading.Thread):
+    """The thread beside the HTTP server: a learner, or what keeps a learner's process alive. They end together."""
+
+    def __init__(self, settings: Settings, stop: threading.Event) -> None:
+        super().__init__(name="learner", daemon=True)
+        self.settings, self.stop = settings, stop
+        self.over = threading.Event()  # the HTTP server has ended
+        self.failed = False
+        self._learner: Learner | None = None
+
+    def well(self) -> bool:
+        """Whether the learner of this process does what it should."""
+        return not self.failed and (self._learner is None or self._learner.well)
+
+    def run(self) -> None:
+        try:
+            if self.settings.role == "all":
+                _keep_a_learner(self.settings, self.stop)
+            elif self.settings.role == "learner":
+                from dpbandit.service.learner import Learner
+
+                self._learner = Learner(self.settings)
+                self._learner.run(self.stop)
+            else:
+                self.stop.wait()
+        except BaseException as error:
+            # Type and place alone, unless the words are ours: a message might quote a reward.
+            where = "; ".join(f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__))
+            log.error(
+                "the learner: %s", error if isinstance(error, StoreError) else f"{type(error).__name__} at {where}"
+            )
+        self.failed = not self.stop.is_set()
+        # Told before it listened to signals, the server would not know: until it has ended it is told again.
+        while not self.over.wait(0.2):
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def run_learner(settings: Settings, stop: threading.Event | None = None) -> None:
@@ -109,10 +147,6 @@ def run_learner(settings: Settings, stop: threading.Event | None = None) -> None
     with contextlib.suppress(ValueError):  # not the main thread: whoever is will say when to stop
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-    _learn_here(settings, stop)
-
-
-def _learn_here(settings: Settings, stop: threading.Event) -> None:
     from dpbandit.service.learner import Learner
 
     Learner(settings).run(stop)

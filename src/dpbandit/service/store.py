@@ -6,6 +6,7 @@ write is in `trusted`.
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,16 @@ LEARNING, SPENT, FAILED, RESTORED, RETIRED, DELETED = "learning", "spent", "fail
 
 # Rankers need the latest model; a few older ones are kept for those that are just loading one.
 MODELS_KEPT = 5
+
+
+# How many releases back those that charged nothing are kept: long enough to look at.
+UNCHARGED_KEPT = 1_000
+
+# Rows of a table that one transaction erases: rewards wait while it lasts.
+ERASE_LOT = 5_000
+
+# Rankers read all settings several times a second, and contexts known in advance may be among them. Nobody changes what is parsed.
+_parsed = functools.lru_cache(maxsize=4096)(json.loads)
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ class Store:
             "p.closed, p.learned, p.version, l.holder, COALESCE(l.expires_at, 0) FROM bandits b JOIN streams s ON s.bandit = b.id "
             "JOIN progress p ON p.bandit = b.id LEFT JOIN leases l ON l.bandit = b.id ORDER BY b.id"
         )
-        return [Line(json.loads(config), json.loads(claim), *rest) for config, claim, *rest in rows]
+        return [Line(_parsed(config), _parsed(claim), *rest) for config, claim, *rest in rows]
 
     def claims(self) -> list[tuple[dict[str, Any], int]]:
         """Every claim ever made here, with how often it counts."""
@@ -124,7 +135,8 @@ class Store:
             restored = one(db, "SELECT value FROM meta WHERE name = 'restored'")
             if restored is not None:
                 raise CapError(
-                    "this store was restored from an old copy: new bandits wait until an operator has decided"
+                    "this store was restored from an old copy: new bandits wait until an operator has decided (dpbandit store "
+                    "accept-restore --lost)"
                 )
             cap = one(db, "SELECT value FROM meta WHERE name = 'cap'")
             budgets.check_cap(self.claims(), claim, None if cap is None else json.loads(cap[0]))
@@ -165,9 +177,25 @@ class Store:
             db.exclude(LOCK_REWARDS, bandit)
             db.run("UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?", (DELETED, bandit))
             db.run("UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,))
-            for table in ("decisions", "rewards", "states", "people"):
-                db.run(f"DELETE FROM {table} WHERE bandit = ?", (bandit,))
-            db.run("UPDATE releases SET model = NULL, noisy = NULL WHERE bandit = ?", (bandit,))
+            db.run("DELETE FROM states WHERE bandit = ?", (bandit,))
+        while self.erase_deleted(bandit):
+            pass
+
+    def erase_deleted(self, bandit: int, *, lot: int = ERASE_LOT) -> int:
+        """Erase some of what is left of a deleted bandit: a lot at a time, so that others need not wait for all of it."""
+        db, erased = self.connection, 0
+        for table, key in (("rewards", "seq"), ("decisions", "seq"), ("people", "person")):
+            some = f"SELECT {key} FROM {table} WHERE bandit = ? LIMIT ?"
+            with db.write():
+                erased += db.run(f"DELETE FROM {table} WHERE bandit = ? AND {key} IN ({some})", (bandit, bandit, lot))
+        some = "SELECT number FROM releases WHERE bandit = ? AND (model IS NOT NULL OR noisy IS NOT NULL) LIMIT ?"
+        with db.write():
+            erased += db.run(
+                f"UPDATE releases SET model = NULL, noisy = NULL WHERE bandit = ? AND number IN ({some})",
+                (bandit, bandit, lot),
+            )
+        db.overwrite_erased(erased, more=erased >= lot)
+        return erased
 
     # ------------------------------------------------------------------ releases
 
@@ -215,8 +243,12 @@ class Store:
         ]
 
     def release_seal(self, bandit: int, number: int) -> str | None:
-        """The fingerprint of the ledger at this release."""
+        """The fingerprint of the ledger at this release; None if it was not made here."""
+        # Releases that charged nothing are dropped in time; they had the fingerprint of the one before.
         found = one(
-            self.connection, "SELECT fingerprint FROM releases WHERE bandit = ? AND number = ?", (bandit, number)
+            self.connection,
+            "SELECT r.fingerprint FROM releases r JOIN progress p ON p.bandit = r.bandit WHERE r.bandit = ? AND r.number <= ? "
+            "AND p.version >= ? ORDER BY r.number DESC LIMIT 1",
+            (bandit, number, number),
         )
         return None if found is None else str(found[0])

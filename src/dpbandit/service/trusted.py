@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpbandit.errors import LeaseError, StoreError
+from dpbandit.errors import DpbanditError, LeaseError
 from dpbandit.service.database import one
 from dpbandit.service.schema import LOCK_REWARDS
-from dpbandit.service.store import DELETED, LEARNING, MODELS_KEPT, RETIRED, SPENT, Store
+from dpbandit.service.store import (
+    DELETED,
+    ERASE_LOT,
+    LEARNING,
+    MODELS_KEPT,
+    RETIRED,
+    SPENT,
+    UNCHARGED_KEPT,
+    Store,
+)
 
-# Rows of a table that one transaction erases: rewards wait while it lasts.
-ERASE_LOT = 5_000
+
+class StreamError(DpbanditError):
+    """One bandit's records do not fit together. The others can go on."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +61,14 @@ class TrustedStore(Store):
             (bandit,),
         )
         if not rows:
-            raise StoreError("this bandit has no state to go on from")
+            raise StreamError("this bandit has no state to go on from")
         return rows[0][0], rows[0][1], bytes(rows[0][2])
 
     # ------------------------------------------------------------------ leases
 
     def acquire(self, bandit: int, holder: str, seconds: float) -> int | None:
-        """A fencing token, larger than any before, if nobody else has the lease."""
+        """A fencing token, larger than any before, if nobody else has the lease. A holder that lost its connection, not its
+        lease, need not wait for itself."""
         db = self.connection
         with db.write():
             now = db.now()
@@ -65,8 +78,9 @@ class TrustedStore(Store):
                 (bandit,),
             )
             taken = db.run(
-                "UPDATE leases SET holder = ?, token = token + 1, expires_at = ? WHERE bandit = ? AND expires_at < ?",
-                (holder, until, bandit, now),
+                "UPDATE leases SET holder = ?, token = token + 1, expires_at = ? WHERE bandit = ? AND (expires_at < ? OR "
+                "holder = ?)",
+                (holder, until, bandit, now, holder),
             )
             return int(db.all("SELECT token FROM leases WHERE bandit = ?", (bandit,))[0][0]) if taken else None
 
@@ -81,14 +95,24 @@ class TrustedStore(Store):
                 "this learner no longer has the lease, or the bandit no longer learns: nothing was written"
             )
 
-    def renew(self, bandit: int, token: int, seconds: float) -> None:
-        with self.connection.write():
-            self._fence(bandit, token, seconds)
+    def renew(self, leases: Mapping[int, int], seconds: float) -> list[int]:
+        """Prolong leases, bandit → token; returns those that are lost. Whether something may be written is for the fence."""
+        db = self.connection
+        sql = "UPDATE leases SET expires_at = ? WHERE bandit = ? AND token = ?"
+        with db.write():
+            until = db.now() + int(seconds * 1e6)
+            return [bandit for bandit, token in sorted(leases.items()) if db.run(sql, (until, bandit, token)) != 1]
 
     def give_up(self, bandit: int, token: int) -> None:
         """End the lease early, so that the next learner need not wait."""
         with self.connection.write():
             self.connection.run("UPDATE leases SET expires_at = 0 WHERE bandit = ? AND token = ?", (bandit, token))
+
+    def end(self, bandit: int, token: int, status: str, reason: str) -> None:
+        """Stop learning, by whoever has the lease: nobody else's judgement is about the store as it is now."""
+        with self.connection.write():
+            self._fence(bandit, token, 0.0)
+            self.connection.run("UPDATE bandits SET status = ?, reason = ? WHERE id = ?", (status, reason, bandit))
 
     # ------------------------------------------------------------------ learning
 
@@ -101,7 +125,7 @@ class TrustedStore(Store):
         old = self.connection.now() - int(window * 1e6)
         for seq, decided_at in rows:
             if seq != after + 1:
-                raise StoreError(f"decision {after + 1} is missing: the stream has a hole")
+                raise StreamError(f"decision {after + 1} is missing: the stream has a hole")
             if decided_at >= old:
                 break
             after = seq
@@ -123,7 +147,7 @@ class TrustedStore(Store):
             (bandit, after, upto),
         )
         if [row[0] for row in rows] != list(range(after + 1, upto + 1)):
-            raise StoreError("decisions are missing: the stream has a hole")
+            raise StreamError("decisions are missing: the stream has a hole")
         return Batch(
             [row[0] for row in rows],
             [bytes(row[1]) for row in rows],
@@ -165,16 +189,32 @@ class TrustedStore(Store):
                 new.noisy,
             )
             db.run("UPDATE states SET number = ?, state = ? WHERE bandit = ?", (new.number, new.state, bandit))
-            db.run(
-                "UPDATE releases SET model = NULL WHERE bandit = ? AND number <= ? AND model IS NOT NULL",
-                (bandit, new.number - MODELS_KEPT),
-            )
+            self._thin(bandit, new.number)
             for person, count in new.people.items():
                 db.run(
                     "INSERT INTO people (bandit, person, decisions) VALUES (?, ?, ?) ON CONFLICT (bandit, person) DO UPDATE "
                     "SET decisions = excluded.decisions",
                     (bandit, person, count),
                 )
+
+    def _thin(self, bandit: int, newest: int) -> None:
+        """Keep what a release was, and drop what only the newest ones need. By number: no table is searched."""
+        db = self.connection
+        last = one(db, "SELECT privacy FROM releases WHERE bandit = ? AND number = ?", (bandit, newest - 1))
+        if last is not None:
+            slim = json.dumps({"spent": json.loads(last[0])["spent"]})
+            db.run("UPDATE releases SET privacy = ? WHERE bandit = ? AND number = ?", (slim, bandit, newest - 1))
+        db.run(
+            "UPDATE releases SET model = NULL WHERE bandit = ? AND number BETWEEN ? AND ?",
+            (bandit, newest - 2 * MODELS_KEPT, newest - MODELS_KEPT),
+        )
+        old = newest - UNCHARGED_KEPT
+        pair = db.all(
+            "SELECT number, charged FROM releases WHERE bandit = ? AND number <= ? ORDER BY number DESC LIMIT 2",
+            (bandit, old),
+        )
+        if len(pair) == 2 and pair[0][0] == old and pair[0][1] == pair[1][1]:
+            db.run("DELETE FROM releases WHERE bandit = ? AND number = ?", (bandit, old))
 
     def erase(self, bandit: int, *, rewards_after: float, decisions_after: float, limit: int | None = None) -> int:
         """Erase rewards, then decisions, that were learned (or can no longer be) and are older than this many seconds."""
@@ -188,8 +228,10 @@ class TrustedStore(Store):
         )
         if row is None:
             return 0
+        if row[1] == DELETED:  # whoever deleted it ended before all was erased
+            return self.erase_deleted(bandit, lot=limit)
         # A bandit that will never learn again needs none of its rewards; a paused one (restored, failed) may.
-        upto = 2**62 if row[1] in (SPENT, RETIRED, DELETED) else row[0]
+        upto = 2**62 if row[1] in (SPENT, RETIRED) else row[0]
         for table, time, age in (
             ("rewards", "received_at", rewards_after),
             ("decisions", "decided_at", max(decisions_after, rewards_after)),
@@ -204,6 +246,7 @@ class TrustedStore(Store):
                 erased += db.run(
                     f"DELETE FROM {table} WHERE bandit = ? AND seq <= ? AND {time} < ?", (bandit, last, before)
                 )
+        db.overwrite_erased(erased, more=erased >= limit)
         return erased
 
     def erase_access_log(self, age: float) -> None:

@@ -1,7 +1,9 @@
 """A witness outside the store: how far each bandit had come. It tells an old copy of the store from the newest.
 
 A store that was restored from a backup looks perfectly well from inside, and would draw new noise for rewards that were paid
-for already. The witness is a folder elsewhere with one small file a bandit, written after every release, that never goes back.
+for already. The witness is a folder elsewhere with one small file a bandit, written after every release. Its mark never goes
+back: a bandit that an operator let go on from an old copy is on a new timeline, which counts as further than any release of
+the timelines before.
 """
 
 from __future__ import annotations
@@ -10,11 +12,44 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpbandit.errors import StoreError
+from dpbandit.errors import DpbanditError, RollbackError, StoreError
+
+# Marks that are remembered besides the last: a standby's may be a few releases behind when an operator decides.
+TRAIL = 32
+# Another process that holds a bandit's lock is writing one release. One that was paused must not stop this one for ever.
+LOCK_SECONDS = 5.0
+
+Mark = tuple[int, int, str]  # (timelines, number of the release, fingerprint of the ledger there)
+
+
+class WitnessError(DpbanditError):
+    """A witness that cannot be read or written just now."""
+
+
+class BrokenWitnessError(WitnessError):
+    """A file that is no witness: what it said is lost."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was written down last about a bandit."""
+
+    name: str
+    claim: dict[str, Any]
+    number: int
+    fingerprint: str
+    timelines: int = 1
+    trail: list[list[Any]] = field(default_factory=list)  # earlier marks, the latest last
+
+    @property
+    def mark(self) -> Mark:
+        return self.timelines, self.number, self.fingerprint
 
 
 def default_place(store: str) -> Path:
@@ -24,49 +59,72 @@ def default_place(store: str) -> Path:
 
 
 class Witness:
-    """For each bandit, by its identity: name, claim, and the number and fingerprint of the last release that was seen."""
+    """For each bandit, by its identity: name, claim, timelines, and the last release that was seen."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, create: bool = True) -> None:
         self.folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            if create:
+                folder.mkdir(parents=True, exist_ok=True)
+            os.listdir(folder)
         except OSError as error:
-            raise StoreError(
-                f"cannot keep a witness in {folder}: {error.strerror}; choose a place with --witness"
-            ) from None
+            hint = "choose a place" if create else "say where the learner keeps it, on its machine,"
+            raise StoreError(f"there is no witness in {folder}: {error.strerror}; {hint} with --witness") from None
 
-    def seen(self, identity: str) -> dict[str, Any] | None:
+    def seen(self, identity: str) -> Seen | None:
         """What was written down last about this bandit."""
         path = self.folder / f"{identity}.json"
         try:
-            record: dict[str, Any] = json.loads(path.read_text())
-            if {"name", "claim", "number", "fingerprint"} <= set(record):
-                return record
+            found = Seen(**json.loads(path.read_text()))
+            if {type(part) for part in (found.timelines, found.number)} == {int}:
+                return found
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError):
+        except OSError as error:
+            raise WitnessError(f"the witness {path} cannot be read: {error.strerror}") from None
+        except (ValueError, TypeError):
             pass
-        raise StoreError(
-            f"{path} is not a readable witness: restore it, or let an operator decide (dpbandit store trust)"
+        raise BrokenWitnessError(
+            f"{path} is not a readable witness: put it back, or let an operator decide (dpbandit store trust, or accept-restore)"
         )
 
-    def everything(self) -> dict[str, dict[str, Any]]:
-        """All bandits ever seen, by identity."""
-        records = {path.stem: self.seen(path.stem) for path in sorted(self.folder.glob("*.json"))}
-        return {identity: record for identity, record in records.items() if record is not None}
+    def if_readable(self, identity: str) -> Seen | None:
+        """The same for an operator's decision, which needs no witness."""
+        with contextlib.suppress(WitnessError):
+            return self.seen(identity)
+        return None
 
-    def note(
-        self, identity: str, *, name: str, claim: dict[str, Any], number: int, fingerprint: str, force: bool = False
-    ) -> None:
-        """Write down that this release exists. Only forward, unless an operator has decided (`force`)."""
-        with self._locked():
-            before = self.seen(identity)
-            if before is not None and before["number"] >= number and not force:
+    def everything(self) -> dict[str, Seen | None]:
+        """All bandits ever seen, by identity; None for a file that cannot be read."""
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError as error:
+            raise WitnessError(f"the witness {self.folder} cannot be read: {error.strerror}") from None
+        found = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        return {identity: self.if_readable(identity) for identity in found}
+
+    def note(self, identity: str, *, name: str, claim: dict[str, Any], mark: Mark, vouched: bool = False) -> None:
+        """Write down that this release exists. Only forward: whoever is behind learns on an old copy, or beside another.
+
+        The caller holds the bandit's lock. `vouched`: what cannot be read is replaced, because an operator has decided.
+        """
+        before = self.if_readable(identity) if vouched else self.seen(identity)
+        if before is not None:
+            if before.mark == mark:
                 return
-            record = {"name": name, "claim": claim, "number": number, "fingerprint": fingerprint}
-            temporary = self.folder / f".{identity}.{os.getpid()}"
+            if before.mark[:2] >= mark[:2]:
+                raise RollbackError(
+                    f"another copy of the store is ahead: release {before.number} of timeline {before.timelines} was seen"
+                )
+        trail = [] if before is None else [*before.trail, list(before.mark)][-TRAIL:]
+        timelines, number, fingerprint = mark
+        self._write(identity, Seen(name, claim, number, fingerprint, timelines, trail))
+
+    def _write(self, identity: str, seen: Seen) -> None:
+        temporary = self.folder / f".{identity}.{os.getpid()}"
+        try:
             with temporary.open("w") as file:
-                file.write(json.dumps(record, indent=1))
+                file.write(json.dumps(asdict(seen), indent=1))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.folder / f"{identity}.json")
@@ -75,12 +133,29 @@ class Witness:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+        except OSError as error:
+            raise WitnessError(f"the witness {self.folder} cannot be written: {error.strerror}") from None
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def locked(self, identity: str) -> Iterator[None]:
+        """Alone with this bandit's witness: what is compared stays true until the release it is about is written down."""
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            handle = os.open(self.folder / f".{identity}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise WitnessError(f"the witness {self.folder} cannot be written: {error.strerror}") from None
+        try:
+            self._wait_for(handle)
             yield
         finally:
             os.close(handle)
+
+    def _wait_for(self, handle: int) -> None:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise WitnessError(f"another process holds the witness {self.folder}") from None
+            time.sleep(0.005)

@@ -70,14 +70,16 @@ export function fillCard(card, bandit) {
   const [ends, why] = projection(bandit);
   put("projection", ends);
   put("why", why);
-  put("words", promise(bandit.claim));
-  put("formal", formal(bandit.claim));
+  const claim = bandit.timelines > 1 && card.claim || bandit.claim; // counted as often as it was promised
+  put("words", promise(claim));
+  put("formal", formal(claim));
   if (!card.at("assumptions").children.length) card.at("assumptions").append(...bandit.claim.assumptions.map((text) => filled("li", text)));
   return changed ? `${bandit.name}: ${state.badge}.` : "";
 }
 
 export function fillDetails(card, privacy, releases) {
-  const { bandit } = card, limit = bandit.claim.epsilon, spent = privacy.spent.epsilon;
+  const { bandit } = card, limit = privacy.claim.epsilon, spent = privacy.spent.epsilon;
+  card.claim = privacy.claim;
   const counted = Boolean(limit) && spent !== null;
   card.at("meter").closest(".meter-row").hidden = !counted;
   if (counted) {
