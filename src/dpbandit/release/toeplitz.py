@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.compiled import kernel
-from dpbandit.lanes import WIDTH, load, minus, plus, splat, store, times
 from dpbandit.errors import OptionError
+from dpbandit.lanes import WIDTH, load, minus, plus, splat, store, times
 from dpbandit.release.toeplitz_table import TABLE
 
 Vector = NDArray[np.float64]
