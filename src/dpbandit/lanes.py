@@ -1,4 +1,4 @@
-"""Vectors of a few doubles inside kernels: one register each, as wide as the machine's.
+"""Vectors of a few doubles inside kernels, one register each.
 
 The compiler does not dare to vectorise most of what bandits do: sums would be added up in another order, and it cannot
 know that two arrays do not overlap. Here a kernel says itself which numbers are handled side by side. Every lane does the
@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
 
 intrinsic: Any = extending.intrinsic  # what it makes takes one argument less than it is written with
 
-# Doubles in a vector: 8 with AVX-512, else 4 (two registers where they hold 2).
-WIDTH = 8 if llvm.get_host_cpu_features().get("avx512f", False) else 4
+# Doubles in a vector. Eight would fill AVX-512's registers, but Zen 4 halves them again, and slates of ten arms fill three of these.
+WIDTH = 4
 
 
 class Lanes(types.Type):

@@ -44,6 +44,7 @@ def check_noise(name: str, allowed: tuple[str, ...]) -> str:
 def add_simulated(kind: int, key: np.uint64, index: int, scale: float, value: Vector, out: Vector) -> None:
     """out = value + noise number `index`; a pure function of its arguments. `out` is another array than `value`."""
     d = value.shape[0]
+    scale = float(scale)
     if kind == LAPLACE_L2:
         knorm_laplace(key, index, out)
         for i in range(d):

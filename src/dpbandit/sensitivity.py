@@ -29,6 +29,8 @@ TOO_LARGE = 0.05
 # It is computed anew when rounds have grown by this factor (A⁻¹ shrinks about as 1/t), or when it may be twice too large.
 LATER = 1.05
 MUCH_TOO_LARGE = 0.5
+# Rounds in which the ball's eigenvalue is computed itself.
+EARLY = 20.0
 # What rounding can take off a computed length, and more.
 SLACK = 1.0 + 1e-9
 
@@ -263,6 +265,8 @@ def _over_the_ball(
         if _is_due(largest):
             largest[4] = 0.0
             largest[6] = largest[5]
+            if largest[5] <= EARLY:
+                largest[0] = largest_eigenvalue(inverse, work) * SLACK
             while has_no_eigenvalue_above(inverse, largest[0] * (1.0 - TOO_LARGE), work):
                 largest[0] *= (1.0 - TOO_LARGE) * SLACK
     return largest[0] * max_norm * (math.sqrt(d) if norm == 1 else 1.0)

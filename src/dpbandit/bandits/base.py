@@ -289,7 +289,7 @@ class Bandit(ABC):
         self.clipped += inside != reward and not self.options.pan_private
         return inside
 
-    def complete(self) -> None:
+    def complete(self) -> None:  # noqa: B027 - most have nothing to do
         """Work out what files of earlier versions do not hold. Nothing, unless an algorithm says otherwise."""
 
     # ------------------------------------------------------------------ what an algorithm provides
