@@ -40,7 +40,7 @@ TIE = 1e-12
 # the products of numbers do that are added.
 RECENT = 16
 
-# From this size on, matrices do not stay in the first cache: rows are read from end to end (measured: d = 50 to 100).
+# From this size on, matrices do not stay in the first cache: rows are read from end to end.
 LONG = 64
 
 

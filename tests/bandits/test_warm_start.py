@@ -95,7 +95,7 @@ def test_the_log_enters_the_anytime_filter_as_its_rows_one_by_one_would():
     for row, reward in zip(x, np.clip(r, low, high), strict=True):
         u = np.linalg.solve(np.tril(learner.outlook.factor), np.append(row / learner.outlook.counts[5], 1.0))
         u /= np.linalg.norm(u)
-        posterior.see(learner.filter, row, u, 0.5, 0.5)
+        posterior.see(learner.filter, np.append(row, 1.0), u, 0.5, 0.5)
         total += 0.5 * (reward - 0.5) * u
     recipe = warm.recipe(again, x, 1e-9)
     sums = log_sums.new_sums(recipe)

@@ -13,6 +13,7 @@ from dpbandit.gpu.translation import plan_of
 from dpbandit.lab.loops import play
 from dpbandit.noise import LAPLACE
 from dpbandit.randomness import CONTEXTS, START, TIES, bits, laplace, normal
+from dpbandit.scoring import new_work
 from dpbandit.worlds import Synthetic
 
 pytestmark = pytest.mark.skipif(
@@ -43,7 +44,7 @@ def on_both(name, **options):
     # The CPU engine, round by round, so that arms and parameters can be seen.
     low, high = bandit.options.reward_range if bandit._clips else (-np.inf, np.inf)
     keys = (key, ties, np.uint64(bandit.keys[CONTEXTS]), np.uint64(bandit.keys[START]))
-    scratch = (np.empty((10, 10)), np.empty((10, 10)), np.empty((3, 10)), np.empty(10), np.empty(width))
+    scratch = (np.empty((10, 10)), np.arange(10), new_work(10), np.empty(10), np.empty(width))
     totals, arms, thetas, table = np.zeros(2), [], [], []
     alphas = bandit.alphas(1, ROUNDS)
     known = np.ones(1000, dtype=np.bool_)

@@ -150,14 +150,14 @@ def watch(ports, key, stop, seen):
 
 
 def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tmp_path):
-    _kill_again_and_again(store_url, tmp_path, CONFIG, kills=100, rewards=2_000)
+    _kill_again_and_again(store_url, tmp_path, CONFIG, kills=100, rewards=2_000, pause=0.7)
 
 
 def test_killed_again_and_again_people_are_counted_once(tmp_path):
-    _kill_again_and_again(f"sqlite:///{tmp_path}/store.db", tmp_path, PERSONAL, kills=30, rewards=500)
+    _kill_again_and_again(f"sqlite:///{tmp_path}/store.db", tmp_path, PERSONAL, kills=24, rewards=500, pause=1.6)
 
 
-def _kill_again_and_again(store_url, tmp_path, config, *, kills, rewards):
+def _kill_again_and_again(store_url, tmp_path, config, *, kills, rewards, pause):
     key = make_key(store_url)
     nursery = Nursery(tmp_path, store_url, config)
     ports = [free_port(), free_port()]
@@ -182,7 +182,7 @@ def _kill_again_and_again(store_url, tmp_path, config, *, kills, rewards):
         killed = {"learner": 0, "ranker": 0}
         accepted = lambda: sum(s != "late" for v in visitors for _, s in list(v.reported.values()))  # noqa: E731
         while sum(killed.values()) < kills or accepted() < rewards:
-            time.sleep(chance.uniform(0.1, 0.7))
+            time.sleep(chance.uniform(0.1, pause))
             if chance.random() < 0.5:
                 nursery.kill(learner)
                 learner = nursery.bear("learner")

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.compiled import kernel
-
 PIECE = 1024
 
 # Comparing all pairs of so few numbers is faster than sorting them.
@@ -73,16 +71,8 @@ def repeats(table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.boo
         ordered = np.sort(table[rows], axis=1)
         found: NDArray[np.bool_] = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     else:
+        from dpbandit.worlds.repeats import mark  # compiled: who only reads about worlds need not wait for that
+
         found = np.empty(len(rows), dtype=np.bool_)
-        _mark_repeats(table, rows, found)
+        mark(table, rows, found)
     return found
-
-
-@kernel
-def _mark_repeats(table: NDArray[np.int64], rows: NDArray[np.int64], out: NDArray[np.bool_]) -> None:
-    for n in range(rows.shape[0]):
-        row, twice = rows[n], False
-        for i in range(1, table.shape[1]):
-            for k in range(i):
-                twice |= table[row, i] == table[row, k]
-        out[n] = twice
