@@ -71,7 +71,9 @@ CASES = {
     "private-linucb-published": {},
     "tree-gauss": {},
     "toeplitz": {},
-    "dgs": {},
+    # Two valid bounds on the largest ‖A⁻¹x‖, brought up to date at different times: the noise is alike, not equal. So hardly any of
+    # it here; with Laplace noise, below, and in regret (test_play) there is as much as ever.
+    "dgs": {"epsilon": 1e14},
     "dgs with Laplace noise": {"noise": "laplace"},
     "dgs-published": {},
     "dgs-figure": {},
