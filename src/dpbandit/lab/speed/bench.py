@@ -33,6 +33,7 @@ def run(
         "decisions": page.rows(turns),
         "missing": [one.name for one in CONTESTANTS if not one.installed],
         "engine": measure.engine(names, repeats=repeats, say=say),
+        "noise": measure.noise_costs(say=say),
         "growth": [],
     }
     if growth:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from dpbandit.lab.speed import tasks
 from dpbandit.lab.speed.contestants import CONTESTANTS, Contestant
 from dpbandit.lab.speed.tasks import Task
@@ -127,6 +129,41 @@ def engine(
                 best[name] = min(best.get(name, float("inf")), 1e6 * seconds / rounds)
                 done += 1
     return best
+
+
+def noise_costs(*, rounds: int = 200, repeats: int = 3, say: Say = lambda *_: None) -> dict[str, dict[str, float]]:
+    """For every private algorithm: microseconds an update takes with real noise, and how much of that real noise is (what a
+    seeded twin does not take). Over so few rounds `anytime` and `adac-oful` release far more often than later on."""
+    import warnings
+
+    from dpbandit.bandits.registry import ALGORITHMS, construct
+    from dpbandit.errors import DpbanditError
+
+    task = tasks.w1(rounds)
+    contexts = np.ascontiguousarray(task.pool[task.shown[:, 0]])
+    found: dict[str, dict[str, float]] = {}
+    names = [n for n, a in ALGORITHMS.items() if not a.one_hot and not a.registered_by_user]
+    done, total = 0, repeats * len(names)
+    given = {"dim": task.dim, "epsilon": 1.0, "delta": 1e-6, "reward_range": (-0.5, 1.5), "horizon": 10**6}
+    with contextlib.suppress(KeyboardInterrupt), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(repeats):
+            for name in names:
+                say(f"noise: {name}", done, total)
+                done += 1
+                best = found.get(name, {"microseconds": float("inf"), "seeded": float("inf")})
+                try:
+                    for kind, more in (("seeded", {"seed": 0}), ("microseconds", {})):
+                        bandit: Any = construct(name, {**given, **more})
+                        bandit.update(contexts[0], 0.5)  # compiles
+                        began = time.perf_counter()
+                        for n in range(1, rounds):
+                            bandit.update(contexts[n], float(task.rewards[n, 0]))
+                        best[kind] = min(best[kind], 1e6 * (time.perf_counter() - began) / (rounds - 1))
+                except DpbanditError:  # one without an exact sampler for its noise, or that needs more options
+                    continue
+                found[name] = best
+    return {n: {"microseconds": b["microseconds"], "noise": b["microseconds"] - b["seeded"]} for n, b in found.items()}
 
 
 def growth_tasks(rounds: int = 300) -> list[tuple[str, int, Task]]:

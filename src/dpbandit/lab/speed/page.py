@@ -49,6 +49,13 @@ def markdown(result: dict[str, Any]) -> str:
         base = result["engine"].get("linucb")
         for name, taken in sorted(result["engine"].items(), key=lambda pair: pair[1]):
             lines.append(f"| `{name}` | {_short(taken)} | {_short(taken / base) if base else ''} |")
+    if result.get("noise"):
+        lines += ["", "| an update with real noise | µs | of which real noise |", "|---|---|---|"]
+        for name, cost in sorted(result["noise"].items(), key=lambda pair: pair[1]["microseconds"]):
+            lines.append(f"| `{name}` | {_short(cost['microseconds'])} | {_short(max(cost['noise'], 0.0))} |")
+        lines.append(
+            "\nOver the first 200 rounds: `anytime` releases in a third of them, and in 303 of the first 100,000."
+        )
     return "\n".join(lines)
 
 
