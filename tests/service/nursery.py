@@ -17,17 +17,15 @@ def main():
     import uvicorn  # noqa: F401
     import uvloop  # noqa: F401
 
-    from dpbandit.noise import Simulation
+    from dpbandit.bandits.files import pack
     from dpbandit.service import blueprint, learner, server  # noqa: F401 - the learner, for whoever is born to be one
-    from dpbandit.service.lessons import Recorder
+    from dpbandit.service.lessons import warm_up
     from dpbandit.service.settings import Settings
 
     config = json.loads(sys.argv[1])
     bandit = blueprint.build(config)
     bandit.source.release("gaussian", np.zeros(config["dim"]), scale=1.0, shift=1.0, index=0)  # loads the sampler
-    bandit.source = Recorder(Simulation(seed=0))
-    while not bandit.source.noisy:  # until everything that a release needs is compiled
-        bandit.update(np.zeros(config["dim"]), 0.0, user=f"nobody {bandit.rounds}")
+    warm_up(config, pack(bandit))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
     for line in sys.stdin:

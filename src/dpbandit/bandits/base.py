@@ -231,7 +231,8 @@ class Bandit(ABC):
                 f"a context has norm{size} above max_norm = {self.options.max_norm:g}: "
                 "scale the contexts, or make the bandit with a larger max_norm"
             )
-        return given
+        # Numba would compile everything once more for arrays that cannot be written to.
+        return given if given.flags.writeable else given.copy()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

@@ -226,7 +226,7 @@ class Learner:
         self._leases[line.id] = token
         number, position, packed = self.store.state(line.id)
         if line.config["algorithm"] not in self._warm:
-            warm_up(line, packed)
+            warm_up(line.config, packed)
             self._warm.add(line.config["algorithm"])
         held = Held(line, token, number, position, *opened(packed))
         self._held[line.id] = held

@@ -28,8 +28,8 @@ Vector = NDArray[np.float64]
 BATCH_SECONDS = 0.5
 # So many rewards go to the bandit at once: those between two releases are then learned together.
 LOT = 64
-# Most algorithms release in the first round, some after a few.
-WARM_ROUNDS = 64
+# Most algorithms release in the first round, some after hundreds.
+WARM_ROUNDS = 4096
 
 
 class Recorder:
@@ -73,7 +73,7 @@ def opened(packed: bytes) -> tuple[Any, Recorder | None]:
     return bandit, recorder
 
 
-def warm_up(line: Line, packed: bytes) -> None:
+def warm_up(config: dict[str, Any], packed: bytes) -> None:
     """Compile before a decision is closed: the first round can take minutes."""
     bandit: Any = unpack(packed)
     recorder = Recorder(Simulation(seed=0))  # this copy is thrown away; nothing of it is released
@@ -85,8 +85,12 @@ def warm_up(line: Line, packed: bytes) -> None:
     with warnings.catch_warnings(), contextlib.suppress(DpbanditError):
         warnings.simplefilter("ignore", PrivacyWarning)
         for number in range(WARM_ROUNDS):
-            bandit.update(first, line.config["default_reward"], user=f"nobody {number}")
-            if recorder.noisy:
+            # In the shapes that `digest` gives: other shapes are compiled apart.
+            if config["unit"] == "reward":
+                bandit.update(np.tile(first, (2, 1)), [config["default_reward"]] * 2)
+            else:
+                bandit.update(first[None, :], [config["default_reward"]], user=f"nobody {number}")
+            if recorder.noisy and number > 1:
                 break
 
 
