@@ -208,7 +208,8 @@ def bare(port: int, decoder: str, size: int) -> None:
         log_level="error",
         server_header=False,
         backlog=2048,
-        **fastest(),
+        loop=fastest(),
+        http="httptools",
     )
 
 
