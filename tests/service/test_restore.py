@@ -410,16 +410,18 @@ def test_a_lease_outlives_a_turn_that_is_longer_than_it(settings):
 def test_a_stuck_learner_loses_its_lease(here, monkeypatch):
     monkeypatch.setattr(learner, "STUCK_SECONDS", 0.3)
     bandit = make_bandit(here.store)
-    wake = threading.Event()
+    wake, asleep = threading.Event(), threading.Event()
 
     class Stuck(Learner):
         def before_publishing(self, held):
-            wake.wait(30)
+            asleep.set()
+            wake.wait(60)
 
     first, other, stop = Stuck(here), Learner(here), threading.Event()
     add_decisions(here.store, bandit, 1)
     thread = threading.Thread(target=first.run, args=(stop,))
     thread.start()
+    assert asleep.wait(60)
     until(lambda: other.turn() or learn_status(other)[1] == 1, 30)
     assert not first.well
     stop.set()
