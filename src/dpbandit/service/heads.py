@@ -12,10 +12,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 MOST_BYTES = 32 << 10
 SECONDS = 10.0
 
+_WHY = b'{"error":"the head of the request is too large"}'
 TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\ncontent-length: 41\r\n"
-    b'connection: close\r\n\r\n{"error":"the request\'s head is too large"}'
-)
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+    b"connection: close\r\n\r\n%s"
+) % (len(_WHY), _WHY)
 
 
 class LimitedHeads(HttpToolsProtocol):
