@@ -207,11 +207,19 @@ def settle(ridge: Ridge) -> None:
 
 
 @kernel(inline="late")
+def copy(matrix: Matrix, out: Matrix) -> None:
+    """out = matrix."""
+    for i in range(matrix.shape[0]):
+        for k in range(matrix.shape[1]):
+            out[i, k] = matrix[i, k]
+
+
+@kernel(inline="late")
 def apply_gram(ridge: Ridge, vector: Vector, out: Vector) -> None:
     """out = A·vector, with the recent contexts that A is behind by."""
     multiply(ridge.gram, vector, out)
     for n in range(int(ridge.waiting[0])):
-        _add_to(out, dot(ridge.recent[n], vector), ridge.recent[n])
+        add_to(out, dot(ridge.recent[n], vector), ridge.recent[n])
 
 
 @kernel
@@ -271,11 +279,11 @@ def add_reward(ridge: Ridge, x: Vector, reward: float, quadratic: float) -> None
     """b ← b + xr and θ ← θ + v(r − xᵀθ)/(1 + xᵀA_old⁻¹x), right after `add_context`."""
     gain = (reward - dot(x, ridge.theta)) / (1.0 + quadratic)
     add_kept(ridge.moments, ridge.moments_low, reward, x)
-    _add_to(ridge.theta, gain, ridge.step)
+    add_to(ridge.theta, gain, ridge.step)
 
 
 @kernel(inline="late")
-def _add_to(total: Vector, factor: float, vector: Vector) -> None:
+def add_to(total: Vector, factor: float, vector: Vector) -> None:
     d = vector.shape[0]
     whole = d - d % WIDTH
     for i in range(0, whole, WIDTH):
@@ -306,8 +314,8 @@ def refresh(ridge: Ridge) -> None:
     settle(ridge)
     inverse, theta = ridge.inverse, ridge.theta
     d = theta.shape[0]
-    _factor(ridge.gram, ridge.gram_low, ridge.work)
-    _invert_factor(ridge.work, inverse)
+    factor(ridge.gram, ridge.gram_low, ridge.work)
+    invert_factor(ridge.work, inverse)
     residual, change = ridge.recent[0], ridge.recent[1]  # free now
     for i in range(d):
         residual[i] = ridge.moments[i] + ridge.moments_low[i]
@@ -347,25 +355,32 @@ def _minus_product(high: Any, low: Any, entry: Any, entry_low: Any, minus_theta:
 
 
 @kernel
-def _factor(matrix: Matrix, low: Matrix, out: Matrix) -> None:
-    """The upper factor U of matrix + low = UᵀU; below the diagonal of `out` is nothing of use. A pivot that rounding made
-    non-positive is replaced by the smallest sensible one."""
+def factor(matrix: Matrix, low: Matrix, out: Matrix) -> None:
+    """The upper factor U of matrix + low = UᵀU; below the diagonal of `out` is nothing of use. `low` without rows stands for
+    zeros. A pivot that rounding made non-positive is replaced by the smallest sensible one."""
     d = matrix.shape[0]
+    two = low.shape[0] > 0
     for i in range(d):
-        pivot = matrix[i, i] + low[i, i]
+        pivot = matrix[i, i]
+        if two:
+            pivot += low[i, i]
         for k in range(i):
             pivot = fma(-out[k, i], out[k, i], pivot)
-        pivot = math.sqrt(max(pivot, matrix[i, i] * 1e-16))
+        pivot = math.sqrt(max(pivot, matrix[i, i] * 1e-16, 1e-300))
         out[i, i] = pivot
         j, last = i + 1, d - WIDTH
         while j <= last:
-            total = plus(load(matrix, i * d + j), load(low, i * d + j))
+            total = load(matrix, i * d + j)
+            if two:
+                total = plus(total, load(low, i * d + j))
             for k in range(i):
                 total = fma(splat(-out[k, i]), load(out, k * d + j), total)
             store(out, i * d + j, over(total, splat(pivot)))
             j += WIDTH
         while j < d:
-            rest = matrix[i, j] + low[i, j]
+            rest = matrix[i, j]
+            if two:
+                rest += low[i, j]
             for k in range(i):
                 rest = fma(-out[k, i], out[k, j], rest)
             out[i, j] = rest / pivot
@@ -373,7 +388,7 @@ def _factor(matrix: Matrix, low: Matrix, out: Matrix) -> None:
 
 
 @kernel
-def _invert_factor(factor: Matrix, out: Matrix) -> None:
+def invert_factor(factor: Matrix, out: Matrix) -> None:
     """out = (UᵀU)⁻¹ for an upper triangular U, exactly symmetric. Destroys `factor`."""
     d = factor.shape[0]
     # U⁻ᵀ, lower triangular, row by row.
@@ -405,9 +420,7 @@ def _invert_factor(factor: Matrix, out: Matrix) -> None:
             for k in range(i, d):
                 rest = fma(out[k, i], out[k, j], rest)
             factor[i, j] = rest
-    for i in range(d):
-        for j in range(d):
-            out[i, j] = factor[i, j]
+    copy(factor, out)
 
 
 @kernel
@@ -423,13 +436,6 @@ def cholesky(matrix: Matrix, out: Matrix) -> None:
                 out[i, i] = math.sqrt(max(total, matrix[i, i] * 1e-16, 1e-300))
             else:
                 out[i, j] = total / out[j, j]
-
-
-@kernel
-def invert(matrix: Matrix, factor: Matrix, out: Matrix) -> None:
-    """out = matrix⁻¹ for a symmetric positive matrix; `factor` is scratch. `out` may be `matrix`."""
-    cholesky(matrix, factor)
-    _invert(factor, out)
 
 
 @kernel
@@ -459,50 +465,41 @@ def invert_lower(factor: Matrix, out: Matrix) -> None:
 @kernel
 def product(left: Matrix, right: Matrix, out: Matrix) -> None:
     """out = left·right; `out` is another matrix than either."""
+    out[:] = 0.0
+    add_product(1.0, left, right, out)
+
+
+@kernel
+def add_product(sign: float, left: Matrix, right: Matrix, out: Matrix) -> None:
+    """out ← out + sign·left·right; `out` is another matrix than either."""
     rows, inner = left.shape
     columns = right.shape[1]
+    whole = columns - columns % WIDTH
     for i in range(rows):
-        for j in range(columns):
-            out[i, j] = 0.0
-        for k in range(inner):
-            factor = left[i, k]
-            for j in range(columns):
-                out[i, j] += factor * right[k, j]
+        for j in range(0, whole, WIDTH):
+            total = load(out, i * columns + j)
+            for k in range(inner):
+                total = fma(splat(sign * left[i, k]), load(right, k * columns + j), total)
+            store(out, i * columns + j, total)
+        for j in range(whole, columns):
+            rest = out[i, j]
+            for k in range(inner):
+                rest = fma(sign * left[i, k], right[k, j], rest)
+            out[i, j] = rest
 
 
 @kernel
 def colour(ridge: Ridge, vector: Vector) -> None:
     """vector ← U⁻¹·vector with A = UᵀU: standard normal numbers become a draw with covariance A⁻¹. In place."""
     settle(ridge)
-    factor = ridge.work
-    _factor(ridge.gram, ridge.gram_low, factor)
+    root_of_a = ridge.work
+    factor(ridge.gram, ridge.gram_low, root_of_a)
     d = vector.shape[0]
     for i in range(d - 1, -1, -1):
         total = vector[i]
         for k in range(i + 1, d):
-            total -= factor[i, k] * vector[k]
-        vector[i] = total / factor[i, i]
-
-
-@kernel
-def _invert(factor: Matrix, out: Matrix) -> None:
-    """out = (factor·factorᵀ)⁻¹, exactly symmetric."""
-    d = factor.shape[0]
-    for column in range(d):
-        # Forward: the entries above `column` of the solution are zero.
-        for i in range(column, d):
-            total = 1.0 if i == column else 0.0
-            for k in range(column, i):
-                total -= factor[i, k] * out[k, column]
-            out[i, column] = total / factor[i, i]
-        for i in range(d - 1, column - 1, -1):
-            total = out[i, column]
-            for k in range(i + 1, d):
-                total -= factor[k, i] * out[k, column]
-            out[i, column] = total / factor[i, i]
-    for i in range(d):
-        for j in range(i):
-            out[j, i] = out[i, j]
+            total -= root_of_a[i, k] * vector[k]
+        vector[i] = total / root_of_a[i, i]
 
 
 @kernel
@@ -562,28 +559,35 @@ def largest_eigenvalue(matrix: Matrix, work: Matrix) -> float:
 @kernel
 def has_no_eigenvalue_above(matrix: Matrix, limit: float, work: Matrix) -> bool:
     """Whether all eigenvalues of a symmetric matrix lie below the limit, up to rounding: limit·1 − matrix has a factor."""
+    return has_factor(matrix, -1.0, limit, work)
+
+
+@kernel
+def has_factor(matrix: Matrix, sign: float, shift: float, out: Matrix) -> bool:
+    """Whether sign·matrix + shift·1 is positive definite; if so, its upper factor is in `out`."""
     d = matrix.shape[0]
     whole = d - d % WIDTH
     for i in range(d):
         start = i - i % WIDTH
         for j in range(start, whole, WIDTH):
-            total = negative(load(matrix, i * d + j))
+            total = times(splat(sign), load(matrix, i * d + j))
             for k in range(i):
-                total = fma(splat(-work[k, i]), load(work, k * d + j), total)
-            store(work, i * d + j, total)
+                total = fma(splat(-out[k, i]), load(out, k * d + j), total)
+            store(out, i * d + j, total)
         for j in range(max(start, whole), d):
-            rest = -matrix[i, j]
+            rest = sign * matrix[i, j]
             for k in range(i):
-                rest = fma(-work[k, i], work[k, j], rest)
-            work[i, j] = rest
-        # `limit` on the diagonal comes last: it is the same for every row, and stays out of the vectors.
-        pivot = work[i, i] + limit
+                rest = fma(-out[k, i], out[k, j], rest)
+            out[i, j] = rest
+        # The shift on the diagonal comes last: it is the same for every row, and stays out of the vectors.
+        pivot = out[i, i] + shift
         if not pivot > 0.0:
             return False
         pivot = math.sqrt(pivot)
+        inverse = 1.0 / pivot
         for j in range(i + 1, d):
-            work[i, j] /= pivot
-        work[i, i] = pivot
+            out[i, j] *= inverse
+        out[i, i] = pivot
     return True
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
-from dpbandit.lanes import WIDTH, fma, larger, load, negative, plus, root, splat, store, transpose
+from dpbandit.lanes import WIDTH, fma, larger, load, negative, plus, root, splat, store, times, transpose
 from dpbandit.numerics import dot
 
 Vector = NDArray[np.float64]
@@ -82,14 +82,17 @@ def score_about_mean(
     What all arms share cannot tell them apart, so its uncertainty is no reason to explore.
     """
     arms, d = shown.shape[0], theta.shape[0]
-    for i in range(d):
-        mean[i] = 0.0
-    for j in range(arms):
-        row = shown[j]
-        for i in range(d):
-            mean[i] += contexts[row, i]
-    for i in range(d):
-        mean[i] /= arms
+    whole, share = d - d % WIDTH, 1.0 / arms
+    for i in range(0, whole, WIDTH):
+        sums = splat(0.0)
+        for j in range(arms):
+            sums = plus(sums, load(contexts, shown[j] * d + i))
+        store(mean, i, times(sums, splat(share)))
+    for i in range(whole, d):
+        total = 0.0
+        for j in range(arms):
+            total += contexts[shown[j], i]
+        mean[i] = total * share
     middle = dot(mean, theta)
     for first in range(0, arms, PACK):
         width = WIDTH if arms - first <= WIDTH else PACK

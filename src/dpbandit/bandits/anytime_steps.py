@@ -210,7 +210,9 @@ def _conclude(learner: Learner, plan: Plan) -> None:
             )
             if likely > best:
                 best, factor = likely, candidate
-    outlooks.refresh(outlook, plan.low, plan.high, factor)
+    # With public contexts and a prior that is not fitted, it is what it was at the last release.
+    if plan.empirical_bayes or outlook.counts[4] == 0.0 or learner.clock[4] == 0:
+        outlooks.refresh(outlook, plan.low, plan.high, factor)
     posterior.read(state, outlook.precision, outlook.pull, learner.estimate, learner.covariance, learner.work)
     for i in range(d):
         learner.theta[i] = learner.estimate[i]

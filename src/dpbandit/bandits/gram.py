@@ -162,12 +162,11 @@ def amount(plan: Plan, t: int) -> float:
     """
     power = 1 if plan.noise == WISHART else 2
     index, _level, levels = trees.place(t, plan.unknown_horizon, plan.levels)
-    total = 0.0
-    bits = index
-    while bits > 0:
-        if bits & 1:
-            total += (plan.multipliers[levels] * plan.sensitivity) ** power
-        bits >>= 1
+    nodes = 0
+    while index > 0:
+        index &= index - 1  # without its lowest bit
+        nodes += 1
+    total = nodes * (plan.multipliers[levels] * plan.sensitivity) ** power
     if plan.unknown_horizon:
         for block in range(levels - 1):  # each finished block is one node
             total += (plan.multipliers[block + 1] * plan.sensitivity) ** power
@@ -229,34 +228,23 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
         at += 1
     # Eigenvalues that the noise took below ridge/2 are raised to it: more often than expected only if ζ was too large.
     least = 0.5 * plan.ridge
-    factor = learner.work[:d]
-    if _cholesky(gram, least, factor):
-        _cholesky(gram, 0.0, factor)
-        numerics._invert(factor, learner.inverse)
-    else:
+    if not _inverted(gram, least, learner.inverse, learner.work[:d]):
         learner.clock[2] += 1
         _raise_eigenvalues(gram, learner.inverse, learner.work, least)
     numerics.multiply(learner.inverse, learner.moments, learner.theta)
 
 
 @kernel
-def _cholesky(matrix: Matrix, less: float, out: Matrix) -> bool:
-    """The lower factor of matrix − less·I; False if that is not positive definite."""
-    d = matrix.shape[0]
-    for i in range(d):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            if i == j:
-                total -= less
-            for k in range(j):
-                total -= out[i, k] * out[j, k]
-            if i == j:
-                if not total > 0.0:
-                    return False
-                out[i, i] = math.sqrt(total)
-            else:
-                out[i, j] = total / out[j, j]
-    return True
+def _inverted(matrix: Matrix, least: float, out: Matrix, work: Matrix) -> bool:
+    """out = matrix⁻¹; False if an eigenvalue of the matrix is below `least`."""
+    if not numerics.has_factor(matrix, 1.0, 0.0, work):
+        return False
+    numerics.invert_factor(work, out)
+    trace = 0.0
+    for i in range(matrix.shape[0]):
+        trace += out[i, i]
+    # 1/trace is a lower bound on all eigenvalues, and nearly always enough.
+    return trace * least < 1.0 or numerics.has_factor(matrix, 1.0, -least, work)
 
 
 @kernel

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpbandit import numerics
 from dpbandit.compiled import kernel
+from dpbandit.lanes import WIDTH, fma, load, splat, store, times
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -108,7 +109,11 @@ def learn(state: Filter, noisy: Vector, q: float, rho: float, scale: float, rewa
         for k in range(n):
             square[i, k] = q * q * cov[i, k]
         square[i, i] += scale * scale
-    numerics.invert(square, state.half, square)
+    numerics.factor(square, square[:0], state.half)
+    for i in range(n):
+        for k in range(i, n):
+            seen[i, k] = state.half[i, k]
+    numerics.invert_factor(seen, square)
     numerics.product(cov, square, gain)
     # What is seen is `seen`·θ⁺ + noise of covariance F, once what was expected is taken off.
     for i in range(n):
@@ -117,10 +122,8 @@ def learn(state: Filter, noisy: Vector, q: float, rho: float, scale: float, rewa
             gain[i, k] *= q
             seen[i, k] = q * (state.design[i, k] + state.slope[i, k])
     for i in range(n):
-        for k in range(n):
-            state.mean[i] += gain[i, k] * surprise[k]
-            for j in range(n):
-                state.slope[i, j] -= gain[i, k] * seen[k, j]
+        state.mean[i] += numerics.dot(gain[i], surprise)
+    numerics.add_product(-1.0, gain, seen, state.slope)
     _shrink_covariance(state, q, scale)
     # Rows of F^{−1/2}·seen join the root of the information. (`half` holds F's factor until here.)
     _add_rows(state)
@@ -141,22 +144,14 @@ def _shrink_covariance(state: Filter, q: float, scale: float) -> None:
     for i in range(n):
         for k in range(n):
             square[i, k] = (1.0 if i == k else 0.0) - q * gain[i, k]
-    for i in range(n):  # (1 − qK)Π one row at a time; the result waits in `spread`, which is empty now
-        for k in range(n):
-            total = 0.0
-            for j in range(n):
-                total += square[i, j] * cov[j, k]
-            state.row[k] = total
-        for k in range(i + 1):
-            total = 0.0
-            for j in range(n):
-                total += state.row[j] * square[k, j] + scale * scale * gain[i, j] * gain[k, j]
-            state.spread[i, k] = total
+    half = state.spread  # empty now
+    numerics.product(square, cov, half)
     for i in range(n):
         for k in range(i + 1):
-            cov[i, k] = state.spread[i, k]
-            cov[k, i] = state.spread[i, k]
-            state.spread[i, k] = 0.0
+            total = numerics.dot(half[i], square[k]) + scale * scale * numerics.dot(gain[i], gain[k])
+            cov[i, k] = total
+            cov[k, i] = total
+    half[:] = 0.0
 
 
 @kernel
@@ -165,14 +160,14 @@ def _add_rows(state: Filter) -> None:
     seen, surprise, factor = state.seen, state.surprise, state.half
     n = seen.shape[0]
     for i in range(n):
+        row = seen[i]
         for j in range(i):
-            entry = factor[i, j]
-            surprise[i] -= entry * surprise[j]
-            for k in range(n):
-                seen[i, k] -= entry * seen[j, k]
-        surprise[i] /= factor[i, i]
+            surprise[i] -= factor[j, i] * surprise[j]
+            numerics.add_to(row, -factor[j, i], seen[j])
+        unit = 1.0 / factor[i, i]
+        surprise[i] *= unit
         for k in range(n):
-            seen[i, k] /= factor[i, i]
+            row[k] *= unit
     for i in range(n):
         add_row(state.root, state.target, seen[i], surprise[i])
 
@@ -182,18 +177,26 @@ def add_row(root: Matrix, target: Vector, row: Vector, value: float) -> float:
     """Rotate the equation row·θ = value (of variance 1) into the triangular system. Destroys `row`; returns what is left
     over, whose square is how much worse the equations fit together."""
     n = target.shape[0]
+    whole = n - n % WIDTH
     for i in range(n):
-        if row[i] == 0.0:
+        length = math.sqrt(root[i, i] * root[i, i] + row[i] * row[i])
+        if row[i] == 0.0 or length == 0.0:
             continue
-        length = math.hypot(root[i, i], row[i])
-        c, s = root[i, i] / length, row[i] / length
-        for k in range(i, n):
-            old = root[i, k]
-            root[i, k] = c * old + s * row[k]
-            row[k] = c * row[k] - s * old
-        old = target[i]
-        target[i] = c * old + s * value
-        value = c * value - s * old
+        unit = 1.0 / length
+        c, s = root[i, i] * unit, row[i] * unit
+        start = i - i % WIDTH  # what is before i in both rows is 0, and stays it
+        for k in range(start, whole, WIDTH):
+            old, new = load(root, i * n + k), load(row, k)
+            store(root, i * n + k, fma(splat(c), old, times(splat(s), new)))
+            store(row, k, fma(splat(c), new, times(splat(-s), old)))
+        for k in range(max(start, whole), n):
+            entry = root[i, k]
+            root[i, k] = fma(c, entry, s * row[k])
+            row[k] = fma(c, row[k], -s * entry)
+        row[i] = 0.0
+        entry = target[i]
+        target[i] = c * entry + s * value
+        value = c * value - s * entry
     return value
 
 
@@ -218,25 +221,12 @@ def read(state: Filter, precision: Matrix, pull: Vector, theta: Vector, covarian
             row[k] = covariance[k, i] if k >= i else 0.0
         left = add_row(root, target, row, state.surprise[i])
         likely -= 0.5 * left * left
-    # θ⁺ = R⁻¹z and Σ = R⁻¹R⁻ᵀ, by back substitution.
+    # θ⁺ = R⁻¹z, by back substitution, and Σ = R⁻¹R⁻ᵀ.
     for i in range(n - 1, -1, -1):
         likely -= math.log(root[i, i])
         total = target[i]
         for k in range(i + 1, n):
             total -= root[i, k] * theta[k]
         theta[i] = total / root[i, i]
-    inverse = state.square
-    for j in range(n):
-        for i in range(n - 1, -1, -1):
-            total = 1.0 if i == j else 0.0
-            for k in range(i + 1, j + 1):
-                total -= root[i, k] * inverse[k, j]
-            inverse[i, j] = total / root[i, i] if i <= j else 0.0
-    for i in range(n):
-        for k in range(i + 1):
-            total = 0.0
-            for j in range(max(i, k), n):
-                total += inverse[i, j] * inverse[k, j]
-            covariance[i, k] = total
-            covariance[k, i] = total
+    numerics.invert_factor(root, covariance)
     return likely

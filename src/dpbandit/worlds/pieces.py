@@ -32,8 +32,10 @@ class Pieces:
     def take(self, count: int) -> Arrays:
         """The next `count` rounds."""
         parts = [self._next() if self._left is None else self._left]
-        while sum(len(part[0]) for part in parts) < count:
+        have = len(parts[0][0])
+        while have < count:
             parts.append(self._next())
+            have += PIECE
         whole = parts[0] if len(parts) == 1 else tuple(np.concatenate(same) for same in zip(*parts, strict=True))
         self._left = tuple(array[count:] for array in whole)
         return tuple(array[:count] for array in whole)
@@ -52,7 +54,7 @@ def distinct(rng: np.random.Generator, size: int, *, rows: int, shown: int) -> N
     found = rng.integers(0, size, size=(rows, shown))
     again = np.arange(rows)
     while True:  # rows with an arm twice are drawn again: each distinct choice stays equally likely
-        again = again[repeats(found, again)]
+        again = repeats(found, again)
         if len(again) == 0:
             return found
         if shown * shown > size:  # too likely to repeat: draw without replacement instead
@@ -61,18 +63,16 @@ def distinct(rng: np.random.Generator, size: int, *, rows: int, shown: int) -> N
             found[again] = rng.integers(0, size, size=(len(again), shown))
 
 
-def repeats(table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each of these rows, whether it holds a number twice.
+def repeats(table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of these rows that hold a number twice.
 
     >>> repeats(np.array([[1, 2, 3], [4, 5, 4]]), np.arange(2)).tolist()
-    [False, True]
+    [1]
     """
     if table.shape[1] > FEW:
         ordered = np.sort(table[rows], axis=1)
-        found: NDArray[np.bool_] = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-    else:
-        from dpbandit.worlds.repeats import mark  # compiled: who only reads about worlds need not wait for that
+        return rows[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
+    from dpbandit.worlds.kernels import rows_with_repeats  # compiled: who only reads about worlds need not wait for that
 
-        found = np.empty(len(rows), dtype=np.bool_)
-        mark(table, rows, found)
-    return found
+    found = np.empty(len(rows) + 1, dtype=np.int64)
+    return found[: rows_with_repeats(table, rows, found)]

@@ -59,6 +59,9 @@ class SyntheticEpisode:
 
     def block(self, count: int) -> Block:
         """The next `count` rounds."""
+        from dpbandit.worlds.kernels import pay
+
         shown, noise = self._rounds.take(count)
-        means = self._arm_means[shown]
-        return Block(self.public_contexts, shown, means + noise[:, None], means)
+        means, rewards = np.empty(shown.shape), np.empty(shown.shape)
+        pay(self._arm_means, np.ascontiguousarray(shown), noise, means, rewards)
+        return Block(self.public_contexts, shown, rewards, means)
