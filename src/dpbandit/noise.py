@@ -9,16 +9,16 @@ The clean value always goes *into* the mechanism; noise is never drawn at zero a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit import sampler
 from dpbandit.compiled import kernel
 from dpbandit.errors import NoiseError, OptionError, nearest
 from dpbandit.randomness import NOISE, add_laplaces, add_normals, derive_key, knorm_laplace, wishart
+from dpbandit.sampler import Sampler
 
 Vector = NDArray[np.float64]
 
@@ -29,6 +29,10 @@ CODES = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "laplace-l2": LAPLACE_L2, "wi
 # terms still add up exactly in 53 bits.
 GRID_BITS = 40
 PAN_PRIVATE_GRID_BITS = 30
+
+
+# Up to here, twice the slack is still nothing.
+_COARSE = 2.0**-20
 
 
 def check_noise(name: str, allowed: tuple[str, ...]) -> str:
@@ -108,12 +112,13 @@ class Real:
         dim = len(value)
         charged = (shift / scale) ** 2 if noise == "gaussian" else shift / scale
         scale = real_scale(scale, shift=shift, dim=dim, bits=self.bits)
-        measure, cost = _measurement(noise, dim, scale, self.bits)
-        if cost(shift) > charged:
+        measure = _sampler(noise, dim, scale, self.bits)
+        proven = measure.cost(shift)
+        if not proven <= charged:
             raise NoiseError(
-                f"the sampler proves cost {cost(shift)!r}, more than the {charged!r} that was charged: nothing released"
+                f"the sampler proves cost {proven!r}, more than the {charged!r} that was charged: nothing released"
             )
-        return np.asarray(measure([float(v) for v in value]), dtype=np.float64)
+        return measure.draw(value)
 
 
 def grid_exponent(scale: float, bits: int = GRID_BITS) -> int:
@@ -124,12 +129,16 @@ def grid_exponent(scale: float, bits: int = GRID_BITS) -> int:
 def real_scale(scale: float, *, shift: float, dim: int, bits: int = GRID_BITS) -> float:
     """The scale that real noise needs where exact arithmetic would need `scale`.
 
-    The clean value is rounded to the grid first, which can move neighbours apart by one step in every coordinate.
+    The clean value is rounded to the grid first, which can move neighbours apart by one step in every coordinate. What that
+    takes is rounded up to a power of two, so that releases whose shifts differ a little share one sampler.
 
     >>> 1.0 < real_scale(1.0, shift=1.0, dim=10) < 1 + 1e-8
     True
     """
-    return scale * (1 + 1e-9 + 2 * dim * 2.0**-bits * scale / shift)
+    slack = 1e-9 + 2 * dim * 2.0**-bits * scale / shift
+    if slack < _COARSE:
+        slack = 2.0 ** math.ceil(math.log2(slack))
+    return scale * (1 + slack)
 
 
 def proven_cost(noise: str, dim: int, scale: float, shift: float, bits: int = GRID_BITS) -> float:
@@ -137,36 +146,16 @@ def proven_cost(noise: str, dim: int, scale: float, shift: float, bits: int = GR
 
     `shift` is the L2 distance between neighbouring values for Gaussian noise, the L1 distance for Laplace.
     """
-    return _measurement(noise, dim, scale, bits)[1](shift)
+    return _sampler(noise, dim, scale, bits).cost(shift)
 
 
-@lru_cache(maxsize=64)
-def _space(dim: int) -> tuple[Any, Any, Any]:
-    """OpenDP's vectors of this size and their L1 and L2 distances: making these takes longer than making a measurement."""
-    # These modules, not the prelude: it imports scikit-learn and polars when they are installed, which takes seconds.
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.metrics import l1_distance, l2_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    return vector_domain(atom_domain(T=float, nan=False), size=dim), l1_distance(T=float), l2_distance(T=float)
-
-
-@lru_cache(maxsize=256)
-def _measurement(noise: str, dim: int, scale: float, bits: int) -> tuple[Any, Callable[[float], float]]:
-    from opendp.measurements import make_gaussian, make_laplace
-
-    space, l1, l2 = _space(dim)
-    k = grid_exponent(scale, bits)
-    if noise == "gaussian":
-        gaussian = make_gaussian(space, l2, scale, k=k)
-        return gaussian, lru_cache(maxsize=16)(lambda shift: 2 * float(gaussian.map(shift)))
-    if noise == "laplace":
-        lap = make_laplace(space, l1, scale, k=k)
-        return lap, lru_cache(maxsize=16)(lambda shift: float(lap.map(shift)))
-    raise NoiseError(
-        f"there is no exact sampler for {noise!r} noise: give a seed for a simulation, or use 'laplace' or 'gaussian'"
-    )
+def _sampler(noise: str, dim: int, scale: float, bits: int) -> Sampler:
+    if not real_source_exists(noise):
+        raise NoiseError(
+            f"there is no exact sampler for {noise!r} noise: give a seed for a simulation, or use 'laplace' or 'gaussian'"
+        )
+    make = sampler.gaussian if noise == "gaussian" else sampler.laplace
+    return make(dim, scale, grid_exponent(scale, bits))
 
 
 def lattice_slack(coordinates: float, epsilon: float, bits: int = GRID_BITS) -> float:

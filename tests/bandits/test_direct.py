@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
+from dpbandit import noise
 from dpbandit.bandits import direct, linear
 from dpbandit.bandits.base import Bandit
 from dpbandit.bandits.registry import ALGORITHMS
@@ -68,6 +69,63 @@ def test_both_ways_agree_in_every_bit_of_a_long_stream(name):
     assert state(short) == state(long)
     assert goes_short(short)
     assert not goes_short(long)
+
+
+class Scripted:
+    """The seeded noise from a source that is not known to be seeded: the ledger is asked, then noise is drawn, as for real."""
+
+    kind = "simulation"
+
+    def __init__(self, seed):
+        self._noise = noise.Simulation(seed)
+
+    def release(self, *given, **named):
+        return self._noise.release(*given, **named)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_both_ways_agree_in_every_bit_with_noise_from_any_source(name):
+    rng = np.random.default_rng(11)
+    rounds = 150
+    contexts, rewards = slates(name, rounds, rng), rng.normal(size=rounds)
+    short, long = make(name), long_way(make(name))
+    short.source, long.source = Scripted(3), Scripted(3)
+    for t in range(rounds):
+        arm = short.select(contexts[t])
+        assert arm == long.select(contexts[t])
+        for bandit in (short, long):
+            bandit.update(contexts[t, arm], float(rewards[t]))
+        assert state(short) == state(long)
+    assert goes_short(short)
+    assert short.ledger.releases == make_and_learn(name, contexts, rewards).ledger.releases
+
+
+def make_and_learn(name, contexts, rewards):
+    bandit = make(name)
+    for slate, reward in zip(contexts, rewards, strict=True):
+        bandit.update(slate[bandit.select(slate)], float(reward))
+    return bandit
+
+
+@pytest.mark.parametrize("name", ["tree-gauss", "anytime"])
+def test_a_release_that_fails_on_the_short_way_leaves_no_trace(name):
+    bandit, x = make(name, **({"first_release": 2} if name == "anytime" else {})), np.full(DIM, 0.3)
+    for _ in range(2):
+        bandit.select(np.eye(DIM))
+        bandit.update(x, 0.5)
+    before = state(bandit)
+
+    class Fails(Scripted):
+        def release(self, *given, **named):
+            raise RuntimeError("no noise today")
+
+    bandit.source = Fails(3)
+    with pytest.raises(RuntimeError, match="no noise today"):
+        bandit.update(x, 5.0)
+    assert state(bandit) == before
+    bandit.source = Scripted(3)
+    bandit.update(x, 5.0)
+    assert (bandit.rounds, bandit.clipped) == (3, 1)
 
 
 @pytest.mark.parametrize("name", WITH_QUIET_ROUNDS)
@@ -180,25 +238,32 @@ def test_arrays_of_any_kind_are_read_alike():
     given = np.round(slates("linucb", 1, rng)[0] * 64) / 128
     frozen = given.copy()
     frozen.flags.writeable = False
+    unaligned = np.frombuffer(b"x" + given.tobytes(), offset=1).reshape(given.shape)
+    assert not unaligned.flags.aligned
     kinds = [
         given,
         frozen,
+        unaligned,
+        np.repeat(given, 2, axis=1)[:, ::2],
+        given[::-1].copy()[::-1],
+        given.astype(">f8"),
         given.astype(np.float32),
         np.asfortranarray(given),
         np.repeat(given, 2, axis=0)[::2],
         given.tolist(),
     ]
-    arms, thetas = [], []
-    for contexts in kinds:
-        bandit = make("linucb")
-        bandit.update(given[1], 0.5)
-        for _ in range(3):
-            arm = bandit.select(contexts)
-            bandit.update(contexts[arm], 0.25)
-        arms.append(arm)
-        thetas.append(bandit.theta.tobytes())
-    assert len(set(arms)) == 1
-    assert len(set(thetas)) == 1
+    for name in ("linucb", "tree-gauss", "anytime"):
+        arms, thetas = [], []
+        for contexts in kinds:
+            bandit = make(name)
+            bandit.update(given[1], 0.5)
+            for _ in range(3):
+                arm = bandit.select(contexts)
+                bandit.update(contexts[arm], 0.25)
+            arms.append(arm)
+            thetas.append(bandit.theta.tobytes())
+        assert len(set(arms)) == 1
+        assert len(set(thetas)) == 1
 
 
 def test_any_number_of_arms_fits():

@@ -60,6 +60,15 @@ def test_tasks_are_the_same_for_everybody():
     assert (min(axes["arms"]), max(axes["arms"])) == (10, 100_000)
 
 
+def test_real_noise_is_timed_beside_a_seeded_twin_and_its_releases_are_counted():
+    found = measure.noise_costs(["linucb", "local", "anytime"], rounds=400, noisy_rounds=50, repeats=1)
+    assert set(found) == {"local", "anytime"}  # linucb has no noise
+    assert (found["local"]["rounds"], found["local"]["releases"]) == (50, 50)
+    assert found["anytime"]["rounds"] == 400
+    assert 1 < found["anytime"]["releases"] < 100
+    assert all(0 < cost["seeded"] < float("inf") and 0 < cost["real"] < float("inf") for cost in found.values())
+
+
 def test_the_page_is_written_between_its_marks(tmp_path):
     turns = [
         measure.Turn("W1", "dpbandit linucb", "1", 2.0, 100, 0.1, True),
@@ -72,6 +81,7 @@ def test_the_page_is_written_between_its_marks(tmp_path):
         "repeats": 1,
         "missing": ["VW"],
         "engine": {"linucb": 0.5, "anytime": 1.0},
+        "noise": {"local": {"seeded": 5.0, "real": 60.0, "rounds": 1000, "releases": 1000}},
         "growth": [{"axis": a, "at": 10, "contestant": "river", "microseconds": 3.0} for a in ("features", "arms")],
     }
     file = tmp_path / "page.md"
@@ -84,6 +94,7 @@ def test_the_page_is_written_between_its_marks(tmp_path):
     assert "| 200 | 100 |" in text
     assert "Not installed, so not here: VW." in text
     assert "| `anytime` | 1.00 | 2.00 |" in text
+    assert "| `local` | 5.00 | 60.0 | 1,000 in 1,000 rounds |" in text
     page.draw(result, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 10_000
     json.dumps(result)

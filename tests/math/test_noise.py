@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpbandit import noise, randomness
+from dpbandit import noise, randomness, sampler
 from dpbandit.errors import NoiseError
 
 ALARM = 1e-6  # false-alarm rate of each goodness-of-fit test, if the seed were drawn afresh
@@ -125,3 +125,48 @@ def test_noise_for_a_vector_is_that_of_its_coordinates_bit_for_bit(dim):
 def test_the_logarithm_is_good_to_an_ulp():
     p = np.concatenate([np.geomspace(1e-300, 1.0, 3000), np.random.default_rng(0).uniform(0.5, 1.0, size=3000)])
     np.testing.assert_allclose([randomness.log(q) for q in p], np.log(p), rtol=2.3e-16, atol=0)
+
+
+@pytest.mark.parametrize("make", [sampler.gaussian, sampler.laplace])
+def test_a_sampler_called_directly_is_the_one_that_the_wrappers_call(make):
+    drawn = make(7, 1.5, -40)
+    assert drawn._library is not None
+    for shift in (1e-6, 0.3, 1.0, 400.0):
+        assert drawn.cost(shift) == drawn._weight * drawn._measurement.map(shift)
+    # Every coordinate in its place: noise beyond 1,000 scales has a probability below 1e-400.
+    value = 1e6 * np.arange(7.0)
+    assert (abs(drawn.draw(value) - value) < 1500).all()
+    assert (abs(drawn.draw(value[::-1]) - value[::-1]) < 1500).all()
+    with pytest.raises(ValueError, match="for 7 numbers"):
+        drawn.draw(np.zeros(6))
+
+
+def test_where_opendp_declares_its_functions_otherwise_the_wrappers_are_called(monkeypatch):
+    drawn = sampler.gaussian(3, 1.25, -40)
+    monkeypatch.setitem(sampler.DECLARED, "invoke", ("opendp_core__measurement_invoke", ("pointer",)))
+    assert sampler._look(drawn._measurement, 3) is None
+    monkeypatch.setattr(sampler, "_found", [None])
+    wrapped = sampler.Sampler(drawn._measurement, 3, 2.0)
+    assert wrapped.cost(0.7) == drawn.cost(0.7)
+    out = wrapped.draw(np.array([1.0, 2.0, 3.0]))
+    assert (out / 2.0**-40 == np.rint(out / 2.0**-40)).all()
+
+
+def test_what_opendp_refuses_is_said_and_leaves_nothing_behind():
+    from opendp.mod import OpenDPException
+
+    drawn = sampler.gaussian(3, 1.25, -40)
+    with pytest.raises(OpenDPException):
+        drawn.cost(-1.0)
+    assert drawn.cost(1.0) > 0
+
+
+def test_releases_whose_shifts_differ_a_little_share_a_sampler_that_is_never_too_narrow():
+    shifts = np.linspace(0.01, 0.011, 50)
+    scales = {noise.real_scale(2.0, shift=shift, dim=11) for shift in shifts}
+    assert len(scales) == 1
+    assert max(scales) < 2.0 * (1 + 1e-7)
+    for shift in (1e-4, 0.01, 1.0):
+        for bits in (30, 40):
+            safe = noise.real_scale(2.0, shift=shift, dim=11, bits=bits)
+            assert noise.proven_cost("gaussian", 11, safe, shift, bits) <= (shift / 2.0) ** 2

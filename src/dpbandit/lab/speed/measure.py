@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from dpbandit.lab.speed import tasks
 from dpbandit.lab.speed.contestants import CONTESTANTS, Contestant
 from dpbandit.lab.speed.tasks import Task
@@ -131,39 +129,56 @@ def engine(
     return best
 
 
-def noise_costs(*, rounds: int = 200, repeats: int = 3, say: Say = lambda *_: None) -> dict[str, dict[str, float]]:
-    """For every private algorithm: microseconds an update takes with real noise, and how much of that real noise is (what a
-    seeded twin does not take). Over so few rounds `anytime` and `adac-oful` release far more often than later on."""
+def noise_costs(
+    names: Sequence[str] | None = None,
+    *,
+    rounds: int = 100_000,
+    noisy_rounds: int = 1_000,
+    repeats: int = 3,
+    say: Say = lambda *_: None,
+) -> dict[str, dict[str, float]]:
+    """For every private algorithm, or these: microseconds a round takes, select and update together, with a seed and with real
+    noise, in the same loop. Those that release in every round play `noisy_rounds`, the others `rounds`."""
     import warnings
 
+    from dpbandit.bandits import rounds as seats
     from dpbandit.bandits.registry import ALGORITHMS, construct
     from dpbandit.errors import DpbanditError
 
-    task = tasks.w1(rounds)
-    contexts = np.ascontiguousarray(task.pool[task.shown[:, 0]])
+    task = tasks.w1(max(rounds, noisy_rounds))
+    slates = task.slates(len(task.shown))
     found: dict[str, dict[str, float]] = {}
-    names = [n for n, a in ALGORITHMS.items() if not a.one_hot and not a.registered_by_user]
+    if names is None:
+        names = [n for n, a in ALGORITHMS.items() if not a.one_hot and not a.registered_by_user]
     done, total = 0, repeats * len(names)
     given = {"dim": task.dim, "epsilon": 1.0, "delta": 1e-6, "reward_range": (-0.5, 1.5), "horizon": 10**6}
+
+    def made(name: str, kind: str) -> Any:
+        return construct(name, {**given, "alpha": 0.3, **({"seed": 0} if kind == "seeded" else {})})
+
     with contextlib.suppress(KeyboardInterrupt), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for _ in range(repeats):
+        for repeat in range(repeats):
             for name in names:
                 say(f"noise: {name}", done, total)
                 done += 1
-                best = found.get(name, {"microseconds": float("inf"), "seeded": float("inf")})
+                best = found.get(name, {"seeded": float("inf"), "real": float("inf")})
                 try:
-                    for kind, more in (("seeded", {"seed": 0}), ("microseconds", {})):
-                        bandit: Any = construct(name, {**given, **more})
-                        bandit.update(contexts[0], 0.5)  # compiles
-                        began = time.perf_counter()
-                        for n in range(1, rounds):
-                            bandit.update(contexts[n], float(task.rewards[n, 0]))
-                        best[kind] = min(best[kind], 1e6 * (time.perf_counter() - began) / (rounds - 1))
+                    for kind in ("seeded", "real"):
+                        bandit = made(name, kind)
+                        if bandit.plan.seat < seats.REWARD:  # no privacy, no noise
+                            break
+                        count = min(rounds if bandit._has_quiet_rounds() else noisy_rounds, len(slates))
+                        if repeat == 0:
+                            first = made(name, kind)
+                            _rounds((first.select, first.update), slates[:FEWEST], task.rewards)
+                        _arms, seconds = _rounds((bandit.select, bandit.update), slates[:count], task.rewards)
+                        best[kind] = min(best[kind], 1e6 * seconds / count)
+                    else:
+                        found[name] = {**best, "rounds": count, "releases": bandit.ledger.releases}
                 except DpbanditError:  # one without an exact sampler for its noise, or that needs more options
                     continue
-                found[name] = best
-    return {n: {"microseconds": b["microseconds"], "noise": b["microseconds"] - b["seeded"]} for n, b in found.items()}
+    return found
 
 
 def growth_tasks(rounds: int = 300) -> list[tuple[str, int, Task]]:
