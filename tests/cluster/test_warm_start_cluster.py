@@ -161,12 +161,12 @@ def test_ctrl_c_releases_nothing_and_the_cluster_goes_on(nodes, log):
     with spread.over(nodes.address) as place:
         with pytest.raises(KeyboardInterrupt):
             dpb.warm_start(log, cluster=place, progress=interrupt, **GIVEN)
-        assert same(dpb.warm_start(log, **GIVEN), dpb.warm_start(log, cluster=place, workers=1, **GIVEN))
+        assert same(dpb.warm_start(log, **GIVEN), dpb.warm_start(log, cluster=place, **GIVEN))
 
 
 def test_the_command_line_reads_a_log_on_a_cluster(nodes, log, tmp_path):
     found = []
-    for name, more in (("a", []), ("b", ["--cluster", nodes.client])):
+    for name, more in (("a", []), ("b", ["--cluster", nodes.client, "--workers", "1"])):
         words = ["warm-start", str(log), "--delta", "1e-6", "--seed", "3", "--user", "who", "--user-rewards", "2"]
         words += ["--out", str(tmp_path / f"{name}.npz"), "--json", *more]
         done = subprocess.run([sys.executable, "-m", "dpbandit.cli", *words], text=True, capture_output=True)
