@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 
@@ -54,19 +55,26 @@ def same(one, two):
     )
 
 
-def noting(notes, work, pause):
-    """The same work, slower, which notes in a file where each part begins and ends."""
+def doomed(notes, work, second):
+    """The same work, noted in a file. The node `second` never ends a part, and the other one ends only two before that has begun one."""
 
     def noted(reading, own, tell):
+        node = ray.get_runtime_context().get_node_id()
+        part = own[0] if isinstance(own, tuple) else own
+
         def note(what):
-            part = own[0] if isinstance(own, tuple) else own
             with open(notes, "a") as file:
-                file.write(
-                    json.dumps([what, part.file, part.groups[0], ray.get_runtime_context().get_node_id()]) + "\n"
-                )
+                file.write(json.dumps([what, part.file, part.groups[0], node]) + "\n")
+
+        def may_end():
+            with open(notes) as file:
+                said = file.read()
+            return node != second and (said.count("end") < 2 or second in said)
 
         note("begin")
-        time.sleep(pause)
+        end = time.monotonic() + 90
+        while time.monotonic() < end and not may_end():
+            time.sleep(0.05)
         found = work(reading, own, tell)
         note("end")
         return found
@@ -74,50 +82,59 @@ def noting(notes, work, pause):
     return noted
 
 
-def noted(notes, what):
-    lines = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
-    return [(tuple(part), node) for said, *part, node in lines if said == what]
+class Killer:
+    """Kills the second node as soon as it has begun a part. Results come in order, and may all wait for that part: so on a thread."""
+
+    def __init__(self, nodes, notes):
+        self.nodes, self.notes, self.second = nodes, notes, nodes.second.node_id
+        self.shares, self.lost = [], set()
+        notes.touch()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+
+    def noted(self, what):
+        lines = [json.loads(line) for line in self.notes.read_text().splitlines()]
+        return [(tuple(part), node) for said, *part, node in lines if said == what]
+
+    def watch(self):
+        end = time.monotonic() + 80
+        while time.monotonic() < end and not self.lost:
+            self.lost = {part for part, node in self.noted("begin") if node == self.second}
+            time.sleep(0.05)
+        if self.lost:
+            self.nodes.kill_second()
+
+    def progress(self, done, rows):
+        self.shares.append(done / rows)
+
+    def check(self):
+        self.thread.join()
+        self.nodes.add_second()  # for the next test
+        assert self.shares == sorted(self.shares)
+        assert self.shares[0] < 1
+        assert self.shares[-1] == 1
+        begins = Counter(part for part, _ in self.noted("begin"))
+        assert len(begins) == 12
+        assert self.lost
+        assert all(begins[part] > 1 for part in self.lost), "what was lost is read again"
+        assert {node for _, node in self.noted("end")}.isdisjoint({self.second})
 
 
 def test_a_log_whose_reader_is_killed_midway_gives_the_bandit_of_one_machine(nodes, log, tmp_path, monkeypatch):
-    expected, notes = dpb.warm_start(log, **GIVEN), tmp_path / "notes"
-    monkeypatch.setattr(total, "scan_part", noting(str(notes), total.scan_part, 0.4))
-    killed, shares, second = [], [], nodes.second.node_id
-
-    def kill_once(done, rows):
-        shares.append(done / rows)
-        ended = {part for part, _ in noted(notes, "end")}
-        open_there = {part for part, node in noted(notes, "begin") if node == second} - ended
-        if not killed and done > rows / 4 and open_there:
-            nodes.kill_second()
-            killed.append(open_there)
-
-    found = dpb.warm_start(log, cluster=nodes.address, progress=kill_once, **GIVEN)
-    nodes.add_second()  # for the next test
+    expected, killer = dpb.warm_start(log, **GIVEN), Killer(nodes, tmp_path / "notes")
+    monkeypatch.setattr(total, "scan_part", doomed(str(killer.notes), total.scan_part, killer.second))
+    found = dpb.warm_start(log, cluster=nodes.address, progress=killer.progress, **GIVEN)
+    killer.check()
     assert same(expected, found)
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
-    (lost,) = killed
-    begins = Counter(part for part, _ in noted(notes, "begin"))
-    assert len(begins) == 12
-    assert all(begins[part] > 1 for part in lost), "what was lost is read again"
-    assert {node for part, node in noted(notes, "end") if part in lost} != {second}
 
 
-def test_caps_for_users_survive_a_lost_node_too(nodes, log, tmp_path, monkeypatch):
+@pytest.mark.parametrize("reading", ["find_users", "scan_answered"])
+def test_caps_for_users_survive_a_node_lost_in_either_reading(nodes, log, tmp_path, monkeypatch, reading):
     given = {**CAPPED, **GIVEN, "horizon": 20}
-    expected, notes = dpb.warm_start(log, "tree-gauss", **given), tmp_path / "notes"
-    monkeypatch.setattr(caps, "find_users", noting(str(notes), caps.find_users, 0.2))
-    killed, second = [], nodes.second.node_id
-
-    def kill_once(done, rows):
-        if not killed and done > rows / 8 and any(node == second for _, node in noted(notes, "begin")):
-            nodes.kill_second()
-            killed.append(done)
-
-    found = dpb.warm_start(log, "tree-gauss", cluster=nodes.address, progress=kill_once, **given)
-    nodes.add_second()
-    assert killed
+    expected, killer = dpb.warm_start(log, "tree-gauss", **given), Killer(nodes, tmp_path / "notes")
+    monkeypatch.setattr(caps, reading, doomed(str(killer.notes), getattr(caps, reading), killer.second))
+    found = dpb.warm_start(log, "tree-gauss", cluster=nodes.address, progress=killer.progress, **given)
+    killer.check()
     assert same(expected, found)
     assert found.log.over_cap > 10_000
 
