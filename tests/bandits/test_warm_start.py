@@ -12,7 +12,7 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.auditing import guards
-from dpbandit.bandits import log_sums, posterior, registry, warm
+from dpbandit.bandits import log_rows, log_sums, posterior, registry, warm
 from dpbandit.bandits.logged import People, Tally
 from dpbandit.errors import BudgetError, LogError, OptionError
 from dpbandit.warmstart import source as sources
@@ -99,7 +99,7 @@ def test_the_log_enters_the_anytime_filter_as_its_rows_one_by_one_would():
         total += 0.5 * (reward - 0.5) * u
     recipe = warm.recipe(again, x, 1e-9)
     sums = log_sums.new_sums(recipe)
-    log_sums.absorb(x, r, np.zeros(300, np.uint8), recipe, sums, log_sums.new_desk(recipe))
+    log_rows.absorb(x, r, np.zeros(300, np.uint8), recipe, sums, log_rows.new_desk(recipe))
     assert log_sums.exact_moments(recipe, sums) == pytest.approx(total, abs=1e-11)
     scale = warm.shift(again, recipe, sums) / math.sqrt(again.ledger.limit)
     noisy = again.source.release("gaussian", log_sums.exact_moments(recipe, sums), scale=scale, shift=1.0, index=0)

@@ -3,6 +3,8 @@
 import socket
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpbandit as dpb
@@ -14,12 +16,15 @@ from dpbandit.spread.threads import Threads
 HERE = versions.look()() | {"ray": "2.60.0"}
 
 
-def test_without_ray_the_message_names_the_extra(monkeypatch):
+def test_without_ray_the_message_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ClusterError, match=r"pip install 'dpbandit\[cluster\]'"):
         dpb.run(dpb.worlds.Synthetic(), ["random"], horizon=5, seeds=1, cluster="local")
     with pytest.raises(ClusterError, match="extra 'cluster'"):
         dpb.audit("local", horizon=2, runs=100, cluster="auto")
+    pq.write_table(pa.table({"context": [[0.1, 0.2]] * 9, "reward": [0.5] * 9}), tmp_path / "log.parquet")
+    with pytest.raises(ClusterError, match=r"pip install 'dpbandit\[cluster\]'"):
+        dpb.warm_start(tmp_path, epsilon=1.0, delta=1e-6, cluster="local")
 
 
 @pytest.mark.parametrize("address", ["", "head", "ray://head", "head:", "http://head", "locl"])
@@ -35,7 +40,7 @@ def test_an_address_that_nobody_answers_is_said_at_once():
             cluster._reach(f"ray://127.0.0.1:{taken.getsockname()[1]}")
 
 
-@pytest.mark.parametrize("name", ["Python", "ray", "numpy", "scipy", "numba", "llvmlite", "opendp"])
+@pytest.mark.parametrize("name", ["Python", "ray", "numpy", "scipy", "numba", "llvmlite", "opendp", "pyarrow"])
 def test_a_node_with_other_versions_is_refused(name):
     with pytest.raises(ClusterError, match=rf"node a has {name} 0\.1, here is .*install the same"):
         versions.refuse_other_versions(HERE, HERE | {name: "0.1"}, "node a")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpbandit.cli.shared import Json, Noise, app, err, out
+from dpbandit.cli.shared import Cluster, Json, Noise, app, err, out, starting
 
 
 @app.command("warm-start")
@@ -47,7 +47,8 @@ def warm_start(
     alpha: Annotated[float | None, typer.Option(help="Width of the confidence bonus.")] = None,
     noise: Noise = None,
     seed: Annotated[int | None, typer.Option(help="A reproducible simulation; real noise if not given.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Threads; one a core if not given.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Parts read at a time; one a core if not given.")] = None,
+    cluster: Cluster = None,
     export: Annotated[Path | None, typer.Option(help="Also write the released model here, for rankers.")] = None,
     json_: Json = False,
 ) -> None:
@@ -62,6 +63,8 @@ def warm_start(
     dpbandit warm-start 'logs/2026-*.parquet' --context x1,x2,x3 --reward clicked --delta 1e-9 --out bandit.npz
 
     dpbandit warm-start logs --user visitor --user-rewards 10 --delta 1e-9 --algorithm tree-gauss --out bandit.npz
+
+    dpbandit warm-start /shared/logs --delta 1e-9 --cluster ray://head:10001 --out bandit.npz
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -84,7 +87,7 @@ def warm_start(
     began = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("opening (compiles once, under a minute)", total=None)
+        task = bar.add_task(starting(cluster), total=None)
 
         def show(done: int, total: int) -> None:
             bar.update(task, description="rows", completed=done, total=total)
@@ -100,6 +103,7 @@ def warm_start(
                     user=user,
                     missing_reward=missing_reward,
                     workers=workers,
+                    cluster=cluster,
                     progress=show,
                     **options,
                 )

@@ -1,6 +1,6 @@
 """Where work is done: in threads of this machine, or on a Ray cluster.
 
-The lab and the audits say what tasks there are; a place does them in any order and hands back each result when it is
+The lab, the audits and warm starts say what tasks there are; a place does them in any order and hands back each result when it is
 there. What a task returns may depend on its arguments alone: then it matters neither where it runs nor how often.
 """
 
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple, TypeVar
+
+from dpbandit.errors import ClusterError
 
 R = TypeVar("R")
 
@@ -32,6 +34,7 @@ class Place(ABC):
     """Somewhere that tasks are done."""
 
     cores: int
+    elsewhere: bool = False  # whether tasks see nothing of this process
     preparing: str = "preparing (compiles once, under a minute)"
 
     @property
@@ -46,6 +49,11 @@ class Place(ABC):
         Close the generator to stop: unfinished tasks are given up, and nothing goes on in the background.
         """
 
+    def stream(self, work: Work[R], tasks: Iterable[Task], advance: Advance) -> Generator[R, None, None]:
+        """The results in the order of their tasks, for sums that depend on it."""
+        tasks = list(tasks)
+        return in_order(self.each(work, tasks, advance), len(tasks))
+
     @property
     def for_python(self) -> Place:
         """This place, for tasks that are plain Python."""
@@ -53,6 +61,25 @@ class Place(ABC):
 
     def close(self) -> None:  # noqa: B027 - threads have nothing to leave
         """Leave."""
+
+
+def in_order(numbered: Generator[tuple[int, R], None, None], count: int) -> Generator[R, None, None]:
+    """So many results that come in any order, each as soon as all before it are there; one that comes again is left out.
+
+    >>> list(in_order((pair for pair in [(1, "b"), (0, "a"), (1, "b"), (2, "c"), (0, "a")]), 3))
+    ['a', 'b', 'c']
+    """
+    waiting: dict[int, R] = {}
+    due = 0
+    with closing(numbered):
+        for number, result in numbered:
+            if number >= due:
+                waiting[number] = result
+            while due in waiting:
+                yield waiting.pop(due)
+                due += 1
+    if due < count:
+        raise ClusterError(f"the result of task {due + 1} of {count} never came")
 
 
 @contextmanager
@@ -84,4 +111,4 @@ def over(cluster: str | Place | None = None, workers: int | None = None) -> Iter
         place.close()
 
 
-__all__ = ["Advance", "Place", "Task", "Tell", "Work", "over"]
+__all__ = ["Advance", "Place", "Task", "Tell", "Work", "in_order", "over"]

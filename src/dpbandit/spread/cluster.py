@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dpbandit.errors import ClusterError, OptionError
-from dpbandit.spread import Advance, Place, R, Task, Work
+from dpbandit.spread import Advance, Place, R, Task, Work, dataset, in_order
 from dpbandit.spread.versions import here, look, refuse_other_versions
 
 PACKAGE = Path(__file__).parents[1]
@@ -36,15 +36,16 @@ AHEAD = 64  # at least so many tasks are handed over, so that a cluster that gro
 class Cluster(Place):
     """A connection to a Ray cluster, made here or already there."""
 
+    elsewhere = True
     preparing = "preparing (every node compiles once, under a minute)"
 
     def __init__(self, address: str, workers: int | None = None) -> None:
         if address not in ("local", "auto"):
             _host_and_port(address)
-        self._ray = _import_ray()
-        self._here = here()
-        self._workers = workers
-        self._own = not self._ray.is_initialized()
+        self.ray = _import_ray()
+        self.here = here()
+        self.workers = workers
+        self._own = not self.ray.is_initialized()
         self._close: Callable[[], None] = lambda: None
         if not self._own:
             self._check_same(address)
@@ -59,12 +60,12 @@ class Cluster(Place):
                 self._close()
                 self._join(address, ship=True)
             self._nodes = {node["NodeID"] for node in self._alive()}
-            self.cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+            self.cores = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
             if workers:
                 self.cores = min(workers, self.cores)
-            actor = self._ray.remote(num_cpus=0, max_restarts=-1)(_Notes)
+            actor = self.ray.remote(num_cpus=0, max_restarts=-1)(_Notes)
             self._notes = actor.remote()
-            self._do = self._ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")(_do)
+            self._do = self.ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")(_do)
         except BaseException:
             self.close()
             raise
@@ -75,12 +76,12 @@ class Cluster(Place):
     def _join(self, address: str, *, ship: bool) -> None:
         if not self._own:
             return
-        ray = self._ray
+        ray = self.ray
         given: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
         if ship:
             given["runtime_env"] = {"py_modules": [str(PACKAGE)], "excludes": ["**/__pycache__/**"]}
         if address == "local":
-            given |= {"include_dashboard": False, "num_cpus": self._workers}
+            given |= {"include_dashboard": False, "num_cpus": self.workers}
         elif address != "auto":
             _reach(address)
         for left in range(TRIES - 1, -1, -1):
@@ -91,7 +92,7 @@ class Cluster(Place):
                 if left and SLOW_START in str(error):
                     continue
                 raise ClusterError(
-                    f"cannot join the Ray cluster {address!r}: {_said(error)}; {_versions(self._here)}"
+                    f"cannot join the Ray cluster {address!r}: {_said(error)}; {_versions(self.here)}"
                 ) from None
         self._close = context.disconnect if address.startswith("ray://") else ray.shutdown
 
@@ -99,16 +100,16 @@ class Cluster(Place):
         """A process has one connection: it must not be to another cluster than the one asked for."""
         if address in ("local", "auto") or address.startswith("ray://"):
             return
-        there = str(self._ray.get_runtime_context().gcs_address)
+        there = str(self.ray.get_runtime_context().gcs_address)
         if there != address:
             raise ClusterError(f"this process is already connected to the Ray cluster {there}, not to {address}")
 
     def _alive(self) -> list[dict[str, Any]]:
-        return [node for node in self._ray.nodes() if node["Alive"]]
+        return [node for node in self.ray.nodes() if node["Alive"]]
 
     def _needs_code(self) -> bool:
         """Ask every node what it has; refuse what would give other numbers; say whether dpbandit must be sent along."""
-        ray = self._ray
+        ray = self.ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ask = ray.remote(num_cpus=0)(look())
@@ -127,8 +128,8 @@ class Cluster(Place):
         except ray.exceptions.RayError as error:
             raise ClusterError(f"the cluster cannot run tasks: {_said(error)}") from None
         for node, there in found.items():
-            refuse_other_versions(self._here, there, f"node {node}")
-        return any(there["dpbandit"] != self._here["dpbandit"] for there in found.values())
+            refuse_other_versions(self.here, there, f"node {node}")
+        return any(there["dpbandit"] != self.here["dpbandit"] for there in found.values())
 
     def close(self) -> None:
         """Leave the cluster, if it was joined here; a local one ends."""
@@ -151,8 +152,8 @@ class Cluster(Place):
 
     def each(self, work: Work[R], tasks: Iterable[Task], advance: Advance) -> Generator[tuple[int, R], None, None]:
         """The results, as they come. One that has come is never computed again, whatever is lost later."""
-        ray = self._ray
-        room = self._workers or max(AHEAD, 2 * self.cores)
+        ray = self.ray
+        room = self.workers or max(AHEAD, 2 * self.cores)
         coming = enumerate(tasks)
         running: dict[Any, tuple[int, int]] = {}
         known: dict[int, int] = {}  # how much of each unfinished task has been told
@@ -172,7 +173,7 @@ class Cluster(Place):
                         _make_room(sent)
                         sent[id(task.common)] = (task.common, uuid.uuid4().hex, ray.put(_packed(work, task.common)))
                     _, key, parcel = sent[id(task.common)]
-                    ref = self._do.remote(key, parcel, task.own, run, number, self._notes, self._here)
+                    ref = self._do.remote(key, parcel, task.own, run, number, self._notes, self.here)
                     running[ref], known[number] = (number, task.size), 0
                 if not running:
                     return
@@ -181,7 +182,7 @@ class Cluster(Place):
                     ready, _ = ray.wait(list(running), num_returns=len(running), timeout=0)
                 for ref in ready:
                     number, size = running.pop(ref)
-                    result = self._fetch(ref)
+                    result = self.fetch(ref)
                     tell(number, size)
                     del known[number]
                     yield number, result
@@ -201,11 +202,17 @@ class Cluster(Place):
                 except Exception:  # finished by now, or nobody there any more
                     break
 
-    def _fetch(self, ref: Any) -> Any:
+    def stream(self, work: Work[R], tasks: Iterable[Task], advance: Advance) -> Generator[R, None, None]:
+        """The results in order, over Ray Data: for many tasks that have all in common but what they read."""
+        tasks = list(tasks)
+        return in_order(dataset.each(self, work, tasks, advance), len(tasks))
+
+    def fetch(self, ref: Any) -> Any:
+        """What a task has sent, or its error in our words."""
         from ray import cloudpickle, exceptions
 
         try:
-            return cloudpickle.loads(self._ray.get(ref))
+            return cloudpickle.loads(self.ray.get(ref))
         except exceptions.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, ModuleNotFoundError):
@@ -222,8 +229,8 @@ class Cluster(Place):
 
     def _heard(self, ref: Any) -> dict[int, int]:
         try:
-            heard: dict[int, int] = self._ray.get(ref)
-        except self._ray.exceptions.RayError:
+            heard: dict[int, int] = self.ray.get(ref)
+        except self.ray.exceptions.RayError:
             return {}  # its node was lost; it starts anew elsewhere, and tasks report all they have done
         return heard
 

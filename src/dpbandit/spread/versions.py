@@ -22,7 +22,7 @@ def look() -> Callable[[], dict[str, Any]]:
 
         python = ".".join(platform.python_version_tuple()[:2])
         found: dict[str, Any] = {"Python": python, "dpbandit": None, "processor": None}
-        for name in ("ray", "numpy", "scipy", "numba", "llvmlite", "opendp"):
+        for name in ("ray", "numpy", "scipy", "numba", "llvmlite", "opendp", "pyarrow"):
             try:
                 found[name] = version(name)
             except PackageNotFoundError:

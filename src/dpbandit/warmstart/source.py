@@ -7,7 +7,9 @@ A part is a stretch of row groups of one file: small enough to share work, and t
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,21 +48,32 @@ class Part:
     file: str
     groups: tuple[int, ...]
     rows: int
+    stamp: str = ""
     table: Any = None
 
-    def batches(self, names: list[str], rows: int = BATCH) -> Iterator[Any]:
-        """Its rows as Arrow record batches, in order."""
+    def batches(self, names: list[str], rows: int = BATCH, *, threads: bool = False) -> Iterator[Any]:
+        """Its rows as Arrow record batches, in order. `threads`: decode columns side by side."""
         if self.table is not None:
             yield from self.table.select(names).to_batches(max_chunksize=rows)
             return
         pq = arrow("pyarrow.parquet")
         try:
+            changed = stamp(self.file) != self.stamp
+        except OSError as error:
+            raise LogError(f"{self._where} cannot be read: {error}. Nothing was released") from error
+        if changed:
+            raise LogError(f"{self._where} is not the file that was opened at the start. Nothing was released")
+        try:
             with pq.ParquetFile(self.file, buffer_size=WINDOW, pre_buffer=False) as file:
                 groups = list(self.groups)
-                for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
+                for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=threads):
                     yield batch.select(names)  # they come in the order of the file
         except (OSError, ValueError, arrow("pyarrow").ArrowException) as error:
-            raise LogError(f"{self.file} cannot be read: {error}. Nothing was released") from error
+            raise LogError(f"{self._where} cannot be read: {error}. Nothing was released") from error
+
+    @property
+    def _where(self) -> str:
+        return f"{self.file} on {socket.gethostname()}"  # on a cluster any node may have read it
 
 
 @dataclass(frozen=True)
@@ -90,7 +103,7 @@ def open_log(given: Any) -> Source:
     """A Parquet file, a folder of them, a glob, a list of these, or an Arrow table."""
     pa = arrow("pyarrow")
     if isinstance(given, pa.Table):
-        return Source((Part("a table", (), given.num_rows, given),), given.schema, "a table")
+        return Source((Part("a table", (), given.num_rows, table=given),), given.schema, "a table")
     files = _files(given)
     parts: list[Part] = []
     schema = None
@@ -107,7 +120,7 @@ def open_log(given: Any) -> Source:
                     f"{file} has other columns than {files[0]}: {_listed(meta.schema_arrow)} instead of {_listed(schema)}"
                 )
             sizes = [meta.metadata.row_group(i).num_rows for i in range(meta.num_row_groups)]
-        parts += _cut(file, sizes)
+        parts += _cut(file, sizes, stamp(file))
     return Source(tuple(parts), schema, files[0] if len(files) == 1 else f"{len(files)} files")
 
 
@@ -138,7 +151,18 @@ def _same(one: Any, other: Any) -> bool:
     return {f.name: str(f.type) for f in one} == {f.name: str(f.type) for f in other}
 
 
-def _cut(file: str, sizes: list[int]) -> list[Part]:
+def stamp(file: str) -> str:
+    """What tells a file from another one of its name, or on another machine: its size, and its footer, which says where every column
+    of every row group lies, how long it is and mostly between which values."""
+    with open(file, "rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(max(size - 8, 0))
+        length = int.from_bytes(opened.read(4), "little")
+        opened.seek(max(size - 8 - length, 0))
+        return hashlib.sha256(size.to_bytes(8, "little") + opened.read()).hexdigest()[:16]
+
+
+def _cut(file: str, sizes: list[int], stamped: str = "") -> list[Part]:
     """Row groups in stretches of about PART rows.
 
     >>> [part.groups for part in _cut("log", [300_000, 300_000, 10, 0, 900_000])]
@@ -149,7 +173,7 @@ def _cut(file: str, sizes: list[int]) -> list[Part]:
         groups.append(number)
         rows += size
         if rows >= PART or number == len(sizes) - 1:
-            parts.append(Part(file, tuple(groups), rows))
+            parts.append(Part(file, tuple(groups), rows, stamped))
             groups, rows = [], 0
     return parts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,16 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit import spread
 from dpbandit.bandits import registry, warm
 from dpbandit.bandits.base import NORM_TOLERANCE
 from dpbandit.bandits.linear import LinearBandit
-from dpbandit.bandits.log_sums import GOOD, Recipe, inspect
+from dpbandit.bandits.log_rows import inspect
+from dpbandit.bandits.log_sums import GOOD, Recipe
 from dpbandit.bandits.logged import Log, Tally
 from dpbandit.bandits.options import whole
 from dpbandit.errors import LogError, OptionError, PrivacyWarning
+from dpbandit.spread import Place
 from dpbandit.warmstart.rows import contexts_of
-from dpbandit.warmstart.scan import scan_all
+from dpbandit.warmstart.scan import Reading
 from dpbandit.warmstart.source import Columns, Source, find_columns, open_log
+from dpbandit.warmstart.total import scan_all
 
 Matrix = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -42,6 +45,7 @@ def warm_start(
     user: str | None = None,
     missing_reward: float | None = None,
     workers: int | None = None,
+    cluster: str | Place | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Any:
@@ -51,6 +55,8 @@ def warm_start(
     several columns of numbers; `user`, for unit=('user', m), whose reward it is. Rows that cannot be learned from are
     counted by kind and left out: see `bandit.log`. `missing_reward` is what a row without a reward is worth; without it such
     rows are left out, and that they lack one is public. All other options are those of `dpb.make`; `dim` is inferred.
+    `cluster` spreads the reading over a Ray cluster ("local", "auto" or its address), whose nodes must have the same files at the same
+    paths; the bandit is the same.
 
     The logged rewards pay for one release, with all of their budget; online rewards pay as always. **Starting twice from the
     same log spends the same rewards' budget twice.**
@@ -65,7 +71,14 @@ def warm_start(
     >>> bandit.select([[-0.5, 0.0], [0.5, 0.0]])
     1
     """
+    if workers is not None:
+        whole("workers", workers, least=1)
     opened = open_log(source)
+    elsewhere = cluster is not None and getattr(cluster, "elsewhere", True)
+    if elsewhere and any(part.table is not None for part in opened.parts):
+        raise OptionError(
+            "a cluster reads Parquet files that all its nodes see, not a table in the memory of one machine"
+        )
     columns = find_columns(
         opened, context=context if isinstance(context, str) else list(context), reward=reward, user=user
     )
@@ -77,7 +90,14 @@ def warm_start(
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
     bandit = registry.make(algorithm, **given)
     log = learn_log(
-        bandit, opened, columns, sample=sample, missing_reward=missing_reward, workers=workers, progress=progress
+        bandit,
+        opened,
+        columns,
+        sample=sample,
+        missing_reward=missing_reward,
+        workers=workers,
+        cluster=cluster,
+        progress=progress,
     )
     if bandit.claim.status != "none" and bandit.claim.delta * log.learned > 1:
         warnings.warn(
@@ -97,6 +117,7 @@ def learn_log(
     sample: Matrix,
     missing_reward: float | None = None,
     workers: int | None = None,
+    cluster: str | Place | None = None,
     progress: Progress | None = None,
 ) -> Log:
     """Read the log into a bandit that has learned nothing yet. Until the last step nothing is released, and the bandit is as it was."""
@@ -110,16 +131,9 @@ def learn_log(
         raise OptionError(f"missing_reward must be a finite number, not {missing_reward!r}")
     recipe = recipe_for(ready, columns, sample)
     tally = Tally(ready.options.rewards_per_unit) if unit != "reward" else None
-    seen = None if progress is None else _counter(progress, source.rows)
-    sums = scan_all(
-        source,
-        columns,
-        recipe,
-        missing_reward=missing_reward,
-        tally=tally,
-        workers=os.cpu_count() or 1 if workers is None else whole("workers", workers, least=1),
-        seen=seen,
-    )
+    seen = _counter(progress or (lambda *_: None), source.rows)
+    with spread.over(cluster, workers) as place:
+        sums = scan_all(place, source, Reading(columns, recipe, missing_reward), tally=tally, seen=seen)
     return warm.enter(ready, recipe, sums, None if tally is None else tally.people())
 
 

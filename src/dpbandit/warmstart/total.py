@@ -1,0 +1,32 @@
+"""The sums of a whole log: parts are spread over threads or a cluster, and put together in the log's order."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from dpbandit.bandits.log_sums import Sums, merge, new_sums
+from dpbandit.bandits.logged import Tally
+from dpbandit.errors import LogError
+from dpbandit.spread import Place, Task
+from dpbandit.warmstart import caps
+from dpbandit.warmstart.scan import Reading, Seen, scan_part
+from dpbandit.warmstart.source import Source
+
+
+def scan_all(place: Place, source: Source, reading: Reading, *, tally: Tally | None, seen: Seen) -> Sums:
+    """The sums, the same wherever they are added up. `tally` counts users' rows, and is left as the log leaves it."""
+    if tally is None:
+        tasks = [Task(reading, part, part.rows) for part in source.parts]
+        parts = place.stream(scan_part, tasks, lambda _, rows: seen(rows))
+    elif place.elsewhere:
+        parts = caps.scan_twice(place, source.parts, reading, tally, seen)
+    else:
+        parts = caps.scan_in_order(source.parts, reading, tally, seen, threads=place.cores > 1)
+    total = new_sums(reading.recipe)
+    with closing(parts):
+        for sums in parts:
+            merge(total, sums)
+    if total.rows != source.rows:
+        # A part left out or added twice: the noise would be that of another sum.
+        raise LogError(f"{total.rows:,} rows were added up, and the log has {source.rows:,}. Nothing was released")
+    return total
