@@ -55,8 +55,8 @@ def markdown(result: dict[str, Any]) -> str:
             often = f"{cost['releases']:,.0f} in {cost['rounds']:,.0f} rounds"
             lines.append(f"| `{name}` | {_short(cost['seeded'])} | {_short(cost['real'])} | {often} |")
         lines.append(
-            "\n`select` and `update` from Python, the same loop twice. A number of OpenDP's exact Gaussian takes some 15 µs to draw "
-            "there, of its Laplace 10; `joint` draws 66 of them in every round."
+            "\n`select` and `update` from Python, the same loop twice. A release draws ten numbers, for `local` one, for "
+            "`anytime` eleven, for `joint` 66."
         )
     return "\n".join(lines)
 
