@@ -14,7 +14,8 @@ from dpbandit.errors import DpbanditError
 # In the order of the help; importing them adds their commands.
 from dpbandit.cli import doctor, compare, privacy, planning, reproduction, bench, warmstart, service  # noqa: F401  # isort: skip
 
-ClickException = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+# Of Click, or of the copy of it inside newer versions of Typer.
+ClickException: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 def _version(wanted: bool) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,7 +105,6 @@ def privacy_cost(
     else:
         _show(table.winners(standings), run, files)
     if not run.complete:
-        err.print("interrupted: the same command goes on from here", highlight=False)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -128,7 +123,7 @@ def _show(found: Any, run: Any, files: list[Path]) -> None:
         title_justify="left",
     )
     for name in ("world", "setting", "T", "best proven", "added", "tied"):
-        shown.add_column(name, no_wrap=name not in ("tied", "world"), justify="right" if name == "added" else "left")
+        shown.add_column(name, no_wrap=name in ("T", "added"), justify="right" if name == "added" else "left")
     for w in found:
         note = "; ".join(w.tied) + ("" if w.beats_random else " [yellow](no better than random play)[/yellow]")
         shown.add_row(
@@ -180,17 +175,9 @@ def speed(
 
     room_for(folder, folder=True)
     room_for(docs)
-    with bar(starting()) as draw, _once_is_enough() as stopped:
-
-        def show(what: str, done: int, total: int) -> None:
-            if stopped.is_set():
-                raise KeyboardInterrupt
-            draw(what, done, total)
-
-        result = {
-            **speeds.run(rounds=rounds, repeats=repeats, growth=growth, say=show),
-            "complete": not stopped.is_set(),
-        }
+    with bar(starting()) as show:
+        result = speeds.run(rounds=rounds, repeats=repeats, growth=growth, say=show)
+    result["complete"] = not show.stopped
     if not result["decisions"]:
         err.print("interrupted before the first turn was finished: nothing is kept", highlight=False)
         raise typer.Exit(INTERRUPTED)
@@ -211,22 +198,6 @@ def speed(
         kept = "" if docs is None else f"; {docs} is as it was"
         err.print(f"interrupted: only finished turns are counted{kept}", highlight=False)
         raise typer.Exit(INTERRUPTED)
-
-
-@contextmanager
-def _once_is_enough() -> Iterator[threading.Event]:
-    """Set from the first Ctrl-C on: each part of the measurement returns what it has at Ctrl-C, and the next would begin."""
-    stopped = threading.Event()
-
-    def stop(number: int, frame: Any) -> None:
-        stopped.set()
-        signal.default_int_handler(number, frame)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield stopped
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _show_speed(result: dict[str, Any], files: list[Path]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import typer
 
-from dpbandit.cli import checks
-from dpbandit.cli.checks import Finding, State
 from dpbandit.cli.shared import BROKEN, Json, app, err, out, print_json, print_table
+
+if TYPE_CHECKING:
+    from dpbandit.cli.checks import Finding, State
 
 # A mark that is understood without colours, and a colour.
 MARKS: dict[State, tuple[str, str]] = {
@@ -31,6 +33,8 @@ def doctor(json_: Json = False) -> None:
 
     dpbandit doctor --json
     """
+    from dpbandit.cli import checks
+
     with err.status("looking (compiles once, under a minute)") if err.is_interactive else nullcontext():
         found = checks.everything()
     if json_:
@@ -53,8 +57,8 @@ def _show(found: dict[str, list[Finding]]) -> None:
     for title, findings in found.items():
         for number, finding in enumerate(findings):
             mark, style = MARKS[finding.state]
-            words = Text(finding.words, style="dim" if finding.state == "unset" else "")
-            table.add_row("" if number else title, Text(mark, style=style), finding.name, words)
+            found_ = Text(finding.words, style="dim" if finding.state == "unset" else "")
+            table.add_row("" if number else title, Text(mark, style=style), finding.name, found_)
     print_table(table)
     every = [finding for findings in found.values() for finding in findings]
     broken = [finding.name for finding in every if finding.state == "broken"]

@@ -76,7 +76,12 @@ def _constants(module: str) -> dict[str, str]:
 
 def algorithm(incomplete: str) -> Pairs:
     """Completions of an algorithm's name."""
-    return [(name, line.description) for name, line in algorithms().items() if name.startswith(incomplete)]
+    return [(name, _short(line.description)) for name, line in algorithms().items() if name.startswith(incomplete)]
+
+
+def _short(words: str, most: int = 60) -> str:
+    """Shells take a line break for the next word, and Typer breaks lines at 80."""
+    return words if len(words) <= most else words[:most].rsplit(" ", 1)[0].rstrip(",;:") + " …"
 
 
 def world(incomplete: str) -> Pairs:

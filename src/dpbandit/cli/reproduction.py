@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dpbandit.cli import names
-from dpbandit.cli.shared import INTERRUPTED, Cluster, Json, app, err, out, print_json, print_table, room_for, starting
+from dpbandit.cli.shared import INTERRUPTED, Cluster, Json, app, out, print_json, print_table, room_for, starting
 
 
 @app.command()
@@ -74,7 +74,6 @@ def reproduce(
     else:
         _show_verdicts(result)
     if not result.complete:
-        err.print("interrupted: the same command goes on from here", highlight=False)
         raise typer.Exit(INTERRUPTED)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 try:
-    import typer
+    import typer as typer
     from rich.console import Console
 except ImportError:  # the library alone was installed
     sys.exit("the command line needs the extra 'lab': pip install 'dpbandit[lab]'")

@@ -19,7 +19,7 @@ from dpbandit.planning.problem import Problem, draw_thetas, sample_of
 
 ROUNDS = 100_000
 PARTICLES, SLATES = 24, 32
-INTERRUPTED = "interrupted: no prediction"
+INTERRUPTED = "interrupted"
 
 Progress = Callable[[str, float], None]
 Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options of its own
