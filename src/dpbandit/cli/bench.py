@@ -89,7 +89,7 @@ def privacy_cost(
     from dpbandit.lab.leaderboard import grid, page, runner, table
 
     room_for(folder, folder=True)
-    room_for(docs)
+    room_for(docs and docs.absolute().parent, folder=True)
     with bar(starting(cluster)) as show:
         where: dict[str, Any] = {"workers": workers, "cluster": cluster}
         run = runner.play(folder, grid.profile(profile), worlds=worlds, algorithms=algorithms, progress=show, **where)
@@ -174,7 +174,7 @@ def speed(
     from dpbandit.lab.speed import page
 
     room_for(folder, folder=True)
-    room_for(docs)
+    room_for(docs and docs.absolute().parent, folder=True)
     with bar(starting()) as show:
         result = speeds.run(rounds=rounds, repeats=repeats, growth=growth, say=show)
     result["complete"] = not show.stopped

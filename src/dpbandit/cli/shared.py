@@ -118,7 +118,7 @@ def room_for(path: Path | None, *, folder: bool = False) -> None:
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OptionError(f"--out {path} cannot be made: {error.strerror}; name another folder") from None
+            raise OptionError(f"the folder {path} cannot be made ({error.strerror}): name another folder") from None
     if not place.is_dir():
         raise OptionError(f"there is no folder {place}: make it, or name another file")
     if not os.access(place, os.W_OK):
