@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -160,6 +161,18 @@ def test_serve_says_in_json_when_it_listens_and_logs_in_json(tmp_path):
     lines = [line for line in log.splitlines() if not line.startswith("note:")]
     assert lines
     assert all({"time", "level", "logger", "message"} <= set(only_json(line)) for line in lines)
+
+
+def test_a_port_that_is_taken_is_a_mistake_and_not_a_broken_promise(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "dpbandit.cli", "serve", "--store", f"sqlite:///{tmp_path}/s.db", "--json"]
+        command += ["--role", "ranker", "--port", port, "--witness", str(tmp_path / "witness")]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "choose another with --port" in ran.stderr
 
 
 def test_the_start_is_light():

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rnu"], "Did you mean 'run'?; see dpbandit --help"),
+        (["rnu"], "Did you mean 'run'? See dpbandit --help"),
         (["run", "--bogus"], "see dpbandit run --help"),
         (["run", "--horizon", "many"], "'--horizon'"),
         (["audit"], "Missing argument 'ALGORITHM'; see dpbandit audit --help"),
@@ -53,6 +53,7 @@ def test_a_place_that_cannot_be_written_to_is_found_before_the_work(dpbandit_, m
 @pytest.mark.parametrize(
     ("module", "extra", "arguments"),
     [
+        ("numba", None, ["run", "linucb"]),
         ("pandas", "lab", ["run", "linucb", "--horizon", "50", "--seeds", "1"]),
         ("msgspec", "service", ["serve", "--store", "sqlite:///s.db"]),
         ("psycopg", "postgres", ["store", "status", "--store", "postgresql://nobody@127.0.0.1:1/x"]),
@@ -73,7 +74,7 @@ main()
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ran.returncode == 2, ran.stderr
-    assert f"pip install 'dpbandit[{extra}]'" in ran.stderr
+    assert (f"pip install 'dpbandit[{extra}]'" if extra else "pip install dpbandit") in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from typing import Annotated
@@ -33,6 +34,19 @@ def _root(
     pass
 
 
+def _join_lines(one: typer.Typer) -> None:
+    """Docstrings are broken for those who read the source; a terminal breaks them by its own width."""
+    for command in one.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for group in one.registered_groups:
+        if group.typer_instance is not None:
+            _join_lines(group.typer_instance)
+
+
+_join_lines(app)
+
+
 def main() -> None:
     """Entry point: a mistake, a missing package or a file that cannot be used becomes one line that says what to do."""
     for stream in (sys.stdout, sys.stderr):
@@ -45,9 +59,9 @@ def main() -> None:
     except ClickException as error:
         status = _usage(error)
     except ModuleNotFoundError as error:
-        if (extra := extras.extra_of(error.name or "")) is None:
+        if (command := extras.what_brings(error.name or "")) is None:
             raise
-        status = _say(f"{error.name} is not installed: {extras.pip_install(extra)}")
+        status = _say(f"{error.name} is not installed: {command} (dpbandit doctor shows what else is missing)")
     except DpbanditError as error:
         status = _say(str(error))
     except BrokenPipeError:  # whoever read this has seen enough
@@ -69,7 +83,7 @@ def _usage(error: BaseException) -> int:
         return shared.MISTAKE  # the help has been printed
     words = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     where = context.command_path if context is not None else "dpbandit"
-    return _say(f"{words}; see {where} --help")
+    return _say(f"{words} See {where} --help" if words.endswith("?") else f"{words}; see {where} --help")
 
 
 def _say(words: str) -> int:

@@ -14,6 +14,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "gpu": ("cupy",),
     "bench": ("vowpalwabbit", "mabwiser", "contextualbandits", "river", "bayesianbandits"),
 }
+ESSENTIAL = ("numpy", "scipy", "numba", "llvmlite", "opendp")
 WHAT_FOR = {
     "lab": "comparisons, figures, this command line",
     "audit": "a second opinion on budgets",
@@ -25,18 +26,20 @@ WHAT_FOR = {
 }
 
 
-def extra_of(module: str) -> str | None:
-    """The extra that brings a module.
+def what_brings(module: str) -> str | None:
+    """The command that brings a module; None for one that is not ours to bring.
 
-    >>> extra_of("pandas.core"), extra_of("nothing_of_ours")
-    ('lab', None)
+    >>> what_brings("pandas.core"), what_brings("numba"), what_brings("nothing_of_ours")
+    ("pip install 'dpbandit[lab]'", 'pip install dpbandit', None)
     """
     root = module.split(".")[0]
-    return next((extra for extra, modules in EXTRAS.items() if root in modules), None)
+    if root in ESSENTIAL:
+        return "pip install dpbandit"
+    return next((pip_install(extra) for extra, modules in EXTRAS.items() if root in modules), None)
 
 
 def pip_install(extra: str) -> str:
-    """The command that brings it."""
+    """The command that brings an extra."""
     return f"pip install 'dpbandit[{extra}]'"
 
 

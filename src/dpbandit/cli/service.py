@@ -232,6 +232,8 @@ def status(store: Store, json_: Json = False) -> None:
         return
     if restored:
         err.print(restored, style="red", highlight=False, markup=False)
+    if not rows:
+        out.print("no bandit yet: POST /v1/bandits makes one", highlight=False)
     for row in rows:
         words = f"{row['name']}: {row['status']}, {row['learned']:,} of {row['decisions']:,} decisions learned"
         out.print(f"{words}{': ' + row['reason'] if row['reason'] else ''}", highlight=False, markup=False)

@@ -16,7 +16,7 @@ from dpbandit.cli.shared import INTERRUPTED, Json, Noise, app, err, note, out, p
 @app.command("warm-start")
 def warm_start(
     log: Annotated[
-        list[str], typer.Argument(help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet...")
+        list[str], typer.Argument(help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet")
     ],
     file: Annotated[Path, typer.Option("--out", help="Save the bandit here (.npz). Trusted side only.")],
     algorithm: Annotated[str, typer.Option(help="What to make of it.", autocompletion=names.algorithm)] = "anytime",

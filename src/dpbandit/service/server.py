@@ -86,8 +86,12 @@ def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -
     class Server(uvicorn.Server):
         async def startup(self, *arguments: Any, **more: Any) -> None:
             await super().startup(*arguments, **more)
-            if self.started and settings.json:
-                _announce(settings, self.servers[0].sockets[0].getsockname()[1])
+            if not self.started:
+                return
+            port = self.servers[0].sockets[0].getsockname()[1]
+            log.info("listening on http://%s:%d", settings.host, port)
+            if settings.json:
+                _announce(settings, port)
 
     server = Server(config)
     # The writer's thread asks for Python's lock a few times a batch; it should not wait 5 ms for it each time.
@@ -95,10 +99,13 @@ def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    log.info("listening on http://%s:%d", settings.host, settings.port)
-    server.run()
+    with contextlib.suppress(SystemExit):  # its own status, after a line that says what failed
+        server.run()
     if not server.started:
-        raise StoreError("the service did not start: see the lines above")
+        raise StoreError(
+            f"the service did not start on {settings.host}:{settings.port}: see the line above; if the port is taken, choose "
+            "another with --port"
+        )
 
 
 def _announce(settings: Settings, port: int | None) -> None:
