@@ -325,6 +325,7 @@ def test_the_command_line_plans_and_draws(tmp_path):
     assert record["recommended_status"] == "proven"
     assert set(record) == {
         "setting", "recommended", "recommended_status", "not_clearly_worse", "algorithms", "assumptions", "notes", "accuracy",
+        "complete",
     }  # fmt: skip
     row = record["algorithms"]["toeplitz"]
     assert row["claim"]["status"] == "proven"

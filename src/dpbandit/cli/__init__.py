@@ -2,19 +2,92 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import sys
+from typing import Annotated
 
-from dpbandit.cli import bench, compare, planning, privacy, reproduction, service, warmstart  # noqa: F401 - importing them adds their commands
-from dpbandit.cli.shared import app, err
+import dpbandit
+from dpbandit.cli import extras, shared
+from dpbandit.cli.shared import app, err, typer
 from dpbandit.errors import DpbanditError
+
+# In the order of the help; importing them adds their commands.
+from dpbandit.cli import doctor, compare, privacy, planning, reproduction, bench, warmstart, service  # noqa: F401  # isort: skip
+
+# Of Click, or of the copy of it inside newer versions of Typer.
+ClickException: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"dpbandit {dpbandit.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def _join_lines(one: typer.Typer) -> None:
+    """Docstrings are broken for those who read the source; a terminal breaks them by its own width."""
+    for command in one.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for group in one.registered_groups:
+        if group.typer_instance is not None:
+            _join_lines(group.typer_instance)
+
+
+_join_lines(app)
 
 
 def main() -> None:
-    """Entry point: our own errors become one line and exit status 2."""
+    """Entry point: a mistake, a missing package or a file that cannot be used becomes one line that says what to do."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without Greek letters gets question marks, not a crash
     try:
-        app()
+        status = app(prog_name="dpbandit", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except ClickException as error:
+        status = _usage(error)
+    except ModuleNotFoundError as error:
+        if (command := extras.what_brings(error.name or "")) is None:
+            raise
+        status = _say(f"{error.name} is not installed: {command} (dpbandit doctor shows what else is missing)")
     except DpbanditError as error:
-        from rich.markup import escape
+        status = _say(str(error))
+    except BrokenPipeError:  # whoever read this has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = shared.BROKEN
+    except OSError as error:
+        if error.filename is None:
+            raise
+        status = _say(f"{error.filename}: {error.strerror or error}; name a place that exists and can be written to")
+    except typer.Abort:
+        status = shared.INTERRUPTED
+    sys.exit(status if isinstance(status, int) else 0)
 
-        err.print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
-        sys.exit(2)
+
+def _usage(error: BaseException) -> int:
+    """Arguments that do not fit: what is wrong, and where the right ones are."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return shared.MISTAKE  # the help has been printed
+    words = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    where = context.command_path if context is not None else "dpbandit"
+    return _say(f"{words} See {where} --help" if words.endswith("?") else f"{words}; see {where} --help")
+
+
+def _say(words: str) -> int:
+    from rich.markup import escape
+
+    err.print(f"[red]error:[/red] {escape(words)}", highlight=False)
+    return shared.MISTAKE

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from dpbandit.cli.shared import Cluster, Device, Json, app, err, out
+from dpbandit.cli import names as known_names
+from dpbandit.cli.shared import (
+    INTERRUPTED,
+    Cluster,
+    Device,
+    Json,
+    app,
+    err,
+    note,
+    out,
+    print_json,
+    print_table,
+    room_for,
+    starting,
+)
 
 if TYPE_CHECKING:
     from dpbandit.lab.results import Results
@@ -26,15 +37,12 @@ def algorithms(json_: Json = False) -> None:
 
     [dim]Example:[/dim]  dpbandit algorithms --json
     """
-    from dpbandit.bandits.registry import algorithms as known
+    from rich.markup import escape
 
     if json_:
-        rows = {
-            n: {"description": a.description, "claim": a.claim, "reference": a.reference} for n, a in known().items()
-        }
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        print_json({name: line._asdict() for name, line in known_names.algorithms().items()})
         return
-    for name, algorithm in known().items():
+    for name, algorithm in known_names.algorithms().items():
         out.print(f"[bold]{name}[/bold]  {escape(algorithm.description)}", highlight=False)
         out.print(
             f"    claim: {escape(algorithm.claim)}   [dim]{escape(algorithm.reference)}[/dim]",
@@ -48,7 +56,8 @@ def run(
         list[str] | None,
         typer.Argument(
             help="Algorithms to compare; if none is named, all that take contexts with features.",
-            metavar="[ALGORITHM]...",
+            metavar="ALGORITHM",
+            autocompletion=known_names.algorithm,
         ),
     ] = None,
     world_name: Annotated[
@@ -56,6 +65,7 @@ def run(
         typer.Option(
             "--world",
             help="synthetic (the paper's), drifting (the contexts change over time) or degenerate (they lack diversity).",
+            autocompletion=known_names.world,
         ),
     ] = "synthetic",
     epsilon: Annotated[float, typer.Option(help="Privacy: smaller is stronger.")] = 2.0,
@@ -78,7 +88,11 @@ def run(
         typer.Option(help="Rewards are clipped to this range by private algorithms.", metavar="LOW HIGH"),
     ] = (-0.5, 1.5),
     noise: Annotated[
-        str | None, typer.Option(help="gaussian, laplace or laplace-l2, for the algorithms that allow it.")
+        str | None,
+        typer.Option(
+            help="gaussian, laplace or laplace-l2, for the algorithms that allow it.",
+            autocompletion=known_names.one_of("gaussian", "laplace", "laplace-l2"),
+        ),
     ] = None,
     context_noise: Annotated[float, typer.Option(help="Perturb contexts by N(0, σ²) (Corollary 1).")] = 0.0,
     arms: Annotated[int, typer.Option(help="Arms in the pool.")] = 1000,
@@ -95,11 +109,11 @@ def run(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Compare algorithms on the paper's simulation, or on one that is harder.
+    """Compare algorithms on the paper's simulation, or on one that is harder. Ctrl-C keeps the seeds that are finished.
 
     [dim]Examples:[/dim]
 
-    dpbandit run                                        all algorithms, the paper's setting
+    dpbandit run
 
     dpbandit run linucb dgs tree-gauss --delta 1e-5 --out out
 
@@ -108,11 +122,13 @@ def run(
     dpbandit run linucb dgs --world drifting
 
     dpbandit run --seeds 1000 --cluster ray://head:10001
+
     dpbandit run linucb dgs anytime --seeds 10000 --device cuda
     """
     from dpbandit import worlds
     from dpbandit.bandits.registry import algorithms as known
     from dpbandit.bandits.registry import find
+    from dpbandit.cli.progress import bar
     from dpbandit.errors import ClusterWarning, OptionError, PrivacyWarning, nearest
     from dpbandit.lab.engine import run as play
 
@@ -121,10 +137,7 @@ def run(
     chosen = names or [name for name, algorithm in known().items() if not algorithm.one_hot]
     if not names and world_name == "drifting":
         chosen.remove("dgs-published")
-        err.print(
-            "[yellow]note:[/yellow] dgs-published is left out: it needs contexts known in advance, and drifting has none",
-            highlight=False,
-        )
+        note("dgs-published is left out: it needs contexts known in advance, and drifting has none")
     for name in chosen:
         find(name)
     try:
@@ -143,19 +156,21 @@ def run(
         world = getattr(worlds, WORLDS[world_name])(arms=arms, dim=dim, shown=shown, reward_noise=reward_noise)
     except ValueError as error:
         raise OptionError(str(error)) from error
-    with warnings.catch_warnings(record=True) as caught:
+    room_for(folder, folder=True)
+    with warnings.catch_warnings(record=True) as caught, bar(starting(cluster)) as show:
         warnings.simplefilter("always", PrivacyWarning)
         warnings.simplefilter("always", ClusterWarning)
         where: dict[str, Any] = {"workers": workers, "cluster": cluster, "device": device}
-        results = play(world, jobs, horizon=horizon, seeds=seeds, progress=not json_, **where, **options)
+        where["progress"] = lambda done, total: show("playing", done, total)
+        results = play(world, jobs, horizon=horizon, seeds=seeds, **where, **options)
     for message in {str(w.message) for w in caught if issubclass(w.category, (PrivacyWarning, ClusterWarning))}:
-        err.print(f"[yellow]note:[/yellow] {message}", highlight=False)
+        note(message)
     if not results.rows:
-        err.print("interrupted before the first seed was finished: nothing to show")
-        raise typer.Exit(130)
+        err.print("interrupted before the first seed was finished: nothing is kept", highlight=False)
+        raise typer.Exit(INTERRUPTED)
     files = results.save(folder) if folder else []
     if json_:
-        print(json.dumps(_as_json(results, files), indent=1, ensure_ascii=False))
+        print_json(_as_json(results, files))
     else:
         _show(results)
         if folder:
@@ -164,8 +179,8 @@ def run(
                 highlight=False,
             )
     if not results.complete:
-        err.print("interrupted: only finished seeds are counted")
-        raise typer.Exit(130)
+        err.print("interrupted: only finished seeds are counted", highlight=False)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
@@ -192,12 +207,14 @@ def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
             **({"smallest_eigenvalue": 1.0} if "dgs" in name else {}),
         )
     except OptionError as error:
-        err.print(f"[yellow]note:[/yellow] {name} keeps its own noise: {error}", highlight=False)
+        note(f"{name} keeps its own noise: {error}")
         return {}
     return {"noise": noise}
 
 
 def _show(results: Results) -> None:
+    from rich.table import Table
+
     summary = results.summary()
     table = Table(
         box=None,
@@ -216,7 +233,7 @@ def _show(results: Results) -> None:
         claim = results.claims[str(name)]
         words = "none stated" if claim is None else claim.brief().split(" for ")[0]
         table.add_row(str(name), *(_pair(row[c], row[f"{c}_se"], digits) for c, digits in columns.items()), words)
-    out.print(table)
+    print_table(table)
     out.print(
         f"mean ± standard error over {int(summary['seeds'].max())} seeds; claims are for one reward; noise is simulated",
         style="dim",

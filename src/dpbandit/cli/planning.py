@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from dpbandit.cli.shared import Json, app, err, out
+from dpbandit.cli import names as known_names
+from dpbandit.cli.shared import INTERRUPTED, Json, app, err, out, print_json, print_table, room_for
 
 
 @app.command()
 def plan(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Algorithms; all proven ones if none is named.", metavar="[ALGORITHM]..."),
+        typer.Argument(
+            help="Algorithms; all proven ones if none is named.",
+            metavar="ALGORITHM",
+            autocompletion=known_names.algorithm,
+        ),
     ] = None,
     dim: Annotated[
         int | None, typer.Option(help="Features per context; those of the sample, or 10, if not given.")
@@ -41,7 +44,11 @@ def plan(
         typer.Option(help="How much mean rewards of arms differ (standard deviation); from the prior if not given."),
     ] = None,
     prior: Annotated[
-        str, typer.Option(help="What θ may be: contexts (shaped like a context) or round (Gaussian).")
+        str,
+        typer.Option(
+            help="What θ may be: contexts (shaped like a context) or round (Gaussian).",
+            autocompletion=known_names.one_of("contexts", "round"),
+        ),
     ] = "contexts",
     contexts: Annotated[
         Path | None,
@@ -77,6 +84,8 @@ def plan(
 ) -> None:
     """Predict regret and parameter error of each algorithm from public quantities, and recommend one. No reward is touched.
 
+    Ctrl-C keeps the predictions that are finished.
+
     [dim]Examples:[/dim]
 
     dpbandit plan --dim 10 --arms 10 --epsilon 2 --delta 1e-5 --horizon 100000
@@ -85,14 +94,14 @@ def plan(
 
     dpbandit plan --dim 10 --arms 10 --delta 1e-6 --horizon 100000 --afford 50%
     """
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
+    from dpbandit.cli.progress import bar
     from dpbandit.errors import OptionError
     from dpbandit.planning.affordable import affordable_epsilon
     from dpbandit.planning.planner import plan as predict
 
     if file is not None and file.suffix not in (".svg", ".png", ".pdf"):
         raise OptionError(f"--out must end in .svg, .png or .pdf, not {file.name!r}")
+    room_for(file)
     sample = None if contexts is None else _read(contexts)
     given: dict[str, Any] = {
         "dim": dim or (10 if sample is None else sample.shape[-1]),
@@ -111,12 +120,10 @@ def plan(
         "algorithms": names or None,
         "seed": seed,
     }
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
+    with bar("starting") as draw:
 
         def show(what: str, part: float) -> None:
-            bar.update(task, description=what, completed=part)
+            draw(what, part, 1.0)
 
         if afford is not None or regret is not None:
             within = 0.1 if afford is None else _percent(afford)
@@ -127,18 +134,21 @@ def plan(
     if file is not None:
         found.plot().savefig(file, dpi=160)
     if json_:
-        record = (answer or found).to_dict()
-        print(json.dumps(record, indent=1, ensure_ascii=False))
-        return
-    if answer is not None:
+        print_json((answer or found).to_dict())
+    elif answer is not None:
         out.print(str(answer), highlight=False, markup=False, soft_wrap=True)
     else:
         _show(found)
-    if file is not None:
+    if file is not None and not json_:
         out.print(f"picture written to {file}", style="dim", highlight=False)
+    if not found.complete:
+        err.print("interrupted: only finished predictions are shown", highlight=False)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _show(found: Any) -> None:
+    from rich.table import Table
+
     from dpbandit.planning import accuracy
     from dpbandit.planning.forecast import claim_in_words
 
@@ -160,7 +170,7 @@ def _show(found: Any) -> None:
             f"round {row['close_after']:,}" if row["close_after"] else "–",
             claim_in_words(found.forecasts[row["algorithm"]]),
         )
-    out.print(table)
+    print_table(table)
     for what, words in found.assumptions.items():
         out.print(f"{what}: {words}", style="dim", highlight=False, markup=False, soft_wrap=True)
     for note in found.notes:

@@ -8,7 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from dpbandit.cli.shared import Cluster, Device, Folder, Json, Noise, app, err, out, starting
+from dpbandit.cli.shared import (
+    INTERRUPTED,
+    REFUTED,
+    Algorithm,
+    Cluster,
+    Device,
+    Folder,
+    Json,
+    Noise,
+    app,
+    err,
+    out,
+    print_json,
+    room_for,
+    starting,
+)
 
 Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
 Delta = Annotated[float, typer.Option(help="The δ to check (no part in pure ε).")]
@@ -27,7 +42,7 @@ def _make_options(noise: str | None, user_rewards: int, **more: Any) -> dict[str
 
 @app.command()
 def verify(
-    name: Annotated[str, typer.Argument(help="The algorithm.", metavar="ALGORITHM")],
+    name: Algorithm,
     epsilon: Epsilon = 2.0,
     delta: Delta = 1e-5,
     horizon: Annotated[int, typer.Option(help="Rounds; every position is tried up to 4,096.")] = 512,
@@ -60,11 +75,13 @@ def verify(
     dpbandit verify dgs-figure --delta 0.1 --horizon 4096 --dim 10 --runs 0
     """
     from dpbandit.auditing.joint_cost import verify as check
+    from dpbandit.cli.progress import bar
 
     options = _make_options(
         noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue, pan_private=pan_private or None
     )
-    with err.status("starting (compiles once, under a minute)") as status:
+    room_for(folder, folder=True)
+    with bar(starting()) as show:
         result = check(
             name,
             epsilon=epsilon,
@@ -75,7 +92,7 @@ def verify(
             seed=seed,
             unknown_horizon=unknown_horizon,
             log_rows=log_rows,
-            progress=lambda what, part: status.update(f"{what} ({part:.0%})"),
+            progress=lambda what, part: show(what, part, 1.0),
             **options,
         )
     _report(result, folder, "verify", json_)
@@ -83,7 +100,7 @@ def verify(
 
 @app.command()
 def audit(
-    name: Annotated[str, typer.Argument(help="The algorithm.", metavar="ALGORITHM")],
+    name: Algorithm,
     epsilon: Epsilon = 2.0,
     delta: Delta = 1e-5,
     horizon: Annotated[int | None, typer.Option(help="Rounds: 256, or 16 with --real, if not given.")] = None,
@@ -112,7 +129,8 @@ def audit(
     """Attack an algorithm: many runs on two neighbouring streams, and the ε that telling them apart proves.
 
     The threshold is chosen on one half of the runs and tested on the other. Exit status 0 if no violation was found,
-    3 if the request is refuted. With --out, a picture of the two score distributions is written.
+    3 if the request is refuted. With --out, a picture of the two score distributions is written. Ctrl-C judges by the runs that
+    are finished: their bound is as valid, and weaker.
 
     [dim]Examples:[/dim]
 
@@ -123,15 +141,14 @@ def audit(
     dpbandit audit dgs-figure --delta 0.1
 
     dpbandit audit anytime --runs 10000000 --cluster ray://head:10001
+
     dpbandit audit anytime --device cuda
     """
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
     from dpbandit.auditing.attack import audit as attack
+    from dpbandit.cli.progress import bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task(starting(cluster), total=1.0)
+    room_for(folder, folder=True)
+    with bar(starting(cluster)) as show:
         result = attack(
             name,
             epsilon=epsilon,
@@ -145,7 +162,7 @@ def audit(
             device=device,
             unknown_horizon=unknown_horizon,
             cluster=cluster,
-            progress=lambda part: bar.update(task, description="attacking", completed=part),
+            progress=lambda part: show("attacking", part, 1.0),
             **_make_options(
                 noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue, pan_private=pan_private or None
             ),
@@ -154,27 +171,29 @@ def audit(
 
 
 def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
-    """Print what was found, write it where asked, and leave with status 0 or 3."""
+    """Print what was found, write it where asked, and leave with status 0, 3, or 130 after Ctrl-C."""
     record = result.to_dict()
     if folder:
-        folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{kind}-{result.name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False))
         if hasattr(result, "plot"):
             figure = result.plot()
             for ending in ("svg", "png"):
                 figure.savefig(folder / f"{kind}-{result.name}.{ending}", dpi=160)
     if json_:
-        print(json.dumps(record, indent=1, ensure_ascii=False))
+        print_json(record)
     else:
         out.print(str(result), style=None if result.holds else "bold", highlight=False, markup=False, soft_wrap=True)
         if folder:
             out.print(f"written to {folder}", style="dim", highlight=False)
-    raise typer.Exit(0 if result.holds else 3)
+    if not getattr(result, "complete", True):
+        err.print("interrupted: only finished runs are counted", highlight=False)
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if result.holds else REFUTED)
 
 
 @app.command()
 def claim(
-    name: Annotated[str, typer.Argument(help="The algorithm.", metavar="ALGORITHM")],
+    name: Algorithm,
     epsilon: Annotated[float, typer.Option(help="ε.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ, for noise that needs one.")] = 1e-6,
     dim: Annotated[int, typer.Option(help="Features per context.")] = 10,
@@ -207,11 +226,12 @@ def claim(
         smallest_eigenvalue=smallest_eigenvalue,
         pan_private=pan_private or None,
     ) | {"reward_range": reward_range}
+    room_for(file)
     sheet = claim_sheet(name, **given)
     if file:
         file.write_text(sheet + "\n")
     if json_:
-        print(json.dumps(construct(name, given).claim.to_dict(), indent=1, ensure_ascii=False))
+        print_json(construct(name, given).claim.to_dict())
     elif not file:
         print(sheet)
     else:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpbandit.cli.shared import Json, app, err, out
+from dpbandit.cli import extras, names
+from dpbandit.cli.shared import Json, app, err, note, out, print_json
 from dpbandit.errors import OptionError
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 8080 unless only learning.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     role: Annotated[
-        str, typer.Option(help="ranker (answers requests), learner (reads rewards, one per bandit), or all.")
+        str,
+        typer.Option(
+            help="ranker (answers requests), learner (reads rewards, one per bandit), or all.",
+            autocompletion=names.one_of("ranker", "learner", "all"),
+        ),
     ] = "all",
     cap_epsilon: Annotated[
         float | None, typer.Option(help="All bandits of this store together may promise at most this ε; set once.")
@@ -68,8 +72,17 @@ def serve(
     keep_transcript: Annotated[
         bool, typer.Option("--keep-transcript", help="Keep every noisy value, so that learning can be replayed.")
     ] = False,
+    json_: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON line on standard output when it listens; log lines on standard error are JSON too.",
+        ),
+    ] = False,
 ) -> None:
-    """Serve bandits over HTTP: decisions, rewards, privacy accounts. See docs for operating it.
+    """Serve bandits over HTTP: decisions, rewards, privacy accounts. docs/operate.md says how to run it.
+
+    Ctrl-C and SIGTERM let requests in hand finish; the exit status is then 0.
 
     [dim]Examples:[/dim]
 
@@ -92,9 +105,7 @@ def serve(
     if cap_epsilon is not None and cap_delta is not None:
         opened.set_cap(cap_epsilon, cap_delta)
     if role != "learner" and not opened.connection.all("SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"):
-        err.print(
-            "no key is in force, so nobody is answered: dpbandit keys create --role admin --store …", markup=False
-        )
+        note("no key is in force, so nobody is answered: dpbandit keys create --role admin --store …")
     opened.close()
     settings = Settings(
         store=store,
@@ -115,13 +126,20 @@ def serve(
         body_seconds=body_seconds,
         allow_unproven=allow_unproven,
         keep_transcript=keep_transcript,
+        json=json_,
     )
     run(settings, health_port=role != "learner" or port is not None)
 
 
 @keys.command("create")
 def create_key(
-    role: Annotated[str, typer.Option(help="rank (decisions), reward (rewards) or admin (everything).")],
+    role: Annotated[
+        str,
+        typer.Option(
+            help="rank (decisions), reward (rewards) or admin (everything).",
+            autocompletion=names.one_of("rank", "reward", "admin"),
+        ),
+    ],
     store: Store,
     label: Annotated[str, typer.Option(help="A note on who has it.")] = "",
     json_: Json = False,
@@ -137,7 +155,7 @@ def create_key(
     opened = Open(store)
     key = create(opened.connection, role, label=label)
     opened.close()
-    print(json.dumps({"role": role, "key": key}) if json_ else f"a key for {role}, shown this once: {key}")
+    print_json({"role": role, "key": key}) if json_ else print(f"a key for {role}, shown this once: {key}")
 
 
 @keys.command("list")
@@ -157,7 +175,7 @@ def list_keys(store: Store, json_: Json = False) -> None:
         for i, r, n, c, v in rows
     ]
     if json_:
-        print(json.dumps(listed, indent=1))
+        print_json(listed)
         return
     for row in listed:
         state = "in force" if row["revoked_at"] is None else "revoked"
@@ -183,7 +201,7 @@ def revoke_key(
     opened.close()
     if not done:
         raise OptionError("there is no such key in force: dpbandit keys list shows them")
-    print(json.dumps({"revoked": True})) if json_ else out.print("revoked", highlight=False)
+    print_json({"revoked": True}) if json_ else out.print("revoked", highlight=False)
 
 
 @store_.command("status")
@@ -210,10 +228,12 @@ def status(store: Store, json_: Json = False) -> None:
     restored = opened.meta("restored")
     opened.close()
     if json_:
-        print(json.dumps({"restored": restored, "bandits": rows}, indent=1))
+        print_json({"restored": restored, "bandits": rows})
         return
     if restored:
-        err.print(f"[red]{restored}[/red]", highlight=False)
+        err.print(restored, style="red", highlight=False, markup=False)
+    if not rows:
+        out.print("no bandit yet: POST /v1/bandits makes one", highlight=False)
     for row in rows:
         words = f"{row['name']}: {row['status']}, {row['learned']:,} of {row['decisions']:,} decisions learned"
         out.print(f"{words}{': ' + row['reason'] if row['reason'] else ''}", highlight=False, markup=False)
@@ -250,17 +270,22 @@ def accept_restore(
     if (bandit is not None) != (pay_again != retire) or (bandit is None and not lost):
         raise OptionError("say --lost, or --bandit NAME with one of --retire and --pay-again")
     opened, seen = _with_witness(store, witness)
+    decided: dict[str, Any] = {}
     if lost:
-        names = restore.accept_lost(opened, seen)
-        _say("booked as spent", names if json_ else ", ".join(names) or "none", json_)
+        decided["booked as spent"] = restore.accept_lost(opened, seen)
     if bandit is not None:
-        _say(bandit, restore.accept_restore(opened, seen, bandit, pay_again=pay_again), json_)
+        decided[bandit] = restore.accept_restore(opened, seen, bandit, pay_again=pay_again)
     opened.close()
+    if json_:
+        print_json(decided)
+        return
+    for what, words in decided.items():
+        _say(what, words if isinstance(words, str) else ", ".join(words) or "none", json_)
 
 
 def _say(what: str, words: Any, json_: bool) -> None:
     if json_:
-        print(json.dumps({what: words}))
+        print_json({what: words})
     else:
         out.print(f"{what}: {words}", highlight=False, markup=False)
 
@@ -304,8 +329,5 @@ def _with_witness(store: str, folder: Path | None) -> tuple[OpenStore, Witness]:
 
 
 def _need_service() -> None:
-    try:
-        import msgspec  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise OptionError("the service needs the extra 'service': pip install 'dpbandit[service]'") from None
+    if not extras.there("msgspec") or not extras.there("uvicorn"):
+        raise OptionError(f"the service needs the extra 'service': {extras.pip_install('service')}")

@@ -2,42 +2,124 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
-    import typer
+    import typer as typer
     from rich.console import Console
 except ImportError:  # the library alone was installed
     sys.exit("the command line needs the extra 'lab': pip install 'dpbandit[lab]'")
+
+from dpbandit.cli import names
+
+# Beside 0 and, after Ctrl-C, 130. `dpbandit --help` says the same.
+BROKEN, MISTAKE, REFUTED, INTERRUPTED = 1, 2, 3, 130
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="rich",
+    pretty_exceptions_enable=False,  # its boxes hide where a fault is, and could show what was in memory
     help="Contextual bandits with differential privacy that can be checked.",
-    epilog="Start with: [bold]dpbandit reproduce[/bold] or [bold]dpbandit run[/bold]; [bold]dpbandit algorithms[/bold] lists what there is.",
+    epilog="Start with [bold]dpbandit doctor[/bold], [bold]dpbandit run[/bold] or [bold]dpbandit reproduce[/bold].\n\n"
+    "Exit status: 0 done; 1 broken, or nothing to show; 2 a mistake in what was asked; 3 a promise does not hold; "
+    "130 stopped by Ctrl-C, what was finished is kept.",
 )
-out = Console()
-err = Console(stderr=True)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Colours and line breaks for a terminal; for a file or a pipe neither, so that each row stays on its line."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream is not None and stream.isatty():
+        return Console(stderr=stderr)
+    return Console(stderr=stderr, soft_wrap=True, width=None if os.environ.get("COLUMNS") else 200)
+
+
+out = console()
+err = console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, nothing else.")]
-Noise = Annotated[str | None, typer.Option(help="gaussian, laplace or laplace-l2; the algorithm's own if not given.")]
+Algorithm = Annotated[str, typer.Argument(help="The algorithm.", metavar="ALGORITHM", autocompletion=names.algorithm)]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        help="gaussian, laplace or laplace-l2; the algorithm's own if not given.",
+        autocompletion=names.one_of("gaussian", "laplace", "laplace-l2"),
+    ),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(
         help="Spread the work over a Ray cluster: its address (ray://host:10001 from anywhere, host:6379 on one of its nodes), "
         "auto for the one this machine is part of, local for a new one here. Same numbers; see docs/cluster.md.",
         metavar="ADDRESS",
+        autocompletion=names.one_of("auto", "local"),
     ),
 ]
 Folder = Annotated[Path | None, typer.Option("--out", help="Write results here.")]
 Device = Annotated[
-    str, typer.Option(help="cpu, or cuda: a GPU, through CuPy (pip install 'dpbandit\\[gpu]').", metavar="cpu|cuda")
+    str,
+    typer.Option(
+        help="cpu, or cuda: a GPU, through CuPy (pip install 'dpbandit\\[gpu]').",
+        metavar="cpu|cuda",
+        autocompletion=names.one_of("cpu", "cuda"),
+    ),
 ]
 
 
-def starting(cluster: str | None) -> str:
+def starting(cluster: str | None = None) -> str:
     """What a bar says before there is progress."""
     return f"starting ({'every node ' if cluster else ''}compiles once, under a minute)"
+
+
+def print_table(table: Any) -> None:
+    """A table; where nobody sees columns, without the blanks that fill them up."""
+    if out.is_terminal:
+        out.print(table)
+        return
+    with out.capture() as drawn:
+        out.print(table)
+    print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+
+
+def print_json(record: Any) -> None:
+    """One document on standard output, in any encoding; what JSON has no number for is null."""
+    plain = not (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
+    print(json.dumps(_finite(record), indent=1, ensure_ascii=plain, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+
+
+def note(words: str, kind: str = "note") -> None:
+    """Something worth knowing that is not the answer."""
+    from rich.markup import escape
+
+    err.print(f"[yellow]{kind}:[/yellow] {escape(words)}", highlight=False)
+
+
+def room_for(path: Path | None, *, folder: bool = False) -> None:
+    """See that results can be written before they are worked for; a folder is made."""
+    from dpbandit.errors import OptionError
+
+    if path is None:
+        return
+    place = path if folder else path.absolute().parent
+    if folder:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionError(f"the folder {path} cannot be made ({error.strerror}): name another folder") from None
+    if not place.is_dir():
+        raise OptionError(f"there is no folder {place}: make it, or name another file")
+    if not os.access(place, os.W_OK):
+        raise OptionError(f"{place} cannot be written to: name another place, or change its permissions")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from pathlib import Path
@@ -10,16 +9,29 @@ from typing import Annotated, Any
 
 import typer
 
-from dpbandit.cli.shared import Cluster, Json, Noise, app, err, out, starting
+from dpbandit.cli import names
+from dpbandit.cli.shared import (
+    INTERRUPTED,
+    Cluster,
+    Json,
+    Noise,
+    app,
+    err,
+    note,
+    out,
+    print_json,
+    room_for,
+    starting,
+)
 
 
 @app.command("warm-start")
 def warm_start(
     log: Annotated[
-        list[str], typer.Argument(help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet...")
+        list[str], typer.Argument(help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet")
     ],
     file: Annotated[Path, typer.Option("--out", help="Save the bandit here (.npz). Trusted side only.")],
-    algorithm: Annotated[str, typer.Option(help="What to make of it.")] = "anytime",
+    algorithm: Annotated[str, typer.Option(help="What to make of it.", autocompletion=names.algorithm)] = "anytime",
     context: Annotated[
         str, typer.Option(help="One column of lists, or several columns of numbers with commas between them.")
     ] = "context",
@@ -55,6 +67,7 @@ def warm_start(
     """Make a private bandit from a log of contexts and rewards, in one pass and one release; it goes on learning online.
 
     Every run on the same log spends its rewards' budget again, so an existing --out is not written over.
+    Ctrl-C releases nothing and writes nothing: the budget is as it was.
 
     [dim]Examples:[/dim]
 
@@ -66,8 +79,7 @@ def warm_start(
 
     dpbandit warm-start /shared/logs --delta 1e-9 --cluster ray://head:10001 --out bandit.npz
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+    from dpbandit.cli.progress import bar
     from dpbandit.errors import OptionError, PrivacyWarning
     from dpbandit.warmstart.start import warm_start as start
 
@@ -77,20 +89,17 @@ def warm_start(
                 f"{target} exists: starting again from the same log spends its rewards' budget a second time. If that is meant, "
                 "name another file, or remove this one first"
             )
-        if target is not None and not target.absolute().parent.is_dir():
-            raise OptionError(f"there is no folder {target.absolute().parent}")
+        room_for(target)
     named = {"delta": delta, "alpha": alpha, "noise": noise, "seed": seed, "horizon": horizon}
     options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     options |= {"epsilon": epsilon, "reward_range": reward_range, "max_norm": max_norm}
     if user_rewards:
         options["unit"] = ("user", user_rewards)
     began = time.perf_counter()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task(starting(cluster), total=None)
+    with bar(starting(cluster)) as draw:
 
         def show(done: int, total: int) -> None:
-            bar.update(task, description="rows", completed=done, total=total)
+            draw(f"{total:,} rows", done, total)
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
@@ -108,10 +117,10 @@ def warm_start(
                     **options,
                 )
             except KeyboardInterrupt:
-                err.print("interrupted: nothing was released and nothing written")
-                raise typer.Exit(130) from None
+                err.print("interrupted: nothing was released and nothing written", highlight=False)
+                raise typer.Exit(INTERRUPTED) from None
     for message in {str(w.message) for w in caught}:
-        err.print(f"[yellow]note:[/yellow] {message}", highlight=False)
+        note(message)
     bandit.save(file)
     if export is not None:
         bandit.export(export)
@@ -127,7 +136,7 @@ def warm_start(
             "seconds": round(seconds, 3),
             "files": [str(path) for path in (file, export) if path is not None],
         }
-        print(json.dumps(record, indent=1, ensure_ascii=False))
+        print_json(record)
         return
     out.print(
         f"{algorithm}, {bandit.dim} features: {bandit.log}", style="bold", highlight=False, markup=False, soft_wrap=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpbandit.bandits.options import positive
@@ -66,6 +66,7 @@ class Affordable:
             "within": self.within,
             "non_private_regret": self.plan.final(REFERENCE),
             "rounds": self.plan.problem.rounds,
+            "complete": self.plan.complete,
             "assumptions": self.plan.assumptions,
             "accuracy": accuracy.to_dict(),
         }
@@ -79,8 +80,9 @@ class Affordable:
                 f"δ = {self.plan.delta:g}) gets {self.regret:,.0f}, non-private {reference:,.0f}"
             )
         else:
+            least = "the smallest" if self.plan.complete else "the smallest found before the interruption"
             first = (
-                f"ε = {self.epsilon:.3g} at δ = {self.plan.delta:g} ({self.status}) with {self.algorithm}: the smallest with "
+                f"ε = {self.epsilon:.3g} at δ = {self.plan.delta:g} ({self.status}) with {self.algorithm}: {least} with "
                 f"{aim} after {rounds:,} rounds; predicted {self.regret:,.0f}, non-private {reference:,.0f}"
             )
         return "\n".join(
@@ -105,6 +107,7 @@ def affordable_epsilon(
 
     `within=0.5` allows half as much again; `regret=300` asks for a regret of at most 300 instead. All other options are
     those of `plan`. The answer's `epsilon` is None where no ε up to 100 is enough.
+    Ctrl-C returns the smallest that was found to be enough, if any was.
 
     >>> import dpbandit as dpb
     >>> answer = dpb.affordable_epsilon(dim=2, arms=3, delta=1e-5, horizon=500, within=0.5, particles=4)
@@ -120,13 +123,13 @@ def affordable_epsilon(
 
     worth: dict[str, None] = {}  # labels
     for number, value in enumerate(SCOUTED):
-        scouted = plan(epsilon=value, algorithms=algorithms, particles=min(SCOUTS, particles), **given)
+        scouted = _whole(plan(epsilon=value, algorithms=algorithms, particles=min(SCOUTS, particles), **given))
         worth.update(dict.fromkeys(name for name in scouted.ranked()[:2] if name != "random"))
         tell(0.4 * (number + 1) / len(SCOUTED))
     chosen = [(name, own) for label, name, own in jobs_of(algorithms, {}) if label in worth]
 
     def at(value: float) -> Plan:
-        return plan(epsilon=value, algorithms=chosen, particles=particles, **given)
+        return _whole(plan(epsilon=value, algorithms=chosen, particles=particles, **given))
 
     found = at(MOST_EPSILON)
     reference = found.final(REFERENCE)
@@ -135,12 +138,22 @@ def affordable_epsilon(
         return Affordable.none(found, target, within if regret is None else None)
     low, high = math.log(LEAST_EPSILON), math.log(MOST_EPSILON)
     tries = 8
-    for number in range(tries):
-        middle = 0.5 * (low + high)
-        tried = at(math.exp(middle))
-        if tried.final(tried.recommended) <= target:
-            high, found = middle, tried
-        else:
-            low = middle
-        tell(0.4 + 0.6 * (number + 1) / tries)
+    try:
+        for number in range(tries):
+            middle = 0.5 * (low + high)
+            tried = at(math.exp(middle))
+            if tried.final(tried.recommended) <= target:
+                high, found = middle, tried
+            else:
+                low = middle
+            tell(0.4 + 0.6 * (number + 1) / tries)
+    except KeyboardInterrupt:
+        found = replace(found, complete=False)
     return Affordable.of(found, target, within if regret is None else None)
+
+
+def _whole(found: Plan) -> Plan:
+    """A plan that Ctrl-C cut short would send the search the wrong way."""
+    if not found.complete:
+        raise KeyboardInterrupt
+    return found

@@ -60,6 +60,7 @@ class Plan:
     forecasts: dict[str, Forecast]
     assumptions: dict[str, str]
     notes: tuple[str, ...] = ()
+    complete: bool = True  # False after Ctrl-C: some algorithms then have no prediction
 
     # ------------------------------------------------------------------ answers
 
@@ -194,6 +195,7 @@ class Plan:
             "algorithms": rows,
             "assumptions": self.assumptions,
             "notes": list(self.notes),
+            "complete": self.complete,
             "accuracy": accuracy.to_dict(),
         }
 

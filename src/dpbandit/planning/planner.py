@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dpbandit.bandits import registry
@@ -18,6 +19,7 @@ from dpbandit.planning.problem import Problem, draw_thetas, sample_of
 
 ROUNDS = 100_000
 PARTICLES, SLATES = 24, 32
+INTERRUPTED = "interrupted"
 
 Progress = Callable[[str, float], None]
 Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options of its own
@@ -52,7 +54,7 @@ def plan(
     horizon. `known_contexts=True`: the sample will be given to the algorithms as `public_contexts`. `reward_noise` is the
     standard deviation of a reward around its mean (a quarter of the range's width if not given). `prior` says what θ may
     be: "contexts" (shaped like a context), "round" (Gaussian), or an array of θs; `reward_spread` how much mean rewards of
-    arms differ (standard deviation). Other options go to `dpb.make`.
+    arms differ (standard deviation). Other options go to `dpb.make`. Ctrl-C returns the predictions that are finished.
 
     >>> import dpbandit as dpb
     >>> found = dpb.plan(dim=3, arms=5, epsilon=2.0, delta=1e-5, horizon=500, algorithms=["toeplitz", "tree-gauss"])
@@ -81,12 +83,14 @@ def plan(
         max_norm=options.get("max_norm", 1.0),
     )
     shared = _shared(problem, epsilon, delta, horizon, known_contexts, options)
-    forecasts = _forecasts(problem, jobs_of(algorithms, options), shared, algorithms is not None, progress)
+    jobs = jobs_of(algorithms, options)
+    forecasts = _forecasts(problem, jobs, shared, algorithms is not None, progress)
     assumptions["contexts known in advance"] = "yes" if known_contexts else "no"
     notes = []
     if delta > 1 / problem.rounds:
         notes.append(f"delta = {delta:g} is above 1/rounds: too large to protect people")
-    return Plan(problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes))
+    complete = all(forecast.why_not != INTERRUPTED for forecast in forecasts.values())
+    return Plan(problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes), complete)
 
 
 def _problem(**given: Any) -> tuple[Problem, dict[str, str]]:
@@ -181,25 +185,39 @@ def _forecasts(
     problem: Problem, jobs: list[Job], shared: dict[str, Any], named: bool, progress: Progress | None
 ) -> dict[str, Forecast]:
     forecasts: dict[str, Forecast] = {}
-    for number, (label, name, own) in enumerate(jobs):
-        try:
-            bandit = registry.construct(name, {**shared, **own, "seed": 0})
-        except DpbanditError as error:
-            if named and name != REFERENCE:
-                raise
-            forecasts[label] = Forecast(label, None, None, f"not with these options: {error}")
-            continue
-        claim = getattr(bandit, "claim", None)
-        if not named and (claim is None or claim.status != "proven") and name != REFERENCE:
-            continue
-        model = model_for(bandit, problem)
-        if model is None:
-            forecasts[label] = Forecast(label, claim, None, "no prediction: this algorithm has no model yet")
-            continue
-
-        def tell(part: float, label: str = label, number: int = number) -> None:
-            if progress is not None:
-                progress(label, (number + part) / len(jobs))
-
-        forecasts[label] = Forecast(label, claim, march(problem, model, tell), "")
+    at = 0
+    try:
+        for at, job in enumerate(jobs):
+            found = _forecast(problem, job, shared, named, partial(_tell, progress, jobs, at))
+            if found is not None:
+                forecasts[found.name] = found
+    except KeyboardInterrupt:
+        if REFERENCE not in forecasts or not any(f.course and f.status == "proven" for f in forecasts.values()):
+            raise  # nothing that could be recommended
+        forecasts |= {label: Forecast(label, None, None, INTERRUPTED) for label, _, _ in jobs[at:]}
     return forecasts
+
+
+def _tell(progress: Progress | None, jobs: list[Job], at: int, part: float) -> None:
+    if progress is not None:
+        progress(jobs[at][0], (at + part) / len(jobs))
+
+
+def _forecast(
+    problem: Problem, job: Job, shared: dict[str, Any], named: bool, tell: Callable[[float], None]
+) -> Forecast | None:
+    """One algorithm's prediction; None for one that was not named and is not proven."""
+    label, name, own = job
+    try:
+        bandit = registry.construct(name, {**shared, **own, "seed": 0})
+    except DpbanditError as error:
+        if named and name != REFERENCE:
+            raise
+        return Forecast(label, None, None, f"not with these options: {error}")
+    claim = getattr(bandit, "claim", None)
+    if not named and (claim is None or claim.status != "proven") and name != REFERENCE:
+        return None
+    model = model_for(bandit, problem)
+    if model is None:
+        return Forecast(label, claim, None, "no prediction: this algorithm has no model yet")
+    return Forecast(label, claim, march(problem, model, tell), "")

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpbandit.errors import StoreError
 from dpbandit.service.settings import Settings
@@ -33,8 +33,10 @@ log = logging.getLogger("dpbandit.service")
 
 def serve(settings: Settings, *, health_port: bool = True) -> None:
     """Run until told to stop. `health_port` False: a learner that listens nowhere."""
-    _log_to_stderr()
+    _log_to_stderr(settings)
     if settings.role == "learner" and not health_port:
+        if settings.json:
+            _announce(settings, None)
         run_learner(settings)
         return
     stop = threading.Event()
@@ -80,16 +82,36 @@ def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -
         loop=fastest(),
     )
     LimitedHeads.seconds = settings.body_seconds
-    server = uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        async def startup(self, *arguments: Any, **more: Any) -> None:
+            await super().startup(*arguments, **more)
+            if not self.started:
+                return
+            port = self.servers[0].sockets[0].getsockname()[1]
+            log.info("listening on http://%s:%d", settings.host, port)
+            if settings.json:
+                _announce(settings, port)
+
+    server = Server(config)
     # The writer's thread asks for Python's lock a few times a batch; it should not wait 5 ms for it each time.
     sys.setswitchinterval(0.0005)
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    log.info("listening on http://%s:%d", settings.host, settings.port)
-    server.run()
+    with contextlib.suppress(SystemExit):  # its own status, after a line that says what failed
+        server.run()
     if not server.started:
-        raise StoreError("the service did not start: see the lines above")
+        raise StoreError(
+            f"the service did not start on {settings.host}:{settings.port}: see the line above; if the port is taken, choose "
+            "another with --port"
+        )
+
+
+def _announce(settings: Settings, port: int | None) -> None:
+    """One line for whoever started this: it is ready, and where. The store is not named: its URL may hold a password."""
+    where = None if port is None else f"http://{settings.host}:{port}"
+    print(json.dumps({"listening": where, "role": settings.role, "pid": os.getpid()}), flush=True)
 
 
 def fastest() -> Literal["uvloop", "asyncio"]:
@@ -179,10 +201,11 @@ def _keep_a_learner(settings: Settings, stop: threading.Event) -> None:
 
 
 def _child() -> None:
-    _log_to_stderr()
     record = json.loads(sys.stdin.readline())
     record["witness"] = None if record["witness"] is None else Path(record["witness"])
     record["bandits"] = tuple(record["bandits"])
+    settings = Settings(**record)
+    _log_to_stderr(settings)
     stop = threading.Event()
 
     def watch() -> None:
@@ -195,16 +218,30 @@ def _child() -> None:
     threading.Thread(target=watch, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the parent decides
     try:
-        run_learner(Settings(**record), stop)
+        run_learner(settings, stop)
     except StoreError as error:
         log.error("%s", error)
         sys.exit(2)
 
 
-def _log_to_stderr() -> None:
+def _log_to_stderr(settings: Settings) -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr, force=True
     )
+    if settings.json:
+        logging.getLogger().handlers[0].setFormatter(_JsonLines())
+
+
+class _JsonLines(logging.Formatter):
+    """A log line as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        words = record.getMessage()
+        if record.exc_info:
+            words += "\n" + self.formatException(record.exc_info)
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
+        line = {"time": at, "level": record.levelname.lower(), "logger": record.name, "message": words}
+        return json.dumps(line, ensure_ascii=False)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ class Settings:
     role: Roles = "all"
     host: str = "127.0.0.1"
     port: int = 8080
+    json: bool = False  # log lines, and one on standard output when the service listens
     # requests
     max_body: int = 4 << 20
     max_arms: int = 1_000

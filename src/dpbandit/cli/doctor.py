@@ -1,0 +1,75 @@
+"""`dpbandit doctor`: what is installed, what works, what is missing and how to get it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import typer
+
+from dpbandit.cli.shared import BROKEN, Json, app, err, out, print_json, print_table
+
+if TYPE_CHECKING:
+    from dpbandit.cli.checks import Finding, State
+
+# A mark that is understood without colours, and a colour.
+MARKS: dict[State, tuple[str, str]] = {
+    "fine": ("ok", "green"),
+    "absent": ("--", "yellow"),
+    "broken": ("NO", "bold red"),
+    "unset": ("", "dim"),
+}
+
+
+@app.command()
+def doctor(json_: Json = False) -> None:
+    """Look at this installation: versions, cores, GPU, data, and what is missing with the command that brings it.
+
+    Nothing is downloaded. Exit status 0 if the library can work, 1 if something essential is broken.
+
+    [dim]Examples:[/dim]
+
+    dpbandit doctor
+
+    dpbandit doctor --json
+    """
+    from dpbandit.cli import checks
+
+    with err.status("looking (compiles once, under a minute)") if err.is_interactive else nullcontext():
+        found = checks.everything()
+    if json_:
+        print_json(checks.as_record(found))
+    else:
+        _show(found)
+    if not checks.works(found):
+        raise typer.Exit(BROKEN)
+
+
+def _show(found: dict[str, list[Finding]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for title, findings in found.items():
+        for number, finding in enumerate(findings):
+            mark, style = MARKS[finding.state]
+            found_ = Text(finding.words, style="dim" if finding.state == "unset" else "")
+            table.add_row("" if number else title, Text(mark, style=style), finding.name, found_)
+    print_table(table)
+    every = [finding for findings in found.values() for finding in findings]
+    broken = [finding.name for finding in every if finding.state == "broken"]
+    absent = [finding.name for finding in every if finding.state == "absent"]
+    if broken:
+        words = f"broken: {', '.join(broken)}; nothing can be trusted until that is mended"
+        out.print(words, style="bold red", highlight=False, markup=False)
+    else:
+        rest = f"; optional and not here: {', '.join(absent)}" if absent else ""
+        out.print(f"dpbandit can work here{rest}", style="bold", highlight=False, markup=False)
+    # Below the table, where no column breaks a command that is to be copied.
+    for finding in every:
+        if finding.fix:
+            out.print(f"  {finding.name}: {finding.fix}", highlight=False, markup=False, soft_wrap=True)

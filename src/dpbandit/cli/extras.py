@@ -1,0 +1,56 @@
+"""What can be installed beside the library, and what each extra brings: the modules by which one knows that it is there."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+# As in pyproject.toml; a test compares them.
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "lab": ("matplotlib", "pandas", "pyarrow", "rich", "sklearn", "typer"),
+    "audit": ("dp_accounting",),
+    "service": ("msgspec", "uvicorn", "uvloop", "httptools", "prometheus_client"),
+    "postgres": ("psycopg",),
+    "cluster": ("ray",),
+    "gpu": ("cupy",),
+    "bench": ("vowpalwabbit", "mabwiser", "contextualbandits", "river", "bayesianbandits"),
+}
+ESSENTIAL = ("numpy", "scipy", "numba", "llvmlite", "opendp")
+WHAT_FOR = {
+    "lab": "comparisons, figures, this command line",
+    "audit": "a second opinion on budgets",
+    "service": "dpbandit serve",
+    "postgres": "a PostgreSQL store",
+    "cluster": "--cluster, on Ray",
+    "gpu": "--device cuda",
+    "bench": "peers in dpbandit bench speed",
+}
+
+
+def what_brings(module: str) -> str | None:
+    """The command that brings a module; None for one that is not ours to bring.
+
+    >>> what_brings("pandas.core"), what_brings("numba"), what_brings("nothing_of_ours")
+    ("pip install 'dpbandit[lab]'", 'pip install dpbandit', None)
+    """
+    root = module.split(".")[0]
+    if root in ESSENTIAL:
+        return "pip install dpbandit"
+    return next((pip_install(extra) for extra, modules in EXTRAS.items() if root in modules), None)
+
+
+def pip_install(extra: str) -> str:
+    """The command that brings an extra."""
+    return f"pip install 'dpbandit[{extra}]'"
+
+
+def missing(extra: str) -> list[str]:
+    """Modules of an extra that are not there; nothing is imported."""
+    return [module for module in EXTRAS[extra] if not there(module)]
+
+
+def there(module: str) -> bool:
+    """Whether a module could be imported."""
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

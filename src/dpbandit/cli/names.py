@@ -1,0 +1,98 @@
+"""Names that can be completed and listed at once: read from the source, because importing the algorithms takes seconds.
+
+The registry remains the only list: what is read here is its dictionary and the constants that it refers to.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parents[1]
+REGISTRY = "dpbandit.bandits.registry"
+PARTS = ("DESCRIPTION", "CLAIM", "REFERENCE")
+
+WORLDS = {
+    "synthetic": "the paper's simulation",
+    "drifting": "the contexts change over time",
+    "degenerate": "the contexts lack diversity",
+}
+PLACES = ("synthetic", "synthetic-50", "lastfm-pca", "lastfm-svd", "drifting", "degenerate")
+FIGURES = ("1a", "1b", "1c", "2a", "2b", "2c", "noise")
+
+Pairs = list[tuple[str, str]]
+
+
+class Line(NamedTuple):
+    """What `dpbandit algorithms` says of one."""
+
+    description: str
+    claim: str
+    reference: str
+
+
+def algorithms() -> dict[str, Line]:
+    """All algorithms; where the registry has been imported, those that were registered too.
+
+    >>> algorithms()["dgs-figure"].claim[:4]
+    'none'
+    """
+    registry = sys.modules.get(REGISTRY)
+    if registry is not None:
+        return {n: Line(a.description, a.claim, a.reference) for n, a in registry.algorithms().items()}
+    tree = ast.parse((PACKAGE / "bandits/registry.py").read_text(encoding="utf-8"))
+    table = next(
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "ALGORITHMS"
+    )
+    assert isinstance(table, ast.Dict)
+    found, files = {}, dict[str, dict[str, str]]()
+    for name, value in zip(table.keys, table.values, strict=True):
+        assert isinstance(name, ast.Constant)
+        assert isinstance(value, ast.Call)
+        module = ast.unparse(value.args[0])
+        # entry(module), or twin(module, "WORD") for the second algorithm of a file
+        word = f"{ast.literal_eval(value.args[1])}_" if len(value.args) > 1 else ""
+        constants = files.setdefault(module, _constants(module)) if module not in files else files[module]
+        found[str(name.value)] = Line(*(constants[word + part] for part in PARTS))
+    return found
+
+
+def _constants(module: str) -> dict[str, str]:
+    tree = ast.parse((PACKAGE / f"bandits/{module}.py").read_text(encoding="utf-8"))
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue
+    return found
+
+
+def algorithm(incomplete: str) -> Pairs:
+    """Completions of an algorithm's name."""
+    return [(name, _short(line.description)) for name, line in algorithms().items() if name.startswith(incomplete)]
+
+
+def _short(words: str, most: int = 60) -> str:
+    """Shells take a line break for the next word, and Typer breaks lines at 80."""
+    return words if len(words) <= most else words[:most].rsplit(" ", 1)[0].rstrip(",;:") + " …"
+
+
+def world(incomplete: str) -> Pairs:
+    """Completions of a simulated world's name."""
+    return [(name, words) for name, words in WORLDS.items() if name.startswith(incomplete)]
+
+
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    """Completions among a few words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete

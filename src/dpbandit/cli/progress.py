@@ -1,0 +1,145 @@
+"""How far a long command is, and how long it will take: a bar on a terminal, a line now and then elsewhere.
+
+It also takes Ctrl-C: the first one stops the work, which then hands over what it has; the second leaves at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
+
+from dpbandit.cli.shared import INTERRUPTED, err
+
+SECONDS = 30.0  # between two lines where there is no terminal: quick commands print none
+STOPPING = "stopping; Ctrl-C again leaves at once"
+
+# Called with what is being done, how much of it is done, and how much there is (0 if nobody knows).
+Draw = Callable[[str, float, float], None]
+
+
+class Show:
+    """What the work calls to say how far it is."""
+
+    def __init__(self, draw: Draw) -> None:
+        self._draw, self._last = draw, (0.0, 0.0)
+        self.stopped = False
+
+    def __call__(self, what: str, done: float, total: float) -> None:
+        self._last = (done, total)
+        if not self.stopped:
+            self._draw(what, done, total)
+        elif threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt  # work in several parts takes Ctrl-C for one of them and goes on with the next
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        """The handler of Ctrl-C."""
+        if self.stopped:
+            err.show_cursor(True)
+            os._exit(INTERRUPTED)  # threads in the middle of something would be waited for
+        self.stopped = True
+        self._draw(STOPPING, *self._last)
+        signal.default_int_handler(number, frame)
+
+
+@contextmanager
+def bar(first: str) -> Iterator[Show]:
+    """A bar while the block runs. Where less is done than before, another part has begun: its time left is its own.
+
+    Ctrl-C that nobody in the block takes care of is said aloud; the exit status is then 130.
+    """
+    # A handler that somebody else has set, or a thread that may set none, stays as it is.
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ours = ours and threading.current_thread() is threading.main_thread()
+    try:
+        with drawing(first) as draw:
+            show = Show(draw)
+            if ours:
+                signal.signal(signal.SIGINT, show.stop)
+            try:
+                yield show
+            finally:
+                if ours:
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
+    except KeyboardInterrupt:
+        err.print("interrupted before anything was finished: nothing is kept", highlight=False)
+        raise
+
+
+def drawing(first: str) -> AbstractContextManager[Draw]:
+    """What suits standard error."""
+    return _on_terminal(first) if err.is_interactive else _on_lines()
+
+
+@contextmanager
+def _on_terminal(first: str) -> Iterator[Draw]:
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class Times(ProgressColumn):
+        """Time taken and time left, as far as they are known."""
+
+        max_refresh = 0.5
+
+        def render(self, task: Task) -> Text:
+            words = [] if narrow or task.elapsed is None else [clock(task.elapsed)]
+            if task.total and task.time_remaining is not None:
+                words.append(f"{clock(task.time_remaining)} left")
+            return Text("  ".join(words), style="cyan")
+
+    narrow = err.width < 80
+    columns = [
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=12 if narrow else 30),
+        TextColumn("{task.percentage:>3.0f}%"),
+        Times(table_column=Column(no_wrap=True)),
+    ]
+    # Work comes in lumps of minutes: a guess from the last half minute would jump about.
+    with Progress(*columns, console=err, transient=True, expand=True, speed_estimate_period=300) as drawn:
+        task = drawn.add_task(first, total=None)
+        last = 0.0
+
+        def draw(what: str, done: float, total: float) -> None:
+            nonlocal last
+            if done < last:
+                drawn.reset(task)
+            last = done
+            drawn.update(task, description=what, completed=done, total=total or None)
+
+        yield draw
+
+
+@contextmanager
+def _on_lines() -> Iterator[Draw]:
+    began = said = time.monotonic()
+    last = 0.0
+
+    def draw(what: str, done: float, total: float) -> None:
+        nonlocal began, said, last
+        now = time.monotonic()
+        if done < last:
+            began = now
+        last = done
+        if now - said < SECONDS or not total:
+            return
+        said = now
+        left = f", {clock((now - began) * (total - done) / done)} left" if done else ""
+        err.print(f"{what}: {done / total:.0%}{left}", highlight=False, markup=False)
+
+    yield draw
+
+
+def clock(seconds: float) -> str:
+    """Seconds as a person reads them.
+
+    >>> clock(59.6), clock(3725)
+    ('1:00', '1:02:05')
+    """
+    whole = round(seconds)
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"

@@ -1,0 +1,110 @@
+"""`dpbandit doctor`: it finds what is there, says what is missing, and its exit status says whether the library can work."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from dpbandit.cli import checks, extras
+
+
+def states(record):
+    return {name: one for section in record["sections"].values() for name, one in section.items()}
+
+
+def test_here_it_can_work(dpbandit_, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    said = dpbandit_("doctor", "--json")
+    assert said.status == 0
+    record = json.loads(said.out)
+    assert record["works"] is True
+    found = states(record)
+    for name in ("Python", "dpbandit", "numpy", "scipy", "numba", "opendp", "real noise", "kernels", "processor"):
+        assert found[name]["state"] == "fine", found[name]
+    assert "OMP_NUM_THREADS=1" in found["threads"]["found"]
+    for name, one in found.items():
+        assert one["fix"] or one["state"] in ("fine", "unset"), f"{name} is missing and nothing says how to get it"
+
+
+def test_it_fits_on_one_screen(dpbandit_, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    said = dpbandit_("doctor")
+    assert len(said.out.splitlines()) <= 40
+    assert "dpbandit can work here" in said.out
+
+
+def test_a_sampler_that_repeats_itself_is_found(dpbandit_, monkeypatch):
+    from dpbandit.noise import Real
+
+    monkeypatch.setattr(Real, "release", lambda self, noise, value, **_: value + 0.5)
+    said = dpbandit_("doctor")
+    assert said.status == 1
+    assert "broken: real noise" in said.out
+    assert "pip install --force-reinstall opendp" in said.out
+
+
+def test_noise_off_its_grid_is_found(monkeypatch):
+    import numpy as np
+
+    from dpbandit.noise import Real
+
+    monkeypatch.setattr(
+        Real, "release", lambda self, noise, value, **_: np.random.default_rng().normal(size=len(value))
+    )
+    (finding,) = checks.privacy()
+    assert finding.state == "broken"
+
+
+def test_a_package_that_is_not_there_is_found(dpbandit_, monkeypatch):
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    found = states(json.loads((said := dpbandit_("doctor", "--json")).out))
+    assert said.status == 1
+    assert found["opendp"]["state"] == "broken"
+
+
+def test_extras_that_are_missing_come_with_their_command(monkeypatch):
+    monkeypatch.setattr(extras, "there", lambda module: module not in ("ray", "cupy", "psycopg"))
+    found = {finding.name: finding for finding in (*checks.optional(), *checks.gpu())}
+    assert found["lab"].state == "fine"
+    for name, extra in (("cluster", "cluster"), ("postgres", "postgres"), ("GPU", "gpu")):
+        assert (found[name].state, found[name].fix) == ("absent", f"pip install 'dpbandit[{extra}]'")
+
+
+def test_data_is_looked_for_and_never_downloaded(monkeypatch, tmp_path):
+    import urllib.request
+
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: pytest.fail("it tried to download"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("DPBANDIT_DATA", raising=False)
+    found = {finding.name: finding for finding in checks.data()}
+    assert found["LastFM"].words == "not found"
+    assert "grouplens" in found["LastFM"].fix
+    place = tmp_path / "dpbandit" / "lastfm" / "hetrec2011-lastfm-2k.zip"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"something else")
+    found = {finding.name: finding for finding in checks.data()}
+    assert found["LastFM"].words == f"{place} is not the released file"
+    monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path / "nowhere"))
+    assert next(checks.data()).state == "absent"
+
+
+def test_a_cache_that_cannot_be_written_to_is_said(monkeypatch, tmp_path):
+    import dpbandit.compiled
+
+    monkeypatch.setattr(dpbandit.compiled, "CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(tmp_path))
+    found = {finding.name: finding for finding in checks.kernels()}
+    assert found["cache"].state == "absent"
+    assert "NUMBA_CACHE_DIR" in found["cache"].fix
+
+
+def test_a_section_that_fails_is_a_line(monkeypatch):
+    def fails():
+        raise OSError("the disk is gone")
+        yield
+
+    monkeypatch.setitem(checks.SECTIONS, "Data", fails)
+    found = checks.everything()
+    assert found["Data"][0].words == "OSError: the disk is gone"
+    assert not checks.works(found)

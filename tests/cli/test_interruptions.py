@@ -1,0 +1,182 @@
+"""Ctrl-C in the middle of the work: what is finished is kept and said, and the exit status is 130."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dpbandit.cli import progress
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch):
+    """Send a real SIGINT to this process as soon as the work says that so much is done."""
+
+    def arm(share):
+        sent = []
+
+        @contextlib.contextmanager
+        def drawing(first):
+            def draw(what, done, total):
+                if not sent and done >= share * total:
+                    sent.append(what)
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            yield draw
+
+        monkeypatch.setattr(progress, "drawing", drawing)
+        return sent
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of a test runner may ignore it
+    yield arm
+    after = signal.signal(signal.SIGINT, before)
+    assert after is signal.default_int_handler, "the handler was not put back"
+
+
+def test_run_keeps_the_seeds_that_are_finished(dpbandit_, ctrl_c, tmp_path):
+    sent = ctrl_c(0.4)
+    arguments = [
+        "run",
+        "linucb",
+        "tree-gauss",
+        "--horizon",
+        "12000",
+        "--seeds",
+        "12",
+        "--workers",
+        "1",
+        "--out",
+        "kept",
+    ]
+    said = dpbandit_(*arguments, "--json")
+    assert sent
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert found["complete"] is False
+    assert 1 <= found["algorithms"]["linucb"]["seeds"] < 12
+    assert "only finished seeds are counted" in said.err
+    assert (tmp_path / "kept" / "results.parquet").exists()
+
+
+def test_audit_judges_by_the_runs_that_are_finished(dpbandit_, ctrl_c, tmp_path):
+    ctrl_c(0.3)
+    said = dpbandit_(
+        "audit", "dgs-figure", "--delta", "0.1", "--horizon", "64", "--runs", "100000", "--out", "a", "--json"
+    )
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert 100 <= found["runs"] < 100_000
+    assert found["complete"] is False
+    assert json.loads((tmp_path / "a" / "audit-dgs-figure.json").read_text())["runs"] == found["runs"]
+
+
+def test_plan_keeps_the_predictions_that_are_finished(dpbandit_, ctrl_c):
+    ctrl_c(0.7)
+    said = dpbandit_("plan", "toeplitz", "tree-gauss", "--dim", "3", "--arms", "4", "--horizon", "500", "--json")
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert found["recommended"] == "toeplitz"
+    assert found["algorithms"]["tree-gauss"]["note"] == "interrupted"
+    assert found["complete"] is False
+
+
+def test_the_search_for_an_epsilon_keeps_the_smallest_that_was_enough(dpbandit_, ctrl_c):
+    ctrl_c(0.6)
+    arguments = ["plan", "toeplitz", "--dim", "2", "--arms", "3", "--horizon", "200", "--afford", "100%"]
+    said = dpbandit_(*arguments, "--json")
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert found["complete"] is False
+    assert found["epsilon"] > 0
+    ctrl_c(2.0)  # never
+    whole = json.loads(dpbandit_(*arguments, "--json").out)
+    assert whole["complete"] is True
+    assert whole["epsilon"] <= found["epsilon"]
+
+
+def test_one_ctrl_c_ends_all_parts_of_bench_speed(dpbandit_, ctrl_c, small, tmp_path):
+    ctrl_c(0.3)
+    page = tmp_path / "page.md"
+    page.write_text("as it was\n")
+    said = dpbandit_("bench", "speed", "--rounds", "1000", "--repeats", "1", "--docs", page, "--json")
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert found["complete"] is False
+    assert found["decisions"]
+    assert not found["engine"]
+    assert not found["growth"]
+    assert page.read_text() == "as it was\n"
+
+
+def test_the_leaderboard_goes_on_where_it_was_stopped(dpbandit_, ctrl_c, small, tmp_path):
+    arguments = ["bench", "privacy-cost", "--worlds", "synthetic", "--algorithms", "tree-gauss", "--json"]
+    ctrl_c(0.9)
+    first = dpbandit_(*arguments)
+    assert first.status == 130
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/leaderboard/cells").iterdir()}
+    assert kept
+    ctrl_c(2.0)
+    second = dpbandit_(*arguments)
+    assert second.status == 0
+    assert json.loads(second.out)
+
+
+def test_reproduce_goes_on_where_it_was_stopped(dpbandit_, ctrl_c, small, tmp_path):
+    sent = ctrl_c(0.5)
+    first = dpbandit_("reproduce", "--figure", "1a", "--json")
+    assert (first.status, sent[0]) == (130, "simulation (part 1 of 1)")
+    assert json.loads(first.out)["complete"] is False
+    assert (tmp_path / "out" / "report.html").exists()
+    ctrl_c(2.0)
+    second = dpbandit_("reproduce", "--figure", "1a", "--json")
+    assert second.status == 0
+    stored = (tmp_path / "out/tables/simulation.parquet").stat().st_mtime_ns
+    dpbandit_("reproduce", "--figure", "1a", "--json")
+    assert (tmp_path / "out/tables/simulation.parquet").stat().st_mtime_ns == stored
+
+
+def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, tmp_path):
+    ctrl_c(0.2)
+    arguments = ["warm-start", "log.parquet", "--delta", "1e-6", "--algorithm", "tree-gauss", "--workers", "1"]
+    said = dpbandit_(*arguments, "--out", "b.npz")
+    assert said.status == 130
+    assert "nothing was released and nothing written" in said.err
+    assert not (tmp_path / "b.npz").exists()
+
+
+def test_half_a_verification_says_nothing(dpbandit_, ctrl_c):
+    ctrl_c(0.3)
+    said = dpbandit_("verify", "tree-gauss", "--horizon", "32", "--dim", "2", "--runs", "5", "--json")
+    assert (said.status, said.out) == (130, "")
+    assert "nothing is kept" in said.err
+
+
+def test_the_second_ctrl_c_leaves_at_once():
+    code = """
+import os, signal, time
+from dpbandit.cli.progress import bar
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with bar("work"):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+"""
+    began = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 130
+    assert time.monotonic() - began < 30
+
+
+def test_where_there_is_no_terminal_a_line_now_and_then_says_how_long(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    with progress.bar("starting") as show:
+        show("playing", 0, 100)
+        time.sleep(0.01)
+        show("playing", 50, 100)
+    assert capsys.readouterr().err.splitlines() == ["playing: 0%", "playing: 50%, 0:00 left"]
