@@ -3,7 +3,8 @@
 - `python` blocks run in one interpreter, so that a block may use what earlier ones made.
 - `console` blocks hold nothing but commands, each after "$ "; `sh` blocks are scripts. All run in one bash: what they export is seen by
   later blocks, the Python ones too, and what they leave in the background is ended with the page.
-- An `output` block is what the block before it prints; … stands for anything.
+- An `output` block is what the block before it prints; … stands for anything. Below <!-- numbers within 10% --> its numbers may differ by
+  so much and one unit of their last digit: other processors round otherwise, and a bandit may then choose another arm.
 - Any other block must say why it is not run, right above itself: <!-- not run: the reason -->. So may these.
 
 Nothing is changed but the port 8080, for one that is free.
@@ -31,7 +32,7 @@ RUN = ("python", "console", "sh", "output")
 SECONDS = 300  # for one block
 
 FENCE = re.compile(
-    r"(?:^[ ]*<!-- not run: (?P<reason>[^>]+) -->\n\s*)?^(?P<indent> *)(?P<ticks>```+)(?P<language>[^\n`]*)\n(?P<text>.*?)^ *(?P=ticks)[ ]*$",
+    r"(?:^[ ]*<!-- (?:not run: (?P<reason>[^>]+)|numbers within (?P<within>\d+)%) -->\n\s*)?^(?P<indent> *)(?P<ticks>```+)(?P<language>[^\n`]*)\n(?P<text>.*?)^ *(?P=ticks)[ ]*$",
     re.M | re.S,
 )
 
@@ -43,7 +44,8 @@ class Block:
     language: str
     text: str
     line: int
-    not_run: str | None
+    not_run: str | None = None
+    within: float = 0.0  # how far the numbers of an output may be off
 
 
 def pages() -> list[Path]:
@@ -59,7 +61,8 @@ def blocks(page: Path) -> list[Block]:
         lines = match["text"].splitlines()
         text = "\n".join(line.removeprefix(match["indent"]) for line in lines) + "\n"
         language = match["language"].split(" ")[0].strip()
-        found.append(Block(language, text, source.count("\n", 0, match.start("text")), match["reason"]))
+        line = source.count("\n", 0, match.start("text"))
+        found.append(Block(language, text, line, match["reason"], int(match["within"] or 0) / 100))
     return found
 
 
@@ -81,14 +84,32 @@ def commands(block: Block) -> str:
     return "\n".join(script) + "\n"
 
 
-def matches(expected: str, printed: str) -> bool:
-    """Whether this was printed; … stands for anything, and spaces at the ends of lines for nothing."""
+NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
+
+
+def matches(expected: str, printed: str, within: float = 0.0) -> bool:
+    """Whether this was printed; … stands for anything, and any number of spaces for one where numbers may differ."""
 
     def tidy(text: str) -> str:
         return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
-    pattern = ".*?".join(re.escape(part) for part in tidy(expected).split("…"))
-    return re.fullmatch(pattern, tidy(printed), re.S) is not None
+    def pattern(text: str) -> str:
+        return ".*?".join(re.escape(part) for part in text.split("…"))
+
+    expected, printed = tidy(expected), tidy(printed)
+    if not within:
+        return re.fullmatch(pattern(expected), printed, re.S) is not None
+    expected, printed = re.sub(r" +", " ", expected), re.sub(r" +", " ", printed)
+    words, numbers = re.split(NUMBER, expected), re.findall(NUMBER, expected)
+    found = re.fullmatch(f"({NUMBER})".join(pattern(part) for part in words), printed, re.S)
+    return found is not None and all(_near(a, b, within) for a, b in zip(numbers, found.groups(), strict=True))
+
+
+def _near(one: str, other: str, within: float) -> bool:
+    digits = len(one.partition("e")[0].partition(".")[2])
+    a, b = (float(text.replace(",", "")) for text in (one, other))
+    unit = 10.0**-digits * (1 if "e" not in one else abs(a))
+    return abs(a - b) <= within * abs(a) + unit * (1 + 1e-9)
 
 
 def play(page: Path, folder: Path) -> None:
@@ -102,11 +123,13 @@ def play(page: Path, folder: Path) -> None:
             text = re.sub(r"\b8080\b", port, block.text)
             where = f"{page.relative_to(ROOT)}, line {block.line}"
             if block.language == "output":
-                assert matches(text, printed), f"{where}: the page says\n{text}\nand it printed\n{printed}"
+                assert matches(text, printed, block.within), (
+                    f"{where}: the page says\n{text}\nand it printed\n{printed}"
+                )
             elif block.language == "python":
                 printed = python(text, block.line, shell.exported)
             else:
-                printed = shell(commands(Block(block.language, text, block.line, None)), where)
+                printed = shell(commands(Block(block.language, text, block.line)), where)
 
 
 # ---------------------------------------------------------------------- one bash
@@ -157,7 +180,12 @@ def _shell(folder: Path, page: Path):
     known["PATH"] = f"{here}:{known.get('PATH', '')}"
     known.pop("DPBANDIT_KEY", None)
     process = subprocess.Popen(
-        ["bash", "--noprofile", "--norc"], stdin=subprocess.PIPE, text=True, cwd=folder, env=known, start_new_session=True
+        ["bash", "--noprofile", "--norc"],
+        stdin=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=known,
+        start_new_session=True,
     )
     shell = _Shell(process, here, known)
     try:
@@ -165,7 +193,7 @@ def _shell(folder: Path, page: Path):
     finally:
         # Its background jobs are its children: it ends them by their numbers and waits for them.
         if process.poll() is None:
-            shell._send("for job in $(jobs -p); do kill $job; done; wait; exit 0\n")
+            shell._send("for job in $(jobs -p); do kill $job 2>/dev/null; done; wait; exit 0\n")
         process.communicate(timeout=60)
 
 

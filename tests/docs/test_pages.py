@@ -23,7 +23,11 @@ def test_the_page_works_as_printed(page, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_is_run_or_says_why_not(page):
-    silent = [f"line {b.line}: {b.language or 'no language'}" for b in pages.blocks(page) if b.language not in pages.RUN and not b.not_run]
+    silent = [
+        f"line {b.line}: {b.language or 'no language'}"
+        for b in pages.blocks(page)
+        if b.language not in pages.RUN and not b.not_run
+    ]
     assert not silent, f"{name(page)}: mark these with <!-- not run: the reason -->, or write them so that they run"
 
 
@@ -65,6 +69,23 @@ def test_a_page_that_does_not_work_is_found_out(tmp_path, monkeypatch, text):
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     with pytest.raises(AssertionError):
         pages.play(write(tmp_path, text), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "within", "good"),
+    [
+        ("a 1.0", "a 1.0", 0, True),
+        ("a 1.0", "a 1.05", 0, False),
+        ("loses 100 of 5,000", "loses 109 of 5,100", 0.1, True),
+        ("loses 100 of 5,000", "loses 112 of 5,000", 0.1, False),
+        ("loses 100 of 5,000", "wins 100 of 5,000", 0.1, False),
+        ("x   0.6  -0.1", "x 0.7 0.0", 0.1, True),
+        ("x 0.6", "x 0.8", 0.1, False),
+        ("from … to 3", "from here to 3", 0, True),
+    ],
+)
+def test_numbers_may_differ_where_the_page_says_so_and_by_as_much(expected, printed, within, good):
+    assert pages.matches(expected, printed, within) is good
 
 
 def test_a_page_is_one_terminal_and_one_interpreter(tmp_path, monkeypatch):

@@ -52,7 +52,11 @@ def _errors(described: dict[str, Any]) -> dict[str, str]:
     """What each error status means, wherever it is used."""
     operations = [o for item in described["paths"].values() for m, o in item.items() if m != "parameters"]
     answers = [pair for operation in operations for pair in operation["responses"].items()]
-    return {code: answer["description"] for code, answer in reversed(answers) if code >= "400" and "$ref" in _of(answer["content"])}
+    return {
+        code: answer["description"]
+        for code, answer in reversed(answers)
+        if code >= "400" and "$ref" in _of(answer["content"])
+    }
 
 
 def _of(content: dict[str, Any]) -> dict[str, Any]:
