@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-EXTRAS := lab,audit,service,postgres,dev
+EXTRAS := lab,audit,service,postgres,docs,dev
 
-.PHONY: run test test-all check tables reproduction leaderboard clean help
+.PHONY: run test test-all check docs docs-serve tables reproduction leaderboard clean help
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -49,6 +49,14 @@ check: $(READY)  ## format, lint, type-check, and see that imports point downwar
 	$(BIN)/ruff check --fix src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The warning that is silenced is about MkDocs 2, which pyproject.toml rules out.
+docs: $(READY)   ## build the documentation site into build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html, or make docs-serve for a site with search"
+
+docs-serve: $(READY) ## show the site on http://127.0.0.1:8000 while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 tables: $(READY) ## write the generated tables into docs/
 	$(BIN)/python -W ignore tests/privacy/planted.py --write

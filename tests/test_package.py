@@ -188,36 +188,6 @@ def test_help_has_examples():
     assert "dpbandit run linucb" in dpb("run", "--help").stdout
 
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def blocks(page, language):
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
-def test_the_python_on_a_page_runs_as_printed(page, tmp_path):
-    """From top to bottom, as a reader would: a block may use what earlier ones made."""
-    script = "\n".join(blocks(page, "python"))
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=600)
-    assert ran.returncode == 0, ran.stderr
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=lambda page: page.name)
-def test_the_commands_on_a_page_run_as_printed(page, tmp_path):
-    commands = [line[2:] for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]
-    for command in commands:
-        assert command.startswith("dpbandit ")
-        ran = dpb(*command.split()[1:], cwd=tmp_path)
-        assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
-
-
-def test_files_that_pages_name_exist():
-    for page in PAGES:
-        for name in re.findall(r"`((?:docs|tests|src)/[\w./-]+)`", page.read_text()):
-            assert (ROOT / name).exists(), f"{page.name} names {name}"
-
-
 def test_the_makefile_has_the_commands_the_readme_names():
     makefile, readme = (ROOT / "Makefile").read_text(), (ROOT / "README.md").read_text()
     for target in re.findall(r"\bmake ([a-z-]+)", readme):

@@ -86,6 +86,14 @@ def test_saved_files_are_for_the_owner_alone_and_replace_the_old_one_whole(tmp_p
     assert [p.name for p in tmp_path.iterdir()] == ["bandit.npz"]
 
 
+def test_a_bandit_that_learned_from_numpy_numbers_can_be_saved(tmp_path):
+    bandit = dpb.make("anytime", dim=2, epsilon=1.0, delta=1e-3, reward_range=(0, 1), first_release=3, seed=0)
+    for reward in np.linspace(0, 1.5, 22):
+        bandit.update(np.array([1.0, 0.0]), reward)
+    bandit.save(tmp_path / "bandit.npz")
+    assert dpb.load(tmp_path / "bandit.npz").clipped == 7
+
+
 def test_an_exported_model_ranks_like_the_bandit_and_holds_no_clean_number(tmp_path):
     bandit = dpb.make("dgs", dim=3, epsilon=1.0, delta=1e-3, horizon=50, seed=1)
     rng = np.random.default_rng(4)

@@ -183,7 +183,8 @@ class LinearBandit(Bandit):
                         return
                     if done == 0:
                         self._check_process()
-                        self._update_one(contexts.copy(), rewards, None, True)
+                        # with a NumPy float the count of clipped rewards would become NumPy's too, which `save` cannot write
+                        self._update_one(contexts.copy(), float(rewards), None, True)
                         return
             finally:
                 lock.release()
