@@ -10,7 +10,7 @@ import math
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -141,6 +141,10 @@ class LinearBandit(Bandit):
             return self.ledger.releases > 0
         return self.plan.seat == rounds.RANDOM or self._release == steps.EPISODES
 
+    @overload
+    def select(self, contexts: ArrayLike, k: None = None) -> int: ...
+    @overload
+    def select(self, contexts: ArrayLike, k: int) -> NDArray[np.int64]: ...
     def select(self, contexts: ArrayLike, k: int | None = None) -> Any:
         if k is None:
             with self._lock:

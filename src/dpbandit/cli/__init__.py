@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from dpbandit.cli.shared import app, err  # first: it says what to install where the library alone is
+
+# isort: split
 from dpbandit.cli import bench, compare, planning, privacy, reproduction, service, warmstart  # noqa: F401 - importing them adds their commands
-from dpbandit.cli.shared import app, err
 from dpbandit.errors import DpbanditError
 
 
