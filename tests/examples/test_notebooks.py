@@ -17,8 +17,8 @@ SAYS = {
     "quickstart": ["proven", "released model of anytime", "regret_se"],
     "figure-1": ["DOES NOT HOLD", "explore-then-commit: no violation found", "theta_error"],
     "lastfm": ["anytime", "sem"],
-    "plan": ["proven", "measured ratio"],
-    "audit": ["fresh-noise: REFUTED", "tree, wrapped: no violation found", "dgs-figure: REFUTED", "DOES NOT HOLD"],
+    "plan": ["proven", "measured, 8 seeds"],
+    "audit": ["fresh-noise: REFUTED", "noise-drawn-once: no violation found", "dgs-figure: REFUTED", "DOES NOT HOLD"],
 }
 
 

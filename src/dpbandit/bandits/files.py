@@ -242,7 +242,8 @@ class ReleasedModel:
         return given
 
     def __repr__(self) -> str:
-        return f"<released model of {self.name} after {self.round:,} rounds: dim {self.dim}; {self.claim}>"
+        claim = str(self.claim).splitlines()[0]
+        return f"<released model of {self.name} after {self.round:,} rounds: dim {self.dim}; {claim}>"
 
 
 def _load_model(path: Path) -> ReleasedModel:
