@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 EXTRAS := lab,audit,service,postgres,docs,dev
 
-.PHONY: run test test-all check docs docs-serve tables reproduction leaderboard clean help
+.PHONY: run test test-all check docs docs-serve tables reproduction notebooks leaderboard clean help
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -65,6 +65,9 @@ reproduction: $(READY) ## run the paper profile and put its report and figures i
 	$(BIN)/dpbandit reproduce --profile paper --out build/reproduction
 	mkdir -p docs/reproduction
 	cp build/reproduction/report.html build/reproduction/verdicts.json build/reproduction/config.json build/reproduction/figure-*.png docs/reproduction/
+
+notebooks: $(READY) ## run the notebooks in examples/ and save what they show
+	$(BIN)/python tools/notebooks.py
 
 leaderboard: $(READY) ## what privacy costs, every algorithm in six worlds: docs/leaderboard.md (some 20 minutes; goes on after Ctrl-C)
 	$(BIN)/dpbandit bench privacy-cost --profile full --out build/leaderboard --docs docs/leaderboard.md

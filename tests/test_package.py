@@ -59,8 +59,11 @@ def test_every_public_docstring_has_an_example_that_is_run():
         bandit.save,
         bandit.export,
         bandit.receipt,
+        bandit.get_params,
+        bandit.propensities,
     ]
-    things += [dpbandit.worlds.Synthetic, dpbandit.worlds.Arrays]
+    things += [dpbandit.worlds.Synthetic, dpbandit.worlds.Arrays, dpbandit.worlds.Arrays.from_frame]
+    things += [getattr(dpbandit.adapters, name) for name in dpbandit.adapters.__all__]
     without = [t for t in things if callable(t) and t is not bandit and ">>>" not in (t.__doc__ or "")]
     assert not without
 

@@ -38,12 +38,12 @@ _PLACES = {
     "AsyncClient": "dpbandit.client.concurrent",
     "Decision": "dpbandit.client.calls",
 }
-_MODULES = ("worlds", "theory", "errors", "budget")
+_MODULES = ("worlds", "theory", "errors", "budget", "adapters")
 
 __all__ = ["__version__", *_PLACES, *_MODULES]
 
 if TYPE_CHECKING:
-    from dpbandit import budget, errors, theory, worlds
+    from dpbandit import adapters, budget, errors, theory, worlds
     from dpbandit.auditing.attack import audit
     from dpbandit.auditing.joint_cost import verify
     from dpbandit.bandits.base import Bandit

@@ -98,6 +98,10 @@ class DeviceError(DpbanditError):
     """A device that was asked for and is not there, or lacks what it needs: the message says what to install or use."""
 
 
+class PropensityError(DpbanditError):
+    """A propensity of an algorithm that draws no lots: given what was released, its arm is certain."""
+
+
 class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
 

@@ -12,15 +12,28 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.bandits.logged import ASSUMPTION, Log, People
-from dpbandit.bandits.options import Options
+from dpbandit.bandits.options import Options, whole
 from dpbandit.budget import Claim, Ledger, Spent, epsilon_of
-from dpbandit.errors import BudgetError, HorizonError, NormError, NotFiniteError, OptionError, ShapeError
+from dpbandit.errors import (
+    BudgetError,
+    HorizonError,
+    NormError,
+    NotFiniteError,
+    OptionError,
+    PropensityError,
+    ShapeError,
+)
+from dpbandit.frames import entries
+from dpbandit.frames import numbers as frame_numbers
+
+if TYPE_CHECKING:
+    from dpbandit.bandits.propensity import Propensities
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -51,6 +64,10 @@ class Bandit(ABC):
 
     # ------------------------------------------------------------------ what users call
 
+    @overload
+    def select(self, contexts: ArrayLike, k: None = None) -> int: ...
+    @overload
+    def select(self, contexts: ArrayLike, k: int) -> NDArray[np.int64]: ...
     def select(self, contexts: ArrayLike, k: int | None = None) -> Any:
         """The arm to play: an index into the rows of `contexts` (k of them, best first, if k is given).
 
@@ -209,9 +226,43 @@ class Bandit(ABC):
         with self._lock:
             export(self, path)
 
+    def propensities(self, contexts: ArrayLike, *, draws: int = 1_000, seed: int | None = None) -> Propensities:
+        """The probability with which `select` plays each row now, and its standard error: Thompson sampling and random play only.
+
+        Computed from what was released: it costs no privacy, and changes nothing. One or two arms, and random play, are
+        exact; more take `draws`, with a generator of their own (`seed`). UCB algorithms raise PropensityError.
+
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("private-ts", dim=2, epsilon=1.0, horizon=10, seed=0)
+        >>> bandit.propensities([[1.0, 0.0], [0.0, 1.0]]).probabilities.tolist()
+        [0.5, 0.5]
+        """
+        from dpbandit.bandits.propensity import of_model
+
+        checked = self.check_contexts(contexts)
+        if self.options.context_noise > 0:
+            raise PropensityError(
+                "with context_noise the arms are scored by contexts drawn anew: no propensity is known"
+            )
+        with self._lock:
+            released = self._released()
+        return of_model(released, checked, name=self.name, draws=whole("draws", draws, least=1), seed=seed)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What it was made with, as scikit-learn has it: `dpb.make(**bandit.get_params())` makes a new one like it.
+
+        >>> import dpbandit as dpb
+        >>> dpb.make("linucb", dim=2, seed=0).get_params()["seed"]
+        0
+        """
+        del deep  # scikit-learn's signature; nothing is nested
+        return {"name": self.name, **self.options.given()}
+
     def __repr__(self) -> str:
-        horizon = "unknown" if self.options.horizon is None else f"{self.options.horizon:,}"
-        return f"<{self.name}: dim {self.dim}, {self.rounds:,} rounds learned, horizon {horizon}; {self.claim}>"
+        # ε and δ are for the claim to say
+        given = self.options.given(changed=True, but=("epsilon", "delta"))
+        words = ", ".join(f"{name}={_short(value)}" for name, value in given.items())
+        return f"<{self.name}({words}): {self.rounds:,} rounds learned; {str(self.claim).splitlines()[0]}>"
 
     # ------------------------------------------------------------------ checks
 
@@ -252,7 +303,7 @@ class Bandit(ABC):
     def _check_users(self, user: Any, count: int) -> list[str] | None:
         if self.options.unit == "reward":
             return None
-        users = [user] * count if isinstance(user, (str, int, np.integer)) else user
+        users = [user] * count if isinstance(user, (str, int, np.integer)) else entries(user)
         if not isinstance(users, (list, tuple, np.ndarray)) or len(users) != count:
             raise OptionError(
                 f"the unit of privacy is {self.options.unit_in_words}: update needs user=..., one for each of {count}"
@@ -316,12 +367,14 @@ class Bandit(ABC):
         """What `export` writes: public numbers only."""
 
 
+def _short(value: Any) -> str:
+    return f"<{' × '.join(map(str, value.shape))} array>" if isinstance(value, np.ndarray) else repr(value)
+
+
 def _numbers(given: Any, what: str) -> Any:
     """An array of numbers, or a named error for anything else."""
     try:
         array = np.asarray(given)
     except ValueError:
         raise ShapeError(f"{what} must be a rectangular array of numbers") from None
-    if array.dtype.kind not in "fiub":
-        raise ShapeError(f"{what} must be numbers, not {array.dtype}")
-    return array
+    return array if array.dtype.kind in "fiub" else frame_numbers(given, what)

@@ -19,13 +19,17 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpbandit import __version__
 from dpbandit.bandits.base import Bandit
 from dpbandit.bandits.logged import Log, People
+from dpbandit.bandits.options import whole
+from dpbandit.bandits.propensity import Propensities, of_model
 from dpbandit.budget import Claim, Ledger
 from dpbandit.errors import NotFiniteError, RollbackError, SaveError, ShapeError
+from dpbandit.frames import is_frame
+from dpbandit.frames import numbers as frame_numbers
 
 FORMAT = 1
 # Not in files of the first version, where they would be empty.
@@ -206,11 +210,7 @@ class ReleasedModel:
 
     def select(self, contexts: ArrayLike) -> int:
         """The best arm by the released parameter and bonus; the first one on a tie."""
-        given = np.asarray(contexts, dtype=np.float64)
-        if given.ndim != 2 or given.shape[1] != self.dim or len(given) == 0:
-            raise ShapeError(f"contexts must have shape (arms, {self.dim}) with at least one arm, not {given.shape}")
-        if not np.isfinite(given).all():
-            raise NotFiniteError("a context holds NaN or infinity: contexts must be finite numbers")
+        given = self._check(contexts)
         if self.plays_at_random:
             return secrets.randbelow(len(given))
         if self.draws_from_posterior:
@@ -220,8 +220,30 @@ class ReleasedModel:
         widths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", apart, self.inverse_gram, apart), 0.0))
         return int(np.argmax(given @ self.theta + self.alpha * widths))
 
+    def propensities(self, contexts: ArrayLike, *, draws: int = 1_000, seed: int | None = None) -> Propensities:
+        """As `Bandit.propensities`, from what was exported."""
+        given = self._check(contexts)
+        released = {
+            "theta": self.theta,
+            "inverse_gram": self.inverse_gram,
+            "alpha": self.alpha,
+            "plays_at_random": self.plays_at_random,
+            "draws_from_posterior": self.draws_from_posterior,
+        }
+        return of_model(released, given, name=self.name, draws=whole("draws", draws, least=1), seed=seed)
+
+    def _check(self, contexts: ArrayLike) -> NDArray[np.float64]:
+        numbers = frame_numbers(contexts, "contexts") if is_frame(contexts) else contexts
+        given = np.asarray(numbers, dtype=np.float64)
+        if given.ndim != 2 or given.shape[1] != self.dim or len(given) == 0:
+            raise ShapeError(f"contexts must have shape (arms, {self.dim}) with at least one arm, not {given.shape}")
+        if not np.isfinite(given).all():
+            raise NotFiniteError("a context holds NaN or infinity: contexts must be finite numbers")
+        return given
+
     def __repr__(self) -> str:
-        return f"<released model of {self.name} after {self.round:,} rounds: dim {self.dim}; {self.claim}>"
+        claim = str(self.claim).splitlines()[0]
+        return f"<released model of {self.name} after {self.round:,} rounds: dim {self.dim}; {claim}>"
 
 
 def _load_model(path: Path) -> ReleasedModel:

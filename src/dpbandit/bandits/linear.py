@@ -10,7 +10,7 @@ import math
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -148,6 +148,10 @@ class LinearBandit(Bandit):
 
     # `with` takes twice as long as `acquire` and `release`: below, a tenth of a round.
 
+    @overload
+    def select(self, contexts: ArrayLike, k: None = None) -> int: ...
+    @overload
+    def select(self, contexts: ArrayLike, k: int) -> NDArray[np.int64]: ...
     def select(self, contexts: ArrayLike, k: int | None = None) -> Any:
         if k is None and type(contexts) is Array and contexts.dtype is FLOAT and contexts.ndim == 2:
             lock = self._lock

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpbandit.budget import check_delta, check_epsilon
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
+from dpbandit.frames import is_frame, numbers
 from dpbandit.noise import CODES, check_noise
 
 
@@ -90,7 +91,9 @@ class Options:
 
     def _contexts(self, given: Any) -> NDArray[np.float64]:
         try:
-            sample = np.ascontiguousarray(given, dtype=np.float64)
+            sample = np.ascontiguousarray(
+                numbers(given, "public_contexts") if is_frame(given) else given, dtype=np.float64
+            )
         except (TypeError, ValueError):
             raise ShapeError(f"public_contexts must be an array of numbers of shape (n, {self.dim})") from None
         if sample.ndim != 2 or sample.shape[1] != self.dim or len(sample) == 0:
@@ -133,6 +136,16 @@ class Options:
             )
         return self.delta
 
+    def given(self, *, changed: bool = False, but: tuple[str, ...] = ()) -> dict[str, Any]:
+        """All options by name, or those that differ from their default: what `dpb.make` takes."""
+        found = {}
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name == "extra" or option.name in but or (changed and _same(value, option.default)):
+                continue
+            found[option.name] = value
+        return {**found, **self.extra}
+
     def take(self, name: str, default: Any) -> Any:
         """An option that only some algorithms have."""
         return self.extra.get(name, default)
@@ -151,6 +164,10 @@ def build(given: dict[str, Any], own: tuple[str, ...], algorithm: str) -> Option
     shared = {name: value for name, value in given.items() if name in SHARED}
     extra = {name: _plain(value) for name, value in given.items() if name in own}
     return Options(**shared, extra=extra)
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (not isinstance(value, np.ndarray) and bool(value == default))
 
 
 def _plain(value: Any) -> Any:

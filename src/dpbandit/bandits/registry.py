@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from dpbandit.bandits import (
     adac_oful,
@@ -24,6 +24,10 @@ from dpbandit.bandits import (
 from dpbandit.bandits.options import Options, build
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
+
+if TYPE_CHECKING:
+    from dpbandit.bandits.base import Bandit
+    from dpbandit.bandits.hints import Given, Known
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,10 @@ def find(name: str) -> Algorithm:
         raise UnknownAlgorithmError(f"no algorithm is called {name!r}: {nearest(name, ALGORITHMS)}") from None
 
 
+@overload
+def make(name: Known, **options: Unpack[Given]) -> Bandit: ...
+@overload
+def make(name: str, **options: Any) -> Any: ...
 def make(name: str, **options: Any) -> Any:
     """A new bandit. Without a seed it draws real noise; with one it is a reproducible simulation.
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from dpbandit import frames
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
+    import pyarrow as pa
     from matplotlib.figure import Figure
 
 COLUMNS = ("algorithm", "seed", "round", "reward", "regret", "theta_error")
+TYPES = {"round": np.int64, "reward": np.float64, "regret": np.float64, "theta_error": np.float64}
 
 
 @dataclass
@@ -33,12 +40,25 @@ class Results:
     rows: list[dict[str, Any]] = field(default_factory=list)
     complete: bool = True
 
-    def frame(self) -> pd.DataFrame:
-        """A pandas frame with columns algorithm, seed, round, reward, regret (both cumulative), theta_error."""
-        import pandas as pd
+    @overload
+    def frame(self, kind: Literal["pandas"] = "pandas") -> pd.DataFrame: ...
+    @overload
+    def frame(self, kind: Literal["polars"]) -> pl.DataFrame: ...
+    @overload
+    def frame(self, kind: Literal["arrow"]) -> pa.Table: ...
+    def frame(self, kind: str = "pandas") -> Any:
+        """A frame with columns algorithm, seed, round, reward, regret (both cumulative), theta_error.
 
-        parts = [pd.DataFrame(row) for row in self.rows]
-        return pd.concat(parts, ignore_index=True)[list(COLUMNS)] if parts else pd.DataFrame(columns=list(COLUMNS))
+        `kind` is "pandas", "polars" or "arrow".
+        """
+        sizes = [len(row["round"]) for row in self.rows]
+        columns: dict[str, Any] = {
+            "algorithm": [row["algorithm"] for row, size in zip(self.rows, sizes, strict=True) for _ in range(size)],
+            "seed": np.repeat(np.array([row["seed"] for row in self.rows] or [0]), sizes or [0]),
+        }
+        for name in COLUMNS[2:]:
+            columns[name] = np.concatenate([np.zeros(0, dtype=TYPES[name]), *(row[name] for row in self.rows)])
+        return frames.frame(columns, kind)
 
     def summary(self) -> pd.DataFrame:
         """Mean and standard error over seeds at the last round, one row per algorithm, lowest regret first."""

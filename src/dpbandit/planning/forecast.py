@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit import frames
 from dpbandit.budget import Claim
 from dpbandit.errors import OptionError, UnknownAlgorithmError, nearest
 from dpbandit.planning import accuracy
@@ -127,23 +128,13 @@ class Plan:
 
     # ------------------------------------------------------------------ showing
 
-    def frame(self) -> pd.DataFrame:
-        """A pandas frame with columns algorithm, round, regret, theta_error."""
-        import pandas as pd
-
-        parts = [
-            pd.DataFrame(
-                {
-                    "algorithm": n,
-                    "round": f.course.rounds,
-                    "regret": f.course.regret,
-                    "theta_error": f.course.theta_error,
-                }
-            )
-            for n, f in self.forecasts.items()
-            if f.course is not None
-        ]
-        return pd.concat(parts, ignore_index=True)
+    def frame(self, kind: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
+        """A frame of this kind with columns algorithm, round, regret, theta_error."""
+        courses = {n: f.course for n, f in self.forecasts.items() if f.course is not None}
+        columns: dict[str, Any] = {"algorithm": [n for n, course in courses.items() for _ in course.rounds]}
+        for name, what in (("round", "rounds"), ("regret", "regret"), ("theta_error", "theta_error")):
+            columns[name] = np.concatenate([getattr(course, what) for course in courses.values()])
+        return frames.frame(columns, kind)
 
     def table(self) -> pd.DataFrame:
         """One row per algorithm at the last round, lowest regret first; those without a prediction last."""

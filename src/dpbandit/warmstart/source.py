@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpbandit.errors import LogError, nearest
+from dpbandit.frames import is_frame
 
 # Rows decoded at a time: with 25 features they take 3 MB.
 BATCH = 16_384
@@ -100,10 +101,16 @@ def arrow(module: str) -> Any:
 
 
 def open_log(given: Any) -> Source:
-    """A Parquet file, a folder of them, a glob, a list of these, or an Arrow table."""
+    """A Parquet file, a folder of them, a glob, a list of these, an Arrow table, or a frame of pandas or polars."""
     pa = arrow("pyarrow")
     if isinstance(given, pa.Table):
         return Source((Part("a table", (), given.num_rows, table=given),), given.schema, "a table")
+    if is_frame(given):
+        try:
+            table = pa.table(given)
+        except (TypeError, ValueError, pa.ArrowException) as error:
+            raise LogError(f"this {type(given).__name__} cannot be read as an Arrow table: {error}") from error
+        return open_log(table)
     files = _files(given)
     parts: list[Part] = []
     schema = None
@@ -131,7 +138,7 @@ def _files(given: Any) -> list[str]:
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
             raise LogError(
-                f"a log is a path, a folder, a glob, a list of these or an Arrow table, not {type(name).__name__}"
+                f"a log is a path, a folder, a glob, a list of these, an Arrow table or a frame, not {type(name).__name__}"
             )
         path = Path(name)
         if path.is_dir():
@@ -211,7 +218,8 @@ def find_columns(
     if user is not None:
         kind = source.schema.field(user).type
         kind = kind.value_type if types.is_dictionary(kind) else kind
-        if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
+        texts = (types.is_string, types.is_large_string, types.is_string_view)
+        if not (types.is_integer(kind) or any(is_text(kind) for is_text in texts)):
             # 17 and 17.0 would be two users: one person could then exceed the cap.
             raise LogError(f"the user's column {user!r} holds {kind}: text or whole numbers are needed")
     dim = len(names)

@@ -51,7 +51,7 @@ def warm_start(
 ) -> Any:
     """A bandit that has learned from a log, in one pass and one release, and goes on learning online.
 
-    `source` is a Parquet file, a folder, a glob, a list of these or an Arrow table. `context` names one column of lists, or
+    `source` is a Parquet file, a folder, a glob, a list of these, an Arrow table or a frame of pandas or polars. `context` names one column of lists, or
     several columns of numbers; `user`, for unit=('user', m), whose reward it is. Rows that cannot be learned from are
     counted by kind and left out: see `bandit.log`. `missing_reward` is what a row without a reward is worth; without it such
     rows are left out, and that they lack one is public. All other options are those of `dpb.make`; `dim` is inferred.

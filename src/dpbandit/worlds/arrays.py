@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpbandit import frames
 from dpbandit.worlds.block import Block
 
 
@@ -48,6 +52,44 @@ class Arrays:
         self.theta = None if theta is None else np.asarray(theta, dtype=np.float64)
         self.public_contexts = None if public_contexts is None else np.asarray(public_contexts, dtype=np.float64)
 
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        context: str | Sequence[str],
+        reward: str = "reward",
+        round: str = "round",
+        mean: str | None = None,
+    ) -> Arrays:
+        """From a frame of pandas or polars, or an Arrow table, with one row for each arm of each round.
+
+        `context` names one column of lists or several of numbers. Rounds are played in the order of `round`; all must offer
+        the same number of arms, in the order of their rows.
+
+        >>> import pandas as pd
+        >>> log = pd.DataFrame({"round": [1, 1, 2, 2], "x": [1.0, 0.5, 0.2, 0.9], "reward": [1, 0, 0, 1]})
+        >>> Arrays.from_frame(log, context=["x"])
+        Arrays(2 rounds, 2 arms, dim=1)
+        """
+        if isinstance(context, str):
+            features = _numbers(frame, context)
+            features = features[:, None] if features.ndim == 1 else features
+        else:
+            features = np.stack([_numbers(frame, name) for name in context], axis=1)
+        numbers = _numbers(frame, round)
+        order = np.argsort(numbers, kind="stable")
+        counts = np.unique(numbers, return_counts=True)[1]
+        if len(counts) == 0 or counts.min() != counts.max():
+            found = "no round" if len(counts) == 0 else f"rounds with {counts.min()} to {counts.max()} arms"
+            raise ValueError(f"every round must offer the same number of arms: the frame has {found}")
+        shape = (len(counts), int(counts[0]))
+        return cls(
+            features[order].reshape(*shape, -1),
+            _numbers(frame, reward)[order].reshape(shape),
+            means=None if mean is None else _numbers(frame, mean)[order].reshape(shape),
+        )
+
     def episode(self, seed: int) -> ArraysEpisode:
         """A fresh start; every seed plays the same rounds, with its own privacy noise."""
         del seed
@@ -61,6 +103,10 @@ class Arrays:
 
     def __repr__(self) -> str:
         return f"Arrays({self.rounds} rounds, {self.arms} arms, dim={self.dim})"
+
+
+def _numbers(frame: Any, name: str) -> NDArray[np.float64]:
+    return frames.numbers(frames.column(frame, name), f"column {name!r}")
 
 
 class ArraysEpisode:

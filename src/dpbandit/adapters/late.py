@@ -1,0 +1,65 @@
+"""A bandit that is made when the first context says how many features there are.
+
+Frameworks make learners before they know the problem, and copy or send them to other processes before they are used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.bandits import registry
+from dpbandit.errors import BudgetError, DpbanditError, OptionError
+
+Matrix = NDArray[np.float64]
+
+
+class LateBandit:
+    """The name and options of a bandit, and later the bandit. Wrong options are refused at once, not in the first round."""
+
+    def __init__(self, algorithm: str, options: dict[str, Any]) -> None:
+        if "dim" in options:
+            raise OptionError("dim is not for you to give here: it follows from the features")
+        self.algorithm, self.options = algorithm, options
+        self.bandit: Any = None
+        known = options.get("public_contexts")
+        dim = 1 if known is None else int(np.shape(known)[-1])
+        self.draws_lots = _draws_lots(registry.construct(algorithm, {**options, "dim": dim}), dim)
+
+    def of(self, dim: int) -> Any:
+        """The bandit."""
+        if self.bandit is None:
+            self.bandit = registry.make(self.algorithm, **self.options, dim=dim)
+        return self.bandit
+
+    def __getstate__(self) -> dict[str, Any]:
+        if getattr(self.bandit, "rounds", 0):
+            raise BudgetError(
+                "this bandit has learned: a copy would go on from the same rewards and spend their budget twice. Make a new "
+                "learner, or save the bandit and load it where it shall go on (bandit.save, dpb.load)"
+            )
+        return {**self.__dict__, "bandit": None}
+
+
+def _draws_lots(bandit: Any, dim: int) -> bool:
+    """Whether it has propensities: those of UCB algorithms do not exist."""
+    if not hasattr(bandit, "propensities"):
+        return False
+    try:
+        bandit.propensities(np.zeros((1, dim)))
+    except DpbanditError:
+        return False
+    return True
+
+
+def shortened(rows: Matrix, max_norm: float) -> Matrix:
+    """Rows longer than `max_norm` brought back to it, in their direction: the noise covers no longer ones.
+
+    >>> shortened(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0).round(12).tolist()
+    [[0.6, 0.8], [0.3, 0.4]]
+    """
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    kept: Matrix = rows * np.minimum(1.0, max_norm / np.maximum(norms, np.finfo(np.float64).tiny))
+    return kept

@@ -1,0 +1,79 @@
+"""Frames in and out: pandas, polars and Arrow, none of which is imported unless it is what was given or asked for.
+
+A frame is whatever speaks Arrow's PyCapsule protocol. Columns are taken in their order; names play no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from importlib import import_module
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.errors import OptionError, ShapeError, nearest
+
+# pip's name of the package behind each kind of frame
+KINDS = {"pandas": "pandas", "polars": "polars", "arrow": "pyarrow"}
+
+
+def is_frame(given: Any) -> bool:
+    """Whether this is a table or a column of pandas, polars, Arrow or a relative of theirs.
+
+    >>> is_frame([[1.0, 2.0]]), is_frame(np.eye(2))
+    (False, False)
+    """
+    return hasattr(type(given), "__arrow_c_stream__") or hasattr(type(given), "__arrow_c_array__")
+
+
+def numbers(given: Any, what: str) -> NDArray[np.float64]:
+    """The numbers in a frame, also where NumPy sees objects: nullable columns, mixed types, lists. Missing ones become NaN."""
+    array = np.asarray(given)
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64, copy=False)
+    if not is_frame(given):
+        hint = ": collect the lazy frame first" if hasattr(given, "collect") else ""
+        raise ShapeError(f"{what} must be numbers, not {array.dtype}{hint}")
+    rows = array.tolist()
+    if array.ndim == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
+        lengths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else None for row in rows}
+        if len(lengths) > 1:
+            raise ShapeError(f"{what} must be lists of one length, not of {sorted(map(str, lengths))}")
+        return np.array([[_number(value, what) for value in row] for row in rows], dtype=np.float64)
+    flat = [_number(value, what) for value in array.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(array.shape)
+
+
+def _number(value: Any, what: str) -> float:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return float("nan")
+    if isinstance(value, (Real, Decimal, np.bool_)):
+        return float(value)
+    raise ShapeError(f"{what} must be numbers, not {type(value).__name__}")
+
+
+def column(frame: Any, name: str) -> Any:
+    """A column by name, or an error with the nearest one."""
+    names = list(getattr(frame, "column_names", None) or frame.columns)
+    if name not in names:
+        raise OptionError(f"the frame has no column {name!r}: {nearest(name, map(str, names))}")
+    return frame[name]
+
+
+def entries(given: Any) -> Any:
+    """A frame's column as a list; anything else as it is."""
+    return given.to_pylist() if hasattr(given, "to_pylist") else list(given) if is_frame(given) else given
+
+
+def frame(columns: Mapping[str, Any], kind: str) -> Any:
+    """Columns as a frame of pandas or polars, or as an Arrow table."""
+    if kind not in KINDS:
+        raise OptionError(f"a frame is one of {', '.join(KINDS)}, not {kind!r}")
+    try:
+        package = import_module(KINDS[kind])
+    except ImportError:
+        raise OptionError(f"a frame of this kind needs {KINDS[kind]}: pip install {KINDS[kind]}") from None
+    return package.table(dict(columns)) if kind == "arrow" else package.DataFrame(dict(columns))

@@ -1,0 +1,91 @@
+"""What is built from this tree, as somebody would install it without any extra."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    # the build back end itself: needs no network, unlike pip with its isolated build
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def alone(folder, code, missing=()):
+    """Run code with the unpacked wheel as the only dpbandit there is, and some packages hidden."""
+    hide = "".join(f"sys.modules[{name!r}] = None; " for name in missing)
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; {hide}{code}"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=120,
+    )
+
+
+def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
+    package = ROOT / "src" / "dpbandit"
+    inside = {
+        str(path.relative_to(ROOT / "src"))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
+        scripts = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+    assert {name for name in names if name.startswith("dpbandit/")} == inside
+    for name in (
+        "py.typed",
+        "gpu/kernels.cu",
+        "service/static/dashboard.html",
+        "service/static/dashboard.js",
+        "service/static/dashboard.css",
+    ):
+        assert f"dpbandit/{name}" in names
+    assert all(name.startswith(("dpbandit/", "dpbandit-")) for name in names)
+    assert "dpbandit = dpbandit.cli:main" in scripts
+    needed = [
+        line.split(": ")[1]
+        for line in metadata.splitlines()
+        if line.startswith("Requires-Dist") and "extra ==" not in line
+    ]
+    assert sorted(line.split(">=")[0] for line in needed) == ["numba", "numpy", "opendp", "scipy"]
+    assert wheel.stat().st_size < 1_000_000
+
+
+def test_without_extras_the_library_works_and_the_command_says_what_to_install(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    extras = (
+        "typer",
+        "rich",
+        "pandas",
+        "pyarrow",
+        "polars",
+        "matplotlib",
+        "sklearn",
+        "coba",
+        "river",
+        "gymnasium",
+        "msgspec",
+    )
+    bandit = 'dpb.make("anytime", dim=2, epsilon=1.0, delta=1e-6)'
+    ran = alone(tmp_path, f"import dpbandit as dpb; print(dpb.__file__); print({bandit}.claim.status)", extras)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == [str(tmp_path / "dpbandit" / "__init__.py"), "proven"]
+    ran = alone(tmp_path, "from dpbandit.cli import main; main()", extras)
+    assert ran.returncode == 1
+    assert ran.stderr.strip() == "the command line needs the extra 'lab': pip install 'dpbandit[lab]'"
