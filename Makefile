@@ -1,9 +1,14 @@
 # Two commands do everything: `make run` and `make test`. Both set up .venv first.
-PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
-EXTRAS := lab,audit,service,postgres,docs,dev
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+# What `make run` needs, what everybody who changes something needs, and Ray for the tests on a cluster.
+READY   := $(VENV)/.ready
+TOOLS   := $(VENV)/.tools
+CLUSTER := $(VENV)/.cluster
+MAIN    := lab,audit,service
+ALL     := $(MAIN),postgres,docs,dev
 
 .PHONY: run test test-all check docs docs-serve tables reproduction notebooks leaderboard clean help
 .DEFAULT_GOAL := help
@@ -15,7 +20,15 @@ help:            ## show this list
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dpbandit needs Python 3.11 or newer; try: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	$(INSTALL) '.[$(MAIN)]'
+	@touch $@
+
+$(TOOLS): $(READY)
+	$(INSTALL) '.[$(ALL)]'
+	@touch $@
+
+$(CLUSTER): $(TOOLS)
+	$(INSTALL) '.[$(ALL),cluster]'
 	@touch $@
 
 run: $(READY)    ## reproduce the paper's experiments and judge its claims; figures and report.html in out/
@@ -29,36 +42,30 @@ browser:
 
 # Both test workers would compile the same kernels: compile them once, half in each of two processes.
 .PHONY: warm
-warm: $(READY)
+warm: $(TOOLS)
 	@$(BIN)/python tests/warm.py ridge & $(BIN)/python tests/warm.py others; wait
 
-test: $(READY) browser warm ## the tests that every change must pass (minutes)
+test: $(TOOLS) browser warm ## the tests that every change must pass (minutes)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
-
-# Ray, for the tests on a cluster; it is not part of what `make run` and `make test` set up.
-CLUSTER := $(VENV)/.cluster
-$(CLUSTER): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),cluster]'
-	@touch $@
 
 test-all: $(CLUSTER) browser warm ## the slow statistical and soak runs as well, and those on a cluster
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
-check: $(READY)  ## format, lint, type-check, and see that imports point downward
+check: $(TOOLS)  ## format, lint, type-check, and see that imports point downward
 	$(BIN)/ruff format src tests
 	$(BIN)/ruff check --fix src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # The warning that is silenced is about MkDocs 2, which pyproject.toml rules out.
-docs: $(READY)   ## build the documentation site into build/site; a broken link is an error
+docs: $(TOOLS)   ## build the documentation site into build/site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html, or make docs-serve for a site with search"
 
-docs-serve: $(READY) ## show the site on http://127.0.0.1:8000 while you write
+docs-serve: $(TOOLS) ## show the site on http://127.0.0.1:8000 while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-tables: $(READY) ## write the generated tables into docs/
+tables: $(TOOLS) ## write the generated tables into docs/
 	$(BIN)/python -W ignore tests/privacy/planted.py --write
 
 reproduction: $(READY) ## run the paper profile and put its report and figures into docs/reproduction/
@@ -66,7 +73,7 @@ reproduction: $(READY) ## run the paper profile and put its report and figures i
 	mkdir -p docs/reproduction
 	cp build/reproduction/report.html build/reproduction/verdicts.json build/reproduction/config.json build/reproduction/figure-*.png docs/reproduction/
 
-notebooks: $(READY) ## run the notebooks in examples/ and save what they show
+notebooks: $(TOOLS) ## run the notebooks in examples/ and save what they show
 	$(BIN)/python tools/notebooks.py
 
 leaderboard: $(READY) ## what privacy costs, every algorithm in six worlds: docs/leaderboard.md (some 20 minutes; goes on after Ctrl-C)

@@ -72,7 +72,9 @@ def repeats(table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int
     if table.shape[1] > FEW:
         ordered = np.sort(table[rows], axis=1)
         return rows[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
-    from dpbandit.worlds.kernels import rows_with_repeats  # compiled: who only reads about worlds need not wait for that
+    from dpbandit.worlds.kernels import (
+        rows_with_repeats,  # compiled: who only reads about worlds need not wait for that
+    )
 
     found = np.empty(len(rows) + 1, dtype=np.int64)
     return found[: rows_with_repeats(table, rows, found)]
