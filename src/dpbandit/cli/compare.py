@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,7 +126,7 @@ def run(
 
     dpbandit run linucb dgs anytime --seeds 10000 --device cuda
     """
-    from dpbandit import worlds
+    from dpbandit import spread, worlds
     from dpbandit.bandits.registry import algorithms as known
     from dpbandit.bandits.registry import find
     from dpbandit.cli.progress import bar
@@ -157,11 +158,15 @@ def run(
     except ValueError as error:
         raise OptionError(str(error)) from error
     room_for(folder, folder=True)
-    with warnings.catch_warnings(record=True) as caught, bar(starting(cluster)) as show:
+    with warnings.catch_warnings(record=True) as caught, bar(starting(cluster)) as show, ExitStack() as stack:
         warnings.simplefilter("always", PrivacyWarning)
         warnings.simplefilter("always", ClusterWarning)
         where: dict[str, Any] = {"workers": workers, "cluster": cluster, "device": device}
-        where["progress"] = lambda done, total: show("playing", done, total)
+        if cluster:
+            where["cluster"] = stack.enter_context(spread.over(cluster, workers))
+        where["progress"] = lambda done, total: show(
+            where["cluster"].playing if cluster else "playing", done, total
+        )  # a cluster says how many nodes it has, and how many it lost
         results = play(world, jobs, horizon=horizon, seeds=seeds, **where, **options)
     for message in {str(w.message) for w in caught if issubclass(w.category, (PrivacyWarning, ClusterWarning))}:
         note(message)
