@@ -44,6 +44,7 @@ def test_every_public_name_exists():
     for name in dpbandit.__all__:
         assert getattr(dpbandit, name) is not None
     assert set(dpbandit.__all__) <= set(dir(dpbandit))
+    assert dpbandit.__all__ == ["__version__", *dpbandit._PLACES, *dpbandit._MODULES]
     with pytest.raises(AttributeError, match="did you mean 'make'"):
         _ = dpbandit.mak
 
