@@ -36,7 +36,9 @@ COLUMNS = ("world", "epsilon", "delta", "horizon", "label", "algorithm", "seed",
 PACKAGE = Path(__file__).parents[2]
 # Folders and files whose text decides the numbers.
 DECIDING = ("bandits", "release", "worlds", "lab/engine.py", "lab/players.py", "lab/loops.py", *(
-    f"{name}.py" for name in ("budget", "compiled", "noise", "numerics", "randomness", "sensitivity", "theory")
+    f"{name}.py" for name in (
+        "budget", "compiled", "factors", "lanes", "noise", "numerics", "products", "randomness", "scoring", "sensitivity", "theory"
+    )
 ))  # fmt: skip
 
 
