@@ -177,6 +177,7 @@ def _shell(folder: Path, page: Path):
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
         program.chmod(0o755)
     known = {**os.environ, "XDG_STATE_HOME": str(here / "state"), "MPLBACKEND": "agg", "COLUMNS": "120"}
+    known["OPENBLAS_NUM_THREADS"] = "1"  # pages run side by side: threads would wait for each other longer than they work
     known["PATH"] = f"{here}:{known.get('PATH', '')}"
     known.pop("DPBANDIT_KEY", None)
     process = subprocess.Popen(
