@@ -34,6 +34,11 @@ def test_importing_is_light_and_fast():
     assert best < 0.5
 
 
+def test_listing_algorithms_computes_nothing_for_any_of_them():
+    code = "import dpbandit; dpbandit.algorithms(); from dpbandit.bandits import wishart as w; print(w._points_and_weights.cache_info().currsize)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
+
+
 def _timed():
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import dpbandit"], check=True)
