@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import dpbandit as dpb
-from dpbandit.lab import engine
+from dpbandit.lab import players
 from dpbandit.worlds.block import Block
 
 ROUNDS = 10_000
@@ -83,7 +83,7 @@ def loop(name: str, world: Any, episode: Any, block: Block, **options: Any) -> C
 
     def task() -> float:
         job = (name, name, {**given, **options})
-        player = engine._player(job, world, episode, 0, rounds, np.array([rounds]))
+        player = players.new_player(job, world, episode, 0, rounds, np.array([rounds]))
         spent = 0.0
 
         def timed(*arguments: Any) -> None:
@@ -92,11 +92,11 @@ def loop(name: str, world: Any, episode: Any, block: Block, **options: Any) -> C
             compiled(*arguments)
             spent += time.thread_time() - start
 
-        compiled, engine.play = engine.play, timed
+        compiled, players.play = players.play, timed
         try:
             player.play(block, 0)
         finally:
-            engine.play = compiled
+            players.play = compiled
         return spent
 
     task()  # compile

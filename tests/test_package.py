@@ -34,6 +34,11 @@ def test_importing_is_light_and_fast():
     assert best < 0.5
 
 
+def test_listing_algorithms_computes_nothing_for_any_of_them():
+    code = "import dpbandit; dpbandit.algorithms(); from dpbandit.bandits import wishart as w; print(w._points_and_weights.cache_info().currsize)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
+
+
 def _timed():
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import dpbandit"], check=True)
@@ -44,6 +49,7 @@ def test_every_public_name_exists():
     for name in dpbandit.__all__:
         assert getattr(dpbandit, name) is not None
     assert set(dpbandit.__all__) <= set(dir(dpbandit))
+    assert dpbandit.__all__ == ["__version__", *dpbandit._PLACES, *dpbandit._MODULES]
     with pytest.raises(AttributeError, match="did you mean 'make'"):
         _ = dpbandit.mak
 

@@ -40,7 +40,33 @@ _PLACES = {
 }
 _MODULES = ("worlds", "theory", "errors", "budget", "adapters")
 
-__all__ = ["__version__", *_PLACES, *_MODULES]
+# spelled out, because type checkers read it and do not run it
+__all__ = [
+    "__version__",
+    "make",
+    "algorithms",
+    "register",
+    "load",
+    "warm_start",
+    "run",
+    "Results",
+    "verify",
+    "audit",
+    "plan",
+    "affordable_epsilon",
+    "Bandit",
+    "Claim",
+    "Ledger",
+    "estimate_bounds",
+    "Client",
+    "AsyncClient",
+    "Decision",
+    "worlds",
+    "theory",
+    "errors",
+    "budget",
+    "adapters",
+]
 
 if TYPE_CHECKING:
     from dpbandit import adapters, budget, errors, theory, worlds

@@ -282,6 +282,8 @@ class Ledger:
             old, self.total, self.releases, self.fingerprint = kept
             if old is None:
                 self.groups[group].pop(what, None)
+                if not self.groups[group]:
+                    del self.groups[group]
             else:
                 self.groups[group][what] = old
 

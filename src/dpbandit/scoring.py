@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
 from dpbandit.lanes import WIDTH, fma, larger, load, negative, plus, root, splat, store, times, transpose
-from dpbandit.numerics import dot
+from dpbandit.products import dot
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

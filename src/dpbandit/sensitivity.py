@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.compiled import kernel
 from dpbandit.errors import OptionError, ShapeError
-from dpbandit.numerics import dot, has_no_eigenvalue_above, largest_eigenvalue, multiply
+from dpbandit.factors import has_no_eigenvalue_above, largest_eigenvalue
+from dpbandit.products import dot, multiply
 from dpbandit.scoring import PACK, image_sizes, new_work, pack
 
 Vector = NDArray[np.float64]

@@ -71,8 +71,17 @@ def to_run(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.not_run is None and block.language in RUN]
 
 
+# A page's test changes nothing outside its folder.
+FOREIGN = re.compile(r"^\s*(?:\w+=\S*\s+)*(pip|make|sudo|apt-get|ray|git|systemctl|gunicorn)\b", re.M)
+
+
 def commands(block: Block) -> str:
     """The script that a block with commands stands for."""
+    foreign = FOREIGN.search(block.text.replace("$ ", ""))
+    if foreign:
+        raise AssertionError(
+            f"line {block.line}: tests do not run {foreign[1]}; mark the block <!-- not run: the reason -->"
+        )
     if block.language == "sh":
         return block.text
     script, goes_on = [], False
@@ -177,6 +186,9 @@ def _shell(folder: Path, page: Path):
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
         program.chmod(0o755)
     known = {**os.environ, "XDG_STATE_HOME": str(here / "state"), "MPLBACKEND": "agg", "COLUMNS": "120"}
+    known["OPENBLAS_NUM_THREADS"] = (
+        "1"  # pages run side by side: threads would wait for each other longer than they work
+    )
     known["PATH"] = f"{here}:{known.get('PATH', '')}"
     known.pop("DPBANDIT_KEY", None)
     process = subprocess.Popen(

@@ -59,6 +59,8 @@ def write(tmp_path, text):
         "```python\n1 / 0\n```\n",
         "```sh\nfalse\ntrue\n```\n",
         "```sh\nfalse | cat\n```\n",
+        "```sh\npip install dpbandit\n```\n",
+        "```console\n$ A=1 make run\n```\n",
         "```console\n$ dpbandit no-such-command\n```\n",
         "```console\n$ echo one\nuno\n```\n",
         "```python\nprint(1)\n```\n```output\n2\n```\n",

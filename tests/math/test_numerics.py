@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from dpbandit import numerics, scoring
+from dpbandit import factors, numerics, scoring
 
 
 @njit
@@ -128,5 +128,5 @@ def test_a_factor_exists_just_above_the_largest_eigenvalue_and_not_below(d, seed
     root = np.random.default_rng(seed).normal(size=(d, d + 2))
     matrix = root @ root.T
     largest = np.linalg.eigvalsh(matrix)[-1]
-    assert numerics.has_no_eigenvalue_above(matrix, largest * (1 + 1e-9), np.empty((d, d)))
-    assert not numerics.has_no_eigenvalue_above(matrix, largest * (1 - 1e-9), np.empty((d, d)))
+    assert factors.has_no_eigenvalue_above(matrix, largest * (1 + 1e-9), np.empty((d, d)))
+    assert not factors.has_no_eigenvalue_above(matrix, largest * (1 - 1e-9), np.empty((d, d)))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpbandit import numerics
+from dpbandit import factors
 from dpbandit.bandits import anytime_steps, presets, rounds
 from dpbandit.bandits.base import Vector
 from dpbandit.bandits.linear import Charge, LinearBandit
@@ -49,7 +49,7 @@ class AnytimeBandit(LinearBandit):
 
     def complete(self) -> None:
         """The whitener follows from its factor."""
-        numerics.invert_lower(self.learner.outlook.factor, self.learner.outlook.whitener)
+        factors.invert_lower(self.learner.outlook.factor, self.learner.outlook.whitener)
 
     def check_room(self) -> None:
         """There is always room."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics, scoring
+from dpbandit import numerics, products, scoring
 from dpbandit.bandits import outlook as outlooks
 from dpbandit.bandits import posterior
 from dpbandit.bandits.outlook import Outlook
@@ -130,13 +130,13 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
         longer[i] = x[i] * inverse_size
         square += abs(x[i])
     longer[d] = 1.0 if square > 0.0 else 0.0  # a context of zeros says nothing about θ
-    numerics.multiply(learner.outlook.whitener, longer, u)
-    square = numerics.dot(u, u)
+    products.multiply(learner.outlook.whitener, longer, u)
+    square = products.dot(u, u)
     unit = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
     for i in range(d):
         longer[i] = x[i]
     longer[d] = 1.0
-    prediction = numerics.dot(longer, learner.estimate)
+    prediction = products.dot(longer, learner.estimate)
     for i in range(d + 1):
         u[i] *= unit
     # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
@@ -144,7 +144,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
     prediction = min(max(prediction, plan.low + half), plan.high - half)
     weight = 0.5 / half
     item = min(max(reward - prediction, -half), half) * weight
-    numerics.add_kept(learner.sums, learner.sums_low, item, u)
+    products.add_kept(learner.sums, learner.sums_low, item, u)
     posterior.see(learner.filter, longer, u, weight, prediction)
     if t < clock[3]:
         return NO_RELEASE
@@ -152,7 +152,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
     q = anytime.shown(rho)
     for i in range(d + 1):
         learner.pending[i] = q * learner.sums[i] + q * learner.sums_low[i]
-        high, low = numerics.split_product(learner.sums[i], rho)
+        high, low = products.split_product(learner.sums[i], rho)
         learner.sums[i] = high
         learner.sums_low[i] = learner.sums_low[i] * rho + low
     return plan.scale

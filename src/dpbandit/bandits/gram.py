@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics, scoring
+from dpbandit import factors, numerics, products, scoring
 from dpbandit.bandits.rounds import serve
 from dpbandit.compiled import kernel
 from dpbandit.noise import WISHART
@@ -231,20 +231,20 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
     if not _inverted(gram, least, learner.inverse, learner.work[:d]):
         learner.clock[2] += 1
         _raise_eigenvalues(gram, learner.inverse, learner.work, least)
-    numerics.multiply(learner.inverse, learner.moments, learner.theta)
+    products.multiply(learner.inverse, learner.moments, learner.theta)
 
 
 @kernel
 def _inverted(matrix: Matrix, least: float, out: Matrix, work: Matrix) -> bool:
     """out = matrix⁻¹; False if an eigenvalue of the matrix is below `least`."""
-    if not numerics.has_factor(matrix, 1.0, 0.0, work):
+    if not factors.has_factor(matrix, 1.0, 0.0, work):
         return False
-    numerics.invert_factor(work, out)
+    factors.invert_factor(work, out)
     trace = 0.0
     for i in range(matrix.shape[0]):
         trace += out[i, i]
     # 1/trace is a lower bound on all eigenvalues, and nearly always enough.
-    return trace * least < 1.0 or numerics.has_factor(matrix, 1.0, -least, work)
+    return trace * least < 1.0 or factors.has_factor(matrix, 1.0, -least, work)
 
 
 @kernel
@@ -258,7 +258,7 @@ def _raise_eigenvalues(matrix: Matrix, inverse: Matrix, work: Matrix, least: flo
             rotated[i, j] = matrix[i, j]
             vectors[i, j] = 1.0 if i == j else 0.0
             size += matrix[i, j] * matrix[i, j]
-    numerics.diagonalise(rotated, vectors, 1e-30 * size)
+    factors.diagonalise(rotated, vectors, 1e-30 * size)
     for i in range(d):
         for j in range(i + 1):
             total, reciprocal = 0.0, 0.0

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
-from dpbandit.numerics import split_product
+from dpbandit.products import split_product
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics
+from dpbandit import factors
 from dpbandit.compiled import kernel
 from dpbandit.lanes import WIDTH, fma, load, over, plus, splat, store
 
@@ -158,8 +158,8 @@ def refresh(outlook: Outlook, low: float, high: float, variance_factor: float) -
         largest = max(largest, total)
     for i in range(d + 1):
         work[i, i] += FAINTEST * largest
-    numerics.cholesky(work, factor)
-    numerics.invert_lower(factor, outlook.whitener)
+    factors.cholesky(work, factor)
+    factors.invert_lower(factor, outlook.whitener)
     # R² of a constant on the contexts, with the usual correction for fitting d numbers.
     square = 0.0
     for i in range(d):

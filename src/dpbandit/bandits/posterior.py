@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics
+from dpbandit import factors, products
 from dpbandit.compiled import kernel
 from dpbandit.lanes import WIDTH, fma, load, splat, store, times
 
@@ -89,8 +89,8 @@ def see(state: Filter, longer: Vector, u: Vector, weight: float, prediction: flo
     """A round whose item is weight·u·(r − prediction); `longer` is (x, 1)."""
     for i in range(u.shape[0]):
         state.offset[i] += weight * u[i] * prediction
-    numerics.add_outer(state.design, weight, u, longer)
-    numerics.add_outer(state.spread, weight * weight, u, u)
+    products.add_outer(state.design, weight, u, longer)
+    products.add_outer(state.spread, weight * weight, u, u)
 
 
 @kernel
@@ -109,12 +109,12 @@ def learn(state: Filter, noisy: Vector, q: float, rho: float, scale: float, rewa
         for k in range(n):
             square[i, k] = q * q * cov[i, k]
         square[i, i] += scale * scale
-    numerics.factor(square, square[:0], state.half)
+    factors.factor(square, square[:0], state.half)
     for i in range(n):
         for k in range(i, n):
             seen[i, k] = state.half[i, k]
-    numerics.invert_factor(seen, square)
-    numerics.product(cov, square, gain)
+    factors.invert_factor(seen, square)
+    products.product(cov, square, gain)
     # What is seen is `seen`·θ⁺ + noise of covariance F, once what was expected is taken off.
     for i in range(n):
         surprise[i] = noisy[i] + q * (state.offset[i] - state.mean[i])
@@ -122,8 +122,8 @@ def learn(state: Filter, noisy: Vector, q: float, rho: float, scale: float, rewa
             gain[i, k] *= q
             seen[i, k] = q * (state.design[i, k] + state.slope[i, k])
     for i in range(n):
-        state.mean[i] += numerics.dot(gain[i], surprise)
-    numerics.add_product(-1.0, gain, seen, state.slope)
+        state.mean[i] += products.dot(gain[i], surprise)
+    products.add_product(-1.0, gain, seen, state.slope)
     _shrink_covariance(state, q, scale)
     # Rows of F^{−1/2}·seen join the root of the information. (`half` holds F's factor until here.)
     _add_rows(state)
@@ -145,10 +145,10 @@ def _shrink_covariance(state: Filter, q: float, scale: float) -> None:
         for k in range(n):
             square[i, k] = (1.0 if i == k else 0.0) - q * gain[i, k]
     half = state.spread  # empty now
-    numerics.product(square, cov, half)
+    products.product(square, cov, half)
     for i in range(n):
         for k in range(i + 1):
-            total = numerics.dot(half[i], square[k]) + scale * scale * numerics.dot(gain[i], gain[k])
+            total = products.dot(half[i], square[k]) + scale * scale * products.dot(gain[i], gain[k])
             cov[i, k] = total
             cov[k, i] = total
     half[:] = 0.0
@@ -163,7 +163,7 @@ def _add_rows(state: Filter) -> None:
         row = seen[i]
         for j in range(i):
             surprise[i] -= factor[j, i] * surprise[j]
-            numerics.add_to(row, -factor[j, i], seen[j])
+            products.add_to(row, -factor[j, i], seen[j])
         unit = 1.0 / factor[i, i]
         surprise[i] *= unit
         for k in range(n):
@@ -208,9 +208,9 @@ def read(state: Filter, precision: Matrix, pull: Vector, theta: Vector, covarian
     """
     n = pull.shape[0]
     root, target, row = work, theta, state.row
-    numerics.cholesky(precision, covariance)  # the prior as equations: U·θ⁺ = U·mean, with U the factor's transpose
+    factors.cholesky(precision, covariance)  # the prior as equations: U·θ⁺ = U·mean, with U the factor's transpose
     likely = 0.0
-    numerics.solve_lower(covariance, pull, state.surprise)
+    factors.solve_lower(covariance, pull, state.surprise)
     for i in range(n):
         likely += math.log(covariance[i, i])
         target[i] = state.target[i]
@@ -228,5 +228,5 @@ def read(state: Filter, precision: Matrix, pull: Vector, theta: Vector, covarian
         for k in range(i + 1, n):
             total -= root[i, k] * theta[k]
         theta[i] = total / root[i, i]
-    numerics.invert_factor(root, covariance)
+    factors.invert_factor(root, covariance)
     return likely

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import numerics, scoring, sensitivity
+from dpbandit import numerics, products, scoring, sensitivity
 from dpbandit.bandits.rounds import INCREMENT, MOMENTS, NO_RELEASE, NOTHING, OWN, RANDOM, REWARD, serve
 from dpbandit.compiled import kernel
 from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
@@ -255,7 +255,7 @@ def prepare(learner: Learner, plan: Plan, x: Vector, reward: float, known: bool)
         ridge.inverse, arms, plan.max_norm, norm, x, ridge.step, quadratic, learner.watch, ridge.work
     )
     trees.add(learner.tree, t, plan.unknown_horizon, item, item)
-    numerics.multiply(ridge.inverse, item, learner.pending)
+    products.multiply(ridge.inverse, item, learner.pending)
     item[:] = 0.0
     return multiplier * plan.sensitivity * bound
 
@@ -265,7 +265,7 @@ def _shape_item(learner: Learner, plan: Plan, x: Vector, reward: float) -> None:
     """item = u·r with u = Px/max(‖Px‖, floor), of norm at most 1, and the same weight for this round in the Gram matrix."""
     d = plan.dim
     item, scaled = learner.item, learner.node
-    numerics.multiply(plan.shape, x, item)
+    products.multiply(plan.shape, x, item)
     largest = 0.0
     for i in range(d):
         largest = max(largest, abs(item[i]))
@@ -321,10 +321,10 @@ def commit(learner: Learner, plan: Plan, noisy: Vector) -> None:
     else:
         trees.publish(learner.tree, t, plan.unknown_horizon, noisy, prefix)
     if plan.shape.shape[0] > 0:
-        numerics.multiply(plan.unshape, prefix, learner.node)
-        numerics.multiply(learner.weighted.inverse, learner.node, learner.theta)
+        products.multiply(plan.unshape, prefix, learner.node)
+        products.multiply(learner.weighted.inverse, learner.node, learner.theta)
     else:
-        numerics.multiply(ridge.inverse, prefix, learner.theta)
+        products.multiply(ridge.inverse, prefix, learner.theta)
 
 
 @kernel(inline="always")

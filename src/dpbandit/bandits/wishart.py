@@ -23,7 +23,6 @@ Vector = NDArray[np.float64]
 
 # The part of δ for noise so small that the loss has no bound, and the margin for rounding in the quadrature.
 TRUNCATED, MARGIN = 1e-2, 1e-6
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(600)
 MOST_DEGREES = 1e12
 
 
@@ -110,12 +109,20 @@ def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
     return Calibration(int(degrees), max(first(rate), 0.0) / rate, each(rate) / rate)
 
 
+@lru_cache(maxsize=1)
+def _points_and_weights() -> tuple[Vector, Vector]:
+    """Gauss and Legendre's, on [−1, 1]. Not made on import: it is an eigenvalue problem, seconds where BLAS has several threads on busy cores."""
+    points, weights = np.polynomial.legendre.leggauss(600)
+    return points, weights
+
+
 def _quadrature(low: float, high: float, degrees: float) -> tuple[Vector, Vector]:
     """Points from low to high (Gauss–Legendre), and the logarithms of their weights times the density of χ²."""
     half, shape = (high - low) / 2, degrees / 2
-    points = low + half * (NODES + 1)
+    standard, weights = _points_and_weights()
+    points = low + half * (standard + 1)
     density = xlogy(shape - 1, points) - points / 2 - shape * math.log(2) - math.lgamma(shape)
-    return points, np.log(WEIGHTS * half) + density
+    return points, np.log(weights * half) + density
 
 
 def _lower_quantile(degrees: float, probability: float) -> float:

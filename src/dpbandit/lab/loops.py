@@ -12,7 +12,7 @@ from dpbandit.bandits.rounds import choose, learn_simulated
 from dpbandit.bandits.steps import perturb
 from dpbandit.compiled import kernel
 from dpbandit.lanes import add_up, fma, load_four, plus, splat_four
-from dpbandit.numerics import dot
+from dpbandit.products import dot
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

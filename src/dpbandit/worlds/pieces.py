@@ -71,7 +71,8 @@ def repeats(table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int
     """
     if table.shape[1] > FEW:
         ordered = np.sort(table[rows], axis=1)
-        return rows[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
+        twice: NDArray[np.int64] = rows[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
+        return twice
     from dpbandit.worlds.kernels import (
         rows_with_repeats,  # compiled: who only reads about worlds need not wait for that
     )

@@ -35,8 +35,10 @@ Progress = Callable[[str, float, float], None]
 COLUMNS = ("world", "epsilon", "delta", "horizon", "label", "algorithm", "seed", "reward", "regret", "claim", "key")
 PACKAGE = Path(__file__).parents[2]
 # Folders and files whose text decides the numbers.
-DECIDING = ("bandits", "release", "worlds", "lab/engine.py", "lab/loops.py", *(
-    f"{name}.py" for name in ("budget", "compiled", "noise", "numerics", "randomness", "sensitivity", "theory")
+DECIDING = ("bandits", "release", "worlds", "lab/engine.py", "lab/players.py", "lab/loops.py", *(
+    f"{name}.py" for name in (
+        "budget", "compiled", "factors", "lanes", "noise", "numerics", "products", "randomness", "scoring", "sensitivity", "theory"
+    )
 ))  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""What a strict type checker tells somebody who uses the package."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+CODE = """
+from typing import assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dpbandit as dpb
+
+bandit = dpb.make("anytime", dim=2, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=1)
+assert_type(bandit, dpb.Bandit)
+assert_type(bandit.select(np.eye(2)), int)
+assert_type(bandit.select(np.eye(2), k=2), NDArray[np.int64])
+assert_type(bandit.propensities(np.eye(2)).probabilities, NDArray[np.float64])
+assert_type(bandit.claim, dpb.Claim)
+results = dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=10, seeds=1)
+assert_type(results, dpb.Results)
+arm: str = bandit.select(np.eye(2))
+"""
+
+
+@pytest.mark.slow  # the type checker reads the whole package first
+def test_public_names_are_known_with_their_types_and_a_mistake_is_found(tmp_path):
+    (tmp_path / "user.py").write_text(CODE)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--config-file",
+        str(ROOT / "pyproject.toml"),
+    ]
+    ran = subprocess.run([*command, str(tmp_path / "user.py")], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    complaints = [line for line in ran.stdout.splitlines() if "user.py" in line]
+    assert len(complaints) == 1, ran.stdout + ran.stderr
+    assert 'expression has type "int", variable has type "str"' in complaints[0]
