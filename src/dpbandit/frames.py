@@ -75,5 +75,6 @@ def frame(columns: Mapping[str, Any], kind: str) -> Any:
     try:
         package = import_module(KINDS[kind])
     except ImportError:
-        raise OptionError(f"a frame of this kind needs {KINDS[kind]}: pip install {KINDS[kind]}") from None
+        brings = "polars" if kind == "polars" else "'dpbandit[lab]'"
+        raise OptionError(f"a frame of this kind needs {KINDS[kind]}: pip install {brings}") from None
     return package.table(dict(columns)) if kind == "arrow" else package.DataFrame(dict(columns))

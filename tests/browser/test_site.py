@@ -58,6 +58,7 @@ def test_every_public_name_is_described(site):
         "theory": ("noise_bound", "confidence_radius", "regret_bound", "perturbed_regret_bound"),
         "errors": ("DpbanditError", "BudgetError", "PrivacyWarning"),
         "budget": ("mu_of", "epsilon_of", "delta_of"),
+        "adapters": ("coba.CobaLearner", "coba.CobaWorld", "river.RiverPolicy", "gymnasium.WorldEnv"),
     }
     names = [name for name in dpbandit.__all__ if name not in inside and name != "__version__"]
     names += [f"{module}.{name}" for module, some in inside.items() for name in some]

@@ -12,6 +12,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "postgres": ("psycopg",),
     "cluster": ("ray",),
     "gpu": ("cupy",),
+    "adapters": ("coba", "river", "gymnasium"),
     "bench": ("vowpalwabbit", "mabwiser", "contextualbandits", "river", "bayesianbandits"),
 }
 ESSENTIAL = ("numpy", "scipy", "numba", "llvmlite", "opendp")
@@ -22,6 +23,7 @@ WHAT_FOR = {
     "postgres": "a PostgreSQL store",
     "cluster": "--cluster, on Ray",
     "gpu": "--device cuda",
+    "adapters": "coba, river, Gymnasium",
     "bench": "peers in dpbandit bench speed",
 }
 
