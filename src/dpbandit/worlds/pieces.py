@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 PIECE = 1024
 
-# Comparing all pairs of so few numbers is faster than sorting them.
+# Up to so many numbers all pairs are compared, in a kernel; more are sorted.
 FEW = 32
 
 Arrays = tuple[NDArray[Any], ...]
@@ -51,31 +51,20 @@ def distinct(rng: np.random.Generator, size: int, *, rows: int, shown: int) -> N
     >>> np.sort(distinct(np.random.default_rng(0), 3, rows=2, shown=3), axis=1).tolist()
     [[0, 1, 2], [0, 1, 2]]
     """
+    if shown <= FEW and shown * shown <= size and 2 <= size <= 2**32 - 1:
+        from dpbandit.worlds.kernels import address_of, draw_distinct  # who only reads about worlds need not compile
+
+        table = np.empty((rows, shown), dtype=np.int64)
+        draw_distinct(address_of(rng), size, table, np.empty(rows, dtype=np.int64))
+        return table
     found = rng.integers(0, size, size=(rows, shown))
     again = np.arange(rows)
     while True:  # rows with an arm twice are drawn again: each distinct choice stays equally likely
-        again = repeats(found, again)
+        ordered = np.sort(found[again], axis=1)
+        again = again[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
         if len(again) == 0:
             return found
         if shown * shown > size:  # too likely to repeat: draw without replacement instead
             found[again] = np.argsort(rng.random((len(again), size)), axis=1)[:, :shown]
         else:
             found[again] = rng.integers(0, size, size=(len(again), shown))
-
-
-def repeats(table: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of these rows that hold a number twice.
-
-    >>> repeats(np.array([[1, 2, 3], [4, 5, 4]]), np.arange(2)).tolist()
-    [1]
-    """
-    if table.shape[1] > FEW:
-        ordered = np.sort(table[rows], axis=1)
-        twice: NDArray[np.int64] = rows[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
-        return twice
-    from dpbandit.worlds.kernels import (
-        rows_with_repeats,  # compiled: who only reads about worlds need not wait for that
-    )
-
-    found = np.empty(len(rows) + 1, dtype=np.int64)
-    return found[: rows_with_repeats(table, rows, found)]
