@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import extending
 from numba.core import types
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
+from dpbandit.lanes import intrinsic
 
 _pointer_in: Any = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_in.restype, _pointer_in.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -22,7 +22,7 @@ def address_of(rng: np.random.Generator) -> int:
     return int(_pointer_in(rng.bit_generator.capsule, b"BitGenerator"))
 
 
-@extending.intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _next_word(typing: Any, generator: Any) -> Any:
     """The next 32 random bits: `next_uint32`, the third pointer of a `bitgen_t`, called with the first, its state."""
 
