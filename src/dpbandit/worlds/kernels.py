@@ -37,7 +37,7 @@ def _next_word(typing: Any, generator: Any) -> Any:
 
 
 @kernel
-def _below(generator: int, size: np.uint64) -> int:
+def _below(generator: int, size: np.uint64) -> np.int64:
     """A whole number below `size`, from 2 to 2³²: that of `Generator.integers` (Lemire 2019)."""
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     product = _next_word(generator) * size
