@@ -33,7 +33,17 @@ from dpbandit.frames import numbers as frame_numbers
 
 FORMAT = 1
 # Not in files of the first version, where they would be empty.
-LATER_ARRAYS = ("_recent", "_waiting", "watch_largest", "watch_sizes", "watch_todo", "watch_work", "longer", "whitener")
+LATER_ARRAYS = (
+    "_recent",
+    "_waiting",
+    "watch_largest",
+    "watch_sizes",
+    "watch_todo",
+    "watch_work",
+    "longer",
+    "whitener",
+    "outlook_cells",
+)
 
 
 def pack(bandit: Bandit) -> bytes:

@@ -29,6 +29,8 @@ DIFFERENCES = 1.0 / 256.0
 INTERCEPT = 0.01
 # All arms of this many decisions are looked at, then those of every eighth.
 LOOKED_AT = 64
+# Different contexts are told apart by the cell of this many that they fall into: exact for few, which is when it matters.
+CELLS = 4096
 
 
 class Outlook(NamedTuple):
@@ -36,13 +38,14 @@ class Outlook(NamedTuple):
 
     second: Matrix  # Σ xxᵀ, each slate weighing 1
     first: Vector  # Σ x
-    counts: Vector  # slates; contexts; slates of at least two arms; their scatter; 1 if all of it is fixed; √E‖x‖²
+    counts: Vector  # slates; different contexts; slates of at least two arms; their scatter; 1 if all of it is fixed; √E‖x‖²
     factor: Matrix  # L with LLᵀ the second moments of (x/√E‖x‖², 1): the whitener is L⁻¹
     precision: Matrix  # of the prior on (θ, intercept)
     pull: Vector  # precision · prior mean
     work: Matrix
     solved: Vector
     whitener: Matrix  # L⁻ᵀ
+    cells: Vector  # 1 where a context has been seen
 
 
 def new_outlook(dim: int, public: Matrix | None) -> Outlook:
@@ -61,6 +64,7 @@ def new_outlook(dim: int, public: Matrix | None) -> Outlook:
         np.zeros((dim + 1, dim + 1)),
         np.zeros(dim),
         np.eye(dim + 1),
+        np.zeros(CELLS if public is None else 0),
     )
     if public is not None:
         outlook.second[:] = public.T @ public / len(public)
@@ -77,6 +81,24 @@ def forget(outlook: Outlook) -> None:
         outlook.second[:] = 0.0
         outlook.first[:] = 0.0
         outlook.counts[:5] = 0.0
+        outlook.cells[:] = 0.0
+
+
+@kernel
+def _note(outlook: Outlook, contexts: Matrix, row: int) -> None:
+    """Count a context that has not been seen before: a catalogue of four articles, offered a thousand times, says no more about
+    contexts than four of them."""
+    total, length = 0.0, 0.0
+    for i in range(contexts.shape[1]):
+        share = (i + 1) * 0.6180339887498949
+        total += contexts[row, i] * (share - math.floor(share))
+        length += abs(contexts[row, i])
+    cell = 0
+    if length > 0.0:  # by direction and size, so that it does not matter in which unit contexts are measured
+        place = (total / length + math.log(length)) * 3141592.653589793
+        cell = int((place - math.floor(place)) * CELLS)
+    outlook.counts[1] += 1.0 - outlook.cells[cell]
+    outlook.cells[cell] = 1.0
 
 
 @kernel
@@ -107,7 +129,8 @@ def look(outlook: Outlook, contexts: Matrix, shown: NDArray[np.int64]) -> None:
                 inner = fma(contexts[shown[j], i], contexts[shown[j], k], inner)
             outlook.second[i, k] += inner / arms
     outlook.counts[0] += 1.0
-    outlook.counts[1] += arms
+    for j in range(arms):
+        _note(outlook, contexts, shown[j])
     if arms > 1:
         outlook.counts[2] += 1.0
         outlook.counts[3] += max(total - arms * length, 0.0) / (arms - 1)
@@ -121,7 +144,7 @@ def look_at_one(outlook: Outlook, x: Vector) -> None:
         for k in range(x.shape[0]):
             outlook.second[i, k] += x[i] * x[k]
     outlook.counts[0] += 1.0
-    outlook.counts[1] += 1.0
+    _note(outlook, x.reshape(1, x.shape[0]), 0)
 
 
 @kernel
