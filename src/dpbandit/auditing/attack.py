@@ -224,7 +224,8 @@ def audit(
                 say(1.0)
             else:
                 scores, kind = engine_scores(frozen, positions, runs, seed, place, say), "simulated"
-    used = claim.delta if claim.status != "none" else (delta if claim.delta else 0.0)
+    unclaimed = getattr(bandit, "claim", None) is None  # somebody's own: judged by what was asked for
+    used = claim.delta if claim.status != "none" else (delta if claim.delta or unclaimed else 0.0) or 0.0
     if counts is None:
         bound = lower_bound(*scores, delta=used, confidence=confidence)
         done = min(len(side) for side in scores)

@@ -21,6 +21,8 @@ STATUS = {
     "none": "NO CLAIM: do not use it to protect anyone",
 }
 
+SIGNATURE = "Reviewed by: ______________________   Date: ______________   Signature: ______________________"
+
 
 def claim_sheet(name: str, **options: Any) -> str:
     """The sheet as Markdown, for the bandit that these options would make.
@@ -33,7 +35,7 @@ def claim_sheet(name: str, **options: Any) -> str:
     low, high = given.reward_range
     described = registry.find(name).description
     flags = " ".join(
-        [f"--epsilon {given.epsilon or 1:g}"]
+        [f"--epsilon {given.epsilon or 1:g}", f"--dim {given.dim}"]
         + ([f"--delta {given.delta:g}"] if given.delta else [])
         + ([f"--noise {given.noise}"] if given.noise else [])
         + ([f"--user-rewards {given.rewards_per_unit}"] if given.unit != "reward" else [])
@@ -41,11 +43,10 @@ def claim_sheet(name: str, **options: Any) -> str:
         + (["--pan-private"] if given.pan_private else [])
     )
     memory = [] if given.pan_private else ["- the memory of the learner: trusted side only"]
-    horizon = (
-        "unknown: the promise holds however long it runs"
-        if given.horizon is None
-        else f"{given.horizon:,} rewards; learning stops there"
-    )
+    nothing = claim.status == "none"
+    horizon = "unknown" if nothing else "unknown: the promise holds however long it runs"
+    if given.horizon is not None:
+        horizon = f"{given.horizon:,} rewards; learning stops there"
     joint = claim.notion == "joint"
     uncovered = (
         "- a log of which arm was shown to whom, and when: trusted side only"
@@ -53,7 +54,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         else "- contexts, arm features, which arm was shown, and when: they are public"
     )
     mu = "" if claim.mu is None else f", μ = {claim.mu:.6g}"
-    promise = "nothing is promised" if claim.status == "none" else f"ε = {claim.epsilon:g}, δ = {claim.delta:g}{mu}"
+    promise = "nothing is promised" if nothing else f"ε = {claim.epsilon:g}, δ = {claim.delta:g}{mu}"
     lines = [
         f"# Claim sheet: {name}",
         "",
@@ -64,7 +65,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         f"| Promise | {promise} |",
         f"| Notion | {NOTIONS[claim.notion]} |",
         f"| Status | {STATUS[claim.status]} |",
-        f"| Who is protected | {claim.unit} |",
+        f"| Who is protected | {'nobody' if nothing else claim.unit} |",
         f"| Noise | {claim.noise}{': exact samplers of OpenDP, safe against low-bit attacks' if claim.noise == 'real' else ''}{': NOT for production' if claim.noise == 'simulation' else ''} |",
         f"| Rewards | clipped to [{low:g}, {high:g}] |" if bandit._clips else "| Rewards | not clipped |",
         f"| Contexts | at most {given.max_norm:g} long, {given.dim} features, {'private' if joint else 'public'} |",
@@ -77,6 +78,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         "## It does not cover",
         "",
         uncovered,
+        *([] if joint else ["- features made from people's past rewards: they count as public contexts"]),
         "- the file that `save` writes: trusted side only",
         *memory,
         "- other bandits that learn from the same people: budgets add up",
@@ -89,6 +91,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         f"$ dpbandit audit {name} {flags}",
         "```",
         "",
-        "Reviewed by: ______________________   Date: ______________   Signature: ______________________",
+        "Both look at fewer rounds than a service sees; `--horizon` sets how many.",
+        *([] if nothing else ["", SIGNATURE]),
     ]
     return "\n".join(lines)

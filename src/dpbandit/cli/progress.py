@@ -16,6 +16,7 @@ from types import FrameType
 from dpbandit.cli.shared import INTERRUPTED, err
 
 SECONDS = 30.0  # between two lines where there is no terminal: quick commands print none
+EARLY = 0.05  # of the work: until then it is compiling that takes the time
 STOPPING = "stopping; Ctrl-C again leaves at once"
 
 # Called with what is being done, how much of it is done, and how much there is (0 if nobody knows).
@@ -88,7 +89,7 @@ def _on_terminal(first: str) -> Iterator[Draw]:
 
         def render(self, task: Task) -> Text:
             words = [] if narrow or task.elapsed is None else [clock(task.elapsed)]
-            if task.total and task.time_remaining is not None:
+            if task.total and task.time_remaining is not None and task.completed >= EARLY * task.total:
                 words.append(f"{clock(task.time_remaining)} left")
             return Text("  ".join(words), style="cyan")
 
@@ -128,7 +129,7 @@ def _on_lines() -> Iterator[Draw]:
         if now - said < SECONDS or not total:
             return
         said = now
-        left = f", {clock((now - began) * (total - done) / done)} left" if done else ""
+        left = f", {clock((now - began) * (total - done) / done)} left" if done >= EARLY * total else ""
         err.print(f"{what}: {done / total:.0%}{left}", highlight=False, markup=False)
 
     yield draw

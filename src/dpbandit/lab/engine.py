@@ -28,10 +28,6 @@ from dpbandit.worlds.block import World
 BLOCK = 4096
 RECORDED = 200
 
-# Worlds make rounds in Python. Two threads that do so at once keep handing Python's own lock to each other, which takes longer
-# than what they do meanwhile: one at a time is faster, while the others play.
-_MAKING = threading.Lock()
-
 Progress = Callable[[int, int], None]
 
 
@@ -190,12 +186,10 @@ def _play_seed(game: Game, own: tuple[int, range], tell: Tell) -> list[dict[str,
     registry.know(game.algorithms)
     seed, chosen = own
     world, horizon, rounds = game.world, game.horizon, game.rounds
-    with _MAKING:
-        episode = world.episode(seed)
-        players = [new_player(game.jobs[job], world, episode, seed, horizon, rounds) for job in chosen]
+    episode = world.episode(seed)
+    players = [new_player(game.jobs[job], world, episode, seed, horizon, rounds) for job in chosen]
     for start in range(0, horizon, BLOCK):
-        with _MAKING:
-            block = episode.block(min(BLOCK, horizon - start))
+        block = episode.block(min(BLOCK, horizon - start))
         for player in players:
             player.play(block, start)
             tell(len(block.shown))
