@@ -169,7 +169,11 @@ def test_the_claim_sheet_is_one_page_with_everything_a_reviewer_asks(tmp_path):
         assert words in sheet
     assert len(sheet.splitlines()) < 60
     assert "NOT PROVEN" in dpb("claim", "dgs-published", "--smallest-eigenvalue", "0.1").stdout
-    assert "NO CLAIM" in dpb("claim", "dgs-figure").stdout
+    nothing = dpb("claim", "dgs-figure").stdout
+    assert "NO CLAIM" in nothing
+    assert "| Who is protected | nobody |" in nothing
+    assert "Signature" not in nothing
+    assert "the promise holds" not in nothing
     assert json.loads(dpb("claim", "local", "--json").stdout)["delta"] == 0.0
     dpb("claim", "local", "--out", str(tmp_path / "sheet.md"))
     assert "Claim sheet: local" in (tmp_path / "sheet.md").read_text()
