@@ -1,0 +1,150 @@
+// The anytime bandit: an instrument for the context, a residual for the reward, sometimes a release.
+// Between releases nothing private is shown, and arms are picked by the posterior of the last one.
+#pragma once
+#include "../learner/filter.hpp"
+#include "../learner/prior.hpp"
+#include "../release/anytime.hpp"
+#include "common.hpp"
+
+namespace dpb {
+namespace DPB_ARCH {
+struct Anytime : Common {
+    static constexpr bool is_whole = true;
+    struct Times {
+        i64 due, releases, refresh_due;
+    };
+    Size l;
+    Schedule schedule;
+    Fading sum;
+    Filter filter;
+    Prior prior;
+    Times* times;
+    double *estimate, *spread, *covariance, *u, *longer, *scratch;
+
+    Anytime(Block& b, const Spec& spec)
+        : Common(b, spec, spec.dim + 1),
+          l(spec.dim + 1),
+          schedule{spec.knee, spec.ratio},
+          sum(b, spec.dim + 1),
+          filter(b, spec.dim + 1),
+          prior(b, spec.dim, spec.public_contexts) {
+        times = b.take<Times>(1);
+        estimate = b.vector(l);
+        spread = b.matrix(z);
+        covariance = b.matrix(l);
+        u = b.vector(l);
+        longer = b.vector(l);
+        scratch = b.matrix(l);
+        if (!b.at) return;
+        times->due = spec.first;
+        conclude();
+    }
+    i64 numbers() const { return l.n; }
+    bool quiet(const double*) const { return clock->rounds + 1 < times->due; }
+    const double* matrix() const { return spread; }
+    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
+        if (!prior.is_public && (clock->decisions < LOOKED_AT || clock->decisions % 8 == 0))
+            prior.look(slate);
+        return choose_by(View{released, spread}, slate, alpha, scores);
+    }
+    DPB_CALL double prepare(const double* x, double reward, bool) {
+        const int d = z.n;
+        i64 t = ++clock->rounds;
+        if (clock->decisions < t) {
+            // No slate was seen for this reward: a delayed one, or an arm picked elsewhere.
+            clock->decisions = t;
+            if (!prior.is_public) prior.look_at_one(x);
+        }
+        if (!prior.is_public && t >= times->refresh_due) refresh();
+        // The instrument: the context and a constant, whitened, at norm 1. Whatever it is, it is public.
+        double total = 0, per_size = 1 / *prior.size;
+        for (int i = 0; i < d; i++) {
+            longer[i] = x[i] * per_size;
+            total += magnitude(x[i]);
+        }
+        longer[d] = total > 0;  // a context of zeros says nothing about θ
+        prior.whiten(longer, u);
+        double square = dot(l, u, u), unit = square > 0 ? 1 / root(square) : 0;
+        for (int i = 0; i < d; i++) longer[i] = x[i];
+        longer[d] = 1;
+        for (int i = 0; i < l.s; i += 4) store(u + i, load(u + i) * splat(unit));
+        // The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
+        double half = o.window, weight = 0.5 / half;
+        double prediction = dot(l, longer, estimate);
+        prediction = smaller(larger(prediction, o.low + half), o.high - half);
+        sum.add(smaller(larger(reward - prediction, -half), half) * weight, u);
+        filter.see(longer, u, weight, prediction);
+        if (t < times->due) return NO_RELEASE;
+        double rho = schedule.kept(t);
+        sum.show(Schedule::shown(rho), rho, pending_whole);
+        show_pending(l.n);
+        return o.scale;
+    }
+    DPB_CALL void commit(const double* value) {
+        i64 t = clock->rounds;
+        double rho = schedule.kept(t);
+        // Without noise (ε = ∞) a little is assumed, so that few rewards do not say everything.
+        filter.learn(value, Schedule::shown(rho), rho, larger(o.scale, 1e-6), o.reward_variance);
+        times->due = schedule.next(t);
+        times->releases++;
+        conclude();
+    }
+    // Contexts offered so far change the whitener: every round at first, then as their number grows by
+    // a twentieth. In high dimension, where that takes long, more rarely.
+    DPB_CALL void refresh() {
+        i64 t = clock->rounds, later = t < 50 ? 1 : t / 20;
+        if (z.n > 64 && later < t * z.n / 1000) later = t * z.n / 1000;
+        times->refresh_due = t + later;
+        if (times->releases) prior.refresh(o.low, o.high, 1);
+        else conclude();
+    }
+    // Read the posterior, with the prior that today's contexts suggest.
+    DPB_CALL void conclude() {
+        double chosen = 1;
+        if (o.empirical_bayes && times->releases) {
+            double best = -__builtin_inf();
+            for (double candidate = 1.0 / 64; candidate <= 64; candidate *= 4) {
+                prior.refresh(o.low, o.high, candidate);
+                double likely = filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
+                if (likely > best) {
+                    best = likely;
+                    chosen = candidate;
+                }
+            }
+        }
+        // With public contexts and a prior that is not fitted, it is what it was at the last release.
+        if (o.empirical_bayes || !prior.is_public || !times->releases)
+            prior.refresh(o.low, o.high, chosen);
+        filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
+        for (int i = 0; i < z.n; i++) {
+            released[i] = estimate[i];
+            for (int k = 0; k < z.n; k++) spread[(i64)i * z.s + k] = covariance[(i64)i * l.s + k];
+        }
+    }
+    // Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept.
+    bool start(const double* value, double scale) {
+        filter.learn(value, 1, 0, larger(scale, 1e-6), o.reward_variance);
+        times->releases++;
+        conclude();
+        return true;
+    }
+    bool conclude_again() {
+        prior.refresh(o.low, o.high, 1);
+        return true;
+    }
+    void fields(Fields& f) {
+        common_fields(f);
+        sum.fields(f);
+        filter.fields(f);
+        prior.fields(f);
+        f.number("due", &times->due);
+        f.number("releases", &times->releases);
+        f.number("refresh_due", &times->refresh_due);
+        f.vector("estimate", estimate, l.n);
+        f.matrix("posterior", covariance, l);
+        f.matrix("bonus", spread, z);
+        f.vector("instrument", u, l.n);
+    }
+};
+}  // namespace DPB_ARCH
+}  // namespace dpb

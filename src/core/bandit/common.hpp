@@ -1,0 +1,55 @@
+// What every bandit has: its public choices, its clock, the released parameter and scratch for scores.
+// One round is choose, then prepare (→ noise →) commit. `prepare` is the only verb that sees a reward.
+#pragma once
+#include "../admit.hpp"
+#include "../fields.hpp"
+#include "../fixed.hpp"
+#include "../noise.hpp"
+#include "../policy/policy.hpp"
+
+namespace dpb {
+namespace DPB_ARCH {
+struct Clock {
+    i64 rounds, decisions, clipped, outside;  // outside: 1 once a context was not among the public ones
+};
+struct Common {
+    const Spec& o;
+    Size z;
+    Clock* clock;
+    double* released;  // θ as everybody may see it
+    double *pending, *noisy;
+    whole* pending_whole;
+    Desk desk;
+    Common(Block& b, const Spec& spec, i64 numbers) : o(spec), z(spec.dim), desk(b, z, spec.policy) {
+        clock = b.take<Clock>(1);
+        released = b.vector(z);
+        pending = b.take<double>(numbers + 16);
+        noisy = b.take<double>(numbers + 16);
+        pending_whole = b.take<whole>(numbers);
+    }
+    DPB_INLINE int choose_by(const View& view, const Slate& slate, double alpha, double* scores) {
+        u64 decision = (u64)clock->decisions++;
+        score_by(o.policy, z, view, slate, alpha, o.ties_key, decision, desk, scores);
+        return pick(scores, slate.arms, o.ties_key, decision);
+    }
+    // The clean value, in doubles, as audits and simulations see it.
+    DPB_INLINE void show_pending(i64 numbers) {
+        for (i64 i = 0; i < numbers; i++) pending[i] = from_grid(pending_whole[i]);
+    }
+    double centre() const { return 0.5 * (o.low + o.high); }
+    double width() const { return o.high - o.low; }
+    i64 starts(i64*) const { return 0; }
+    void begin(i64, const whole*) {}
+    void begin_simulated(u64) {}
+    bool start(const double*, double) { return false; }
+    bool conclude_again() { return false; }
+    void common_fields(Fields& f) {
+        f.number("rounds", &clock->rounds);
+        f.number("decisions", &clock->decisions);
+        f.number("clipped", &clock->clipped);
+        f.number("outside", &clock->outside);
+        f.vector("theta", released, z.n);
+    }
+};
+}  // namespace DPB_ARCH
+}  // namespace dpb

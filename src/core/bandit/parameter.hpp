@@ -1,0 +1,183 @@
+// Noise on the parameter (Wang, Zhao & Wang 2022). `Own` is the sound form: a node shows what its own
+// rewards contribute to θ̂, A⁻¹·Σ x·r, with noise for the reach that the public A⁻¹ shows; sums of
+// these give θ̂ back, because A is public. `Increments` is the paper's: noise on θ̂_e − θ̂_s, scaled by
+// its Lemma 1; kept as published, not proven.
+#pragma once
+#include "../learner/bound.hpp"
+#include "../learner/ridge.hpp"
+#include "../release/tree.hpp"
+#include "common.hpp"
+
+namespace dpb {
+namespace DPB_ARCH {
+struct Own : Common {
+    static constexpr bool is_whole = false;  // A⁻¹·(whole sum) is not: what rounding adds is charged
+    Ridge ridge;
+    Tree tree;
+    Reach reach;
+    double unit, middle;
+    i64* item;
+    double *scaled, *node, *prefix, *context_sum, *context_sum_low;
+    Own(Block& b, const Spec& spec)
+        : Common(b, spec, spec.dim),
+          ridge(b, spec.dim, spec.ridge),
+          tree(b, spec.dim, spec.unknown_horizon, rows_for(spec)),
+          reach(b, spec.dim, spec.public_arms, spec.max_norm, spec.noise == NoiseKind::laplace),
+          unit(width() * spec.max_norm),
+          middle(centre()) {
+        item = b.take<i64>(z.s);
+        scaled = b.vector(z);
+        node = b.vector(z);
+        prefix = b.vector(z);
+        context_sum = b.vector(z);
+        context_sum_low = b.vector(z);
+    }
+    i64 numbers() const { return o.dim; }
+    bool quiet(const double*) const { return false; }
+    const double* matrix() const { return ridge.inverse; }
+    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
+        return choose_by(View{released, ridge.inverse}, slate, alpha, scores);
+    }
+    DPB_CALL double prepare(const double* x, double reward, bool in_public_set) {
+        i64 t = ++clock->rounds;
+        if (!in_public_set && !clock->outside) {
+            clock->outside = 1;  // from now on over the ball
+            reach.forget();
+        }
+        double quadratic = ridge.add_context(x);
+        // Refreshed first: the bound must be that of the very matrix that is multiplied below.
+        if (ridge.due(quadratic)) {
+            ridge.refresh_inverse();
+            reach.distrust();
+        }
+        double bound = reach.after(ridge.inverse, x, ridge.step, quadratic, clock->outside);
+        if (middle != 0) add_kept(z, context_sum, context_sum_low, 1, x);
+        Place at(t, o.unknown_horizon, o.levels);
+        for (int i = 0; i < z.s; i += 4) store(scaled + i, load(x + i) * splat(1 / o.max_norm));
+        to_grid(z, (reward - middle) / width(), scaled, item);
+        tree.add(at, t, item, pending_whole);
+        for (int i = 0; i < z.n; i++) {
+            node[i] = from_grid(pending_whole[i]) * unit;
+            pending_whole[i] = 0;
+            item[i] = 0;
+        }
+        multiply(z, ridge.inverse, node, pending);
+        clear(node, z.s);
+        double extra = rounding((double)((i64)1 << at.level));
+        return o.multipliers[at.levels] * o.sensitivity * (bound + extra);
+    }
+    // What rounding can add to the distance between neighbours, over that of one reward: of an item
+    // to the grid, of A⁻¹·s for a node of n items in floats, of A⁻¹ since it was bounded, and of
+    // contexts whose squares vanish. All of it through the trace of A⁻¹, no less than its norm.
+    DPB_INLINE double rounding(double items) const {
+        double trace = 0, d = (double)z.n;
+        for (int i = 0; i < z.n; i++) trace += ridge.inverse[(i64)i * z.s + i];
+        double ulps = (2 * (d + 4) * items + 512) * 0x1p-53;
+        double norm = o.noise == NoiseKind::laplace ? d : root(d);
+        return trace * o.max_norm * norm * (STEP + ulps + 1e-150);
+    }
+    DPB_CALL void commit(const double* value) {
+        copy(value, noisy, z.n);
+        for (int i = z.n; i < z.s; i++) noisy[i] = 0;
+        ridge.apply_gram(noisy, node);  // back to moments: old nodes' noise shrinks with A⁻¹ as well
+        tree.publish(Place(clock->rounds, o.unknown_horizon, o.levels), node, prefix);
+        if (middle != 0)
+            for (int i = 0; i < z.s; i++) prefix[i] += middle * (context_sum[i] + context_sum_low[i]);
+        multiply(z, ridge.inverse, prefix, released);
+    }
+    bool conclude_again() {
+        ridge.refresh_inverse();
+        reach.forget();
+        for (int i = 0; i < z.s; i++)
+            prefix[i] = tree.carry[i] + middle * (context_sum[i] + context_sum_low[i]);
+        multiply(z, ridge.inverse, prefix, released);
+        return true;
+    }
+    void fields(Fields& f) {
+        common_fields(f);
+        ridge.fields(f, false);
+        tree.fields(f);
+        f.vector("context_sum", context_sum, z.n);
+        f.vector("context_sum_low", context_sum_low, z.n);
+        f.put("reach", reach.state, false, 0, sizeof(Reach::State) / 8, 1);
+        if (o.public_arms.rows) f.vector("reach_sizes", reach.sizes, o.public_arms.rows);
+    }
+};
+
+struct Increments : Common {
+    static constexpr bool is_whole = false;
+    Ridge ridge;
+    i64 rows;
+    double *sums, *published, *carry, *item;
+    Increments(Block& b, const Spec& spec)
+        : Common(b, spec, spec.dim), ridge(b, spec.dim, spec.ridge), rows(rows_for(spec)) {
+        sums = b.take<double>(rows * z.s);
+        published = b.take<double>(rows * z.s);
+        carry = b.vector(z);
+        item = b.vector(z);
+    }
+    i64 numbers() const { return o.dim; }
+    bool quiet(const double*) const { return false; }
+    const double* matrix() const { return ridge.inverse; }
+    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
+        return choose_by(View{released, ridge.inverse}, slate, alpha, scores);
+    }
+    DPB_CALL double prepare(const double* x, double reward, bool) {
+        i64 t = ++clock->rounds;
+        for (int i = 0; i < z.s; i++) item[i] = -ridge.theta[i];
+        double quadratic = ridge.add_context(x);
+        ridge.add_reward(x, reward, quadratic);
+        if (ridge.due(quadratic)) ridge.refresh();
+        for (int i = 0; i < z.s; i++) item[i] += ridge.theta[i];
+        Place at(t, o.unknown_horizon, o.levels);
+        if (o.unknown_horizon && at.index == 1 && t > 1) {
+            int top = bit_length((u64)(t - 1)) - 1;
+            for (int i = 0; i < z.n; i++) carry[i] += published[(i64)top * z.s + i];
+            clear(published, rows * z.s);
+            clear(sums, rows * z.s);
+        }
+        for (int below = 0; below < at.level; below++)
+            for (int i = 0; i < z.s; i++) {
+                item[i] += sums[(i64)below * z.s + i];
+                sums[(i64)below * z.s + i] = 0;
+            }
+        copy(item, sums + (i64)at.level * z.s, z.s);
+        copy(item, pending, z.s);
+        i64 end = o.printed_index ? t - ((i64)1 << at.level) + 1 : t;
+        return o.multipliers[at.levels] * lemma((double)end);
+    }
+    // Δ_t as published: never above the cap W·L/λ that always holds. `figure` is 1/t.
+    double lemma(double t) const {
+        double cap = o.sensitivity / o.ridge, log_of = 0, eigenvalue = 0;
+        switch (o.form) {
+            case Lemma::figure: return 1 / t;
+            case Lemma::full:
+                log_of = log1((t + 3) / o.lemma_delta);
+                eigenvalue = o.smallest_eigenvalue * t / 4 - 8 * log_of - 2 * root(t * log_of);
+                break;
+            case Lemma::simplified:
+                if (t > 32 * log1(1 / o.lemma_delta) / o.smallest_eigenvalue)
+                    eigenvalue = o.smallest_eigenvalue * t / 16;
+                break;
+        }
+        return eigenvalue <= o.ridge ? cap : o.sensitivity / eigenvalue;
+    }
+    DPB_CALL void commit(const double* value) {
+        Place at(clock->rounds, o.unknown_horizon, o.levels);
+        int above = at.above();
+        for (int i = 0; i < z.n; i++) {
+            double sum = value[i] + (above >= 0 ? published[(i64)above * z.s + i] : 0);
+            published[(i64)at.level * z.s + i] = sum;
+            released[i] = carry[i] + sum;
+        }
+    }
+    void fields(Fields& f) {
+        common_fields(f);
+        ridge.fields(f);
+        f.table("sums", sums, rows, z);
+        f.table("noisy", published, rows, z);
+        f.vector("carry", carry, z.n);
+    }
+};
+}  // namespace DPB_ARCH
+}  // namespace dpb

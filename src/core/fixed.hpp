@@ -1,0 +1,45 @@
+// Private items in whole numbers of 2^−GRID: their sums are exact, in any order, at any horizon.
+// What rounding an item does to it happens once, when it enters, so it is part of the item.
+#pragma once
+#include "linalg.hpp"
+
+namespace dpb {
+namespace DPB_ARCH {
+constexpr int GRID = 40;
+constexpr double STEP = 0x1p-40;
+
+// out = the whole numbers nearest to factor·a·2^GRID, for |factor·a| < 2^(51 − GRID): adding
+// 1.5·2^52 rounds, and leaves the number in the low bits.
+DPB_INLINE void to_grid(Size z, double factor, const double* a, i64* out) {
+    const four magic = splat(0x1.8p52);
+    for (int i = 0; i < z.s; i += 4) {
+        four scaled = load(a + i) * splat(factor) * splat(0x1p40);
+        word4 words = bits_of(scaled + magic) - bits_of(magic);
+        __builtin_memcpy(out + i, &words, 32);
+    }
+}
+DPB_INLINE i64 to_grid(double a) {
+    double rounded = a * 0x1p40 + 0x1.8p52;
+    i64 bits, zero;
+    const double magic = 0x1.8p52;
+    __builtin_memcpy(&bits, &rounded, 8);
+    __builtin_memcpy(&zero, &magic, 8);
+    return bits - zero;
+}
+DPB_INLINE double from_grid(whole a) { return (double)a * STEP; }
+// Noise of any size that is to stay in a whole sum (a simulated pan-private node).
+DPB_INLINE whole large_to_grid(double a) {
+    double scaled = a * 0x1p40;
+    return magnitude(scaled) < 0x1p62 ? (whole)__builtin_rint(scaled) : (whole)scaled;
+}
+// a·share/2^62, rounded to the nearest.
+DPB_INLINE whole share_of(whole a, u64 share) {
+    bool negative = a < 0;
+    unsigned_whole size = negative ? -(unsigned_whole)a : (unsigned_whole)a;
+    unsigned_whole low = (unsigned_whole)(u64)size * share + ((unsigned_whole)1 << 61);
+    unsigned_whole high = (unsigned_whole)(u64)(size >> 64) * share + (low >> 64);
+    whole found = (whole)((high << 2) | ((u64)low >> 62));
+    return negative ? -found : found;
+}
+}  // namespace DPB_ARCH
+}  // namespace dpb

@@ -1,0 +1,340 @@
+// A bandit with its memory and its gate, behind the interface that the module sees: every way in
+// passes `admit`; loops for simulations and audits run the very functions that ship.
+#pragma once
+#include <stdlib.h>
+#include <string.h>
+#include "bandit/anytime.hpp"
+#include "bandit/arms.hpp"
+#include "bandit/clear.hpp"
+#include "bandit/joint.hpp"
+#include "bandit/moments.hpp"
+#include "bandit/parameter.hpp"
+
+namespace dpb {
+namespace DPB_ARCH {
+struct Here {
+    void* at;
+};
+}  // namespace DPB_ARCH
+}  // namespace dpb
+inline void* operator new(size_t, dpb::DPB_ARCH::Here place) { return place.at; }
+
+namespace dpb {
+namespace DPB_ARCH {
+DPB_INLINE void* fresh(size_t bytes) {
+    size_t size = (bytes + 63) / 64 * 64 + 64;
+    void* at = aligned_alloc(64, size);
+    if (!at) abort();
+    memset(at, 0, size);
+    return at;
+}
+
+template <class Bandit> struct Held final : Core {
+    Spec spec;
+    Gate gate;
+    size_t bytes;
+    char* memory;
+    double *x, *board, *seen;
+    i64 room, seen_room;
+    bool waiting;
+    Bandit bandit;
+
+    static size_t needed(const Spec& o) {
+        Block dry{nullptr, 0};
+        Bandit probe(dry, o);
+        return dry.used;
+    }
+    static Gate gate_of(const Spec& o) {
+        double most = 1 + TOLERANCE;
+        double total = o.l1_limit > 0 ? o.l1_limit * most : __builtin_inf();
+        return Gate{1 / o.max_norm, most * most, total, o.one_hot, o.clips, o.low, o.high};
+    }
+    Held(const Spec& given, Block b)
+        : spec(given),
+          gate(gate_of(given)),
+          bytes(needed(given)),
+          memory(b.at),
+          room(0),
+          seen_room(0),
+          waiting(false),
+          bandit(b, spec) {
+        x = (double*)fresh((size_t)bandit.z.s * 8);
+        board = nullptr;
+        seen = nullptr;
+    }
+    void destroy() override {
+        free(memory);
+        free(x);
+        free(board);
+        free(seen);
+        free(this);
+    }
+    // ------------------------------------------------------------------------------- choosing
+    void make_room(i64 arms) {
+        if (arms <= room) return;
+        free(board);
+        room = room_for(arms);
+        board = (double*)fresh((size_t)room * 8);
+    }
+    int check(const double* contexts, i64 arms, i64 dim) override {
+        if (dim != spec.dim) return DIMENSION;
+        if (arms < 1) return NO_ARMS;
+        for (i64 j = 0; j < arms; j++)
+            if (int code = gate.admit(contexts + j * dim, (int)dim)) return code;
+        return FINE;
+    }
+    int select(const double* contexts, i64 arms, i64 dim, double alpha) override {
+        if (int code = check(contexts, arms, dim)) return code;
+        make_room(arms);
+        return bandit.choose(Slate{contexts, nullptr, arms, (int)dim}, alpha, board);
+    }
+    int rank(const double* contexts, i64 arms, i64 dim, double alpha, i64 k, i64* out) override {
+        u64 decision = (u64)bandit.clock->decisions;
+        int first = select(contexts, arms, dim, alpha);
+        if (first < 0) return first;
+        out[0] = first;
+        for (i64 n = 1; n < k; n++) {
+            board[out[n - 1]] = -__builtin_inf();
+            out[n] = pick(board, arms, spec.ties_key, decision);
+        }
+        return FINE;
+    }
+    void perturb(const double* contexts, i64 arms, u64 index, double* out) override {
+        perturb_rows(Slate{contexts, nullptr, arms, (int)spec.dim}, index, out);
+    }
+    // The paper leaves x + z as it is, but then noise for contexts of norm ≤ max_norm would not cover it.
+    void perturb_rows(const Slate& slate, u64 index, double* out) {
+        const i64 d = spec.dim, numbers = slate.arms * d;
+        if (numbers + 8 > seen_room) {
+            free(seen);
+            seen_room = numbers + 8;
+            seen = (double*)fresh((size_t)seen_room * 8);
+        }
+        add_normals(spec.contexts_key, index, numbers, spec.context_noise, nullptr, seen);
+        for (i64 j = 0; j < slate.arms; j++) {
+            double square = 0;
+            for (i64 i = 0; i < d; i++) {
+                out[j * d + i] = slate.row(j)[i] + seen[j * d + i];
+                square += out[j * d + i] * out[j * d + i];
+            }
+            double factor = square > 0 ? smaller(1, spec.max_norm / root(square)) : 1;
+            for (i64 i = 0; i < d; i++) out[j * d + i] *= factor;
+        }
+    }
+    // ------------------------------------------------------------------------------- learning
+    int admit(const double* given, i64 dim, double reward) override {
+        if (waiting) return BUSY;
+        if (dim != spec.dim) return DIMENSION;
+        if (int code = gate.admit(given, (int)dim)) return code;
+        if (int code = gate.admit_reward(reward)) return code;
+        return spec.horizon && bandit.clock->rounds >= spec.horizon ? HORIZON : FINE;
+    }
+    DPB_INLINE void take(const double* given) {
+        for (i64 i = 0; i < spec.dim; i++) x[i] = given[i];
+    }
+    DPB_INLINE double clip(double reward) {
+        double inside = gate.clip(reward);
+        // A count of rewards in memory is not pan-private.
+        bool counted = spec.learner != LearnerKind::ridge || spec.release != ReleaseKind::pan_private;
+        bandit.clock->clipped += inside != reward && counted;
+        return inside;
+    }
+    int learn(const double* given, i64 dim, double reward) override {
+        if (int code = admit(given, dim, reward)) return code;
+        take(given);
+        if (!bandit.quiet(x)) return RELEASE_IS_DUE;
+        bandit.prepare(x, clip(reward), true);
+        return FINE;
+    }
+    int learn_many(const double* xs, const double* rs, i64 count, i64* done) override {
+        *done = 0;
+        for (i64 n = 0; n < count; n++)
+            if (int code = admit(xs + n * spec.dim, spec.dim, rs[n])) return code;
+        if (spec.horizon && bandit.clock->rounds + count > spec.horizon) return HORIZON;
+        for (; *done < count; ++*done) {
+            take(xs + *done * spec.dim);
+            if (!bandit.quiet(x)) return RELEASE_IS_DUE;
+            bandit.prepare(x, clip(rs[*done]), true);
+        }
+        return FINE;
+    }
+    double prepare(const double* given, double reward, bool in_public_set) override {
+        take(given);
+        double scale = bandit.prepare(x, clip(reward), in_public_set);
+        waiting = scale != NO_RELEASE;
+        return scale;
+    }
+    double prepare_unchecked(const double* given, double reward, bool in_public_set) override {
+        take(given);
+        return bandit.prepare(x, reward, in_public_set);
+    }
+    void commit(const double* value) override {
+        commit_unchecked(value);
+        waiting = false;
+    }
+    void commit_unchecked(const double* value) override {
+        i64 n = bandit.numbers();
+        copy(value, bandit.noisy, n);
+        for (i64 i = n; i < n + 8; i++) bandit.noisy[i] = 0;
+        bandit.commit(bandit.noisy);
+    }
+    // A whole round with simulated noise, of a clipped reward in `x`.
+    DPB_INLINE double round(double reward, bool in_public_set, Keys keys) {
+        bandit.begin_simulated(keys.start);
+        double scale = bandit.prepare(x, reward, in_public_set);
+        if (scale != NO_RELEASE) {
+            u64 index = (u64)bandit.clock->rounds;
+            add_noise(spec.noise, keys.noise, index, bandit.numbers(), scale, bandit.pending, bandit.noisy);
+            for (i64 i = bandit.numbers(); i < bandit.numbers() + 8; i++) bandit.noisy[i] = 0;
+            bandit.commit(bandit.noisy);
+        }
+        return scale;
+    }
+    double simulate(const double* given, double reward, bool in_public_set, Keys keys) override {
+        take(given);
+        return round(clip(reward), in_public_set, keys);
+    }
+    i64 starts(i64* levels) override { return bandit.starts(levels); }
+    void begin(i64 level, const __int128* noise) override { bandit.begin(level, noise); }
+    void begin_simulated(u64 key) override { bandit.begin_simulated(key); }
+    // ------------------------------------------------------------------------------- looking
+    i64 numbers() const override { return bandit.numbers(); }
+    i64 shown_numbers() const override { return bandit.numbers() ? bandit.numbers() : spec.dim; }
+    bool waits() const override { return waiting; }
+    const double* pending() const override { return bandit.pending; }
+    const __int128* pending_whole() const override {
+        return Bandit::is_whole ? bandit.pending_whole : nullptr;
+    }
+    const double* theta() const override { return bandit.released; }
+    const double* matrix() const override { return bandit.matrix(); }
+    i64 stride() const override { return bandit.z.s; }
+    i64 fields(Field* out) override {
+        Fields found{out, 0};
+        bandit.fields(found);
+        return found.count;
+    }
+    bool start(const double* noisy, double scale) override { return bandit.start(noisy, scale); }
+    bool conclude() override { return bandit.conclude_again(); }
+    size_t size() const override { return bytes; }
+    void save(char* out) const override { memcpy(out, memory, bytes); }
+    void load(const char* from) override {
+        memcpy(memory, from, bytes);
+        waiting = false;
+    }
+    void reset() override {
+        memset(memory, 0, bytes);
+        Block block{memory, 0};
+        new (Here{&bandit}) Bandit(block, spec);
+        waiting = false;
+    }
+    // ------------------------------------------------------------------------------- playing
+    int play(const Rounds& given, const Record& record, Keys keys) override {
+        const i64 d = spec.dim, arms = given.arms;
+        make_room(arms);
+        double* perturbed = nullptr;
+        if (spec.context_noise > 0) perturbed = (double*)fresh((size_t)(arms * d) * 8);
+        int code = FINE;
+        i64 at = 0;
+        for (i64 t = 0; t < given.count; t++) {
+            const i64* shown = given.shown + t * arms;
+            const double *means = given.means + t * arms, *row;
+            Slate slate{given.pool, shown, arms, (int)d};
+            if (perturbed) {
+                perturb_rows(slate, (u64)bandit.clock->decisions, perturbed);
+                slate = Slate{perturbed, nullptr, arms, (int)d};
+            }
+            double alpha = record.alphas[record.alpha_count == 1 ? 0 : t];
+            int arm = bandit.choose(slate, alpha, board);
+            double best = means[0];
+            for (i64 j = 1; j < arms; j++) best = larger(best, means[j]);
+            double reward = given.rewards ? given.rewards[t * arms + arm] : means[arm] + given.noise[t];
+            if ((code = gate.admit_reward(reward))) break;
+            record.totals[0] += reward;
+            record.totals[1] += best - means[arm];
+            if (record.arms) record.arms[t] = arm;
+            row = slate.row(arm);
+            for (i64 i = 0; i < d; i++) x[i] = row[i];
+            bool known = !given.in_public_set || given.in_public_set[shown[arm]];
+            round(gate.clip(reward), known, keys);
+            if (at < record.count && record.at[at] == t) {
+                double square = record.truth ? 0 : __builtin_nan("");
+                for (i64 i = 0; record.truth && i < d; i++) {
+                    double off = bandit.released[i] - record.truth[i];
+                    square += off * off;
+                }
+                double* out = record.out + 3 * at++;
+                out[0] = record.totals[0];
+                out[1] = record.totals[1];
+                out[2] = root(square);
+            }
+        }
+        free(perturbed);
+        return code;
+    }
+    // ------------------------------------------------------------------------------- auditing
+    // Learn a stream; record the clean value and the scale of every release. `forced`: the noisy values
+    // are those of an earlier run, as a neighbour looks to someone who saw that run.
+    void trace(const Stream& s, Keys keys, bool forced, double* noisy, double* values,
+               double* scales) override {
+        const i64 width = shown_numbers(), n = bandit.numbers();
+        reset();
+        for (i64 t = 0; t < s.count; t++) {
+            double *shown = noisy + t * width, *clean = values + t * width;
+            take(s.xs + t * spec.dim);
+            bandit.begin_simulated(keys.start);
+            scales[t] = bandit.prepare(x, gate.clip(s.rs[t]), !s.in_public_set || s.in_public_set[t]);
+            clear(clean, width);
+            if (n == 0) {
+                if (spec.learner == LearnerKind::none) continue;
+                scales[t] = 0;  // in the clear: θ is released as it is
+                copy(bandit.released, clean, width);
+                continue;
+            }
+            if (scales[t] == NO_RELEASE) continue;
+            copy(bandit.pending, clean, n);
+            if (!forced) {
+                add_noise(spec.noise, keys.noise, (u64)t + 1, n, scales[t], bandit.pending, bandit.noisy);
+                copy(bandit.noisy, shown, n);
+            }
+            commit_unchecked(shown);
+        }
+    }
+    // Log-likelihood ratios of whole transcripts: a twin learns the other stream and is told the same
+    // noisy values, so that both clean values are known for the transcript at hand.
+    void scores(const Stream& own, const Stream& other, Core* twin, u64 key, i64 first, i64 count,
+                double* out) override {
+        const i64 n = bandit.numbers(), d = spec.dim;
+        for (i64 run = 0; run < count; run++) {
+            reset();
+            twin->reset();
+            Keys keys{lot(key, 2 * (u64)(first + run), 0), lot(key, 2 * (u64)(first + run) + 1, 0)};
+            double total = 0;
+            for (i64 t = 0; t < own.count; t++) {
+                take(own.xs + t * d);
+                bool known = !own.in_public_set || own.in_public_set[t];
+                bandit.begin_simulated(keys.start);
+                double scale = bandit.prepare(x, gate.clip(own.rs[t]), known);
+                twin->begin_simulated(keys.start);
+                twin->prepare_unchecked(other.xs + t * d, gate.clip(other.rs[t]), known);
+                if (n == 0 && spec.learner != LearnerKind::none)
+                    total += log_ratio(NoiseKind::none, d, bandit.released, twin->theta(), bandit.released, 0);
+                if (scale == NO_RELEASE) continue;
+                add_noise(spec.noise, keys.noise, (u64)bandit.clock->rounds, n, scale, bandit.pending,
+                          bandit.noisy);
+                total += log_ratio(spec.noise, n, bandit.noisy, twin->pending(), bandit.pending, scale);
+                twin->commit_unchecked(bandit.noisy);
+                for (i64 i = n; i < n + 8; i++) bandit.noisy[i] = 0;
+                bandit.commit(bandit.noisy);
+            }
+            out[run] = total;
+        }
+    }
+};
+
+template <class Bandit> Core* hold(const Spec& o) {
+    void* at = fresh(sizeof(Held<Bandit>));
+    Block block{(char*)fresh(Held<Bandit>::needed(o)), 0};
+    return new (Here{at}) Held<Bandit>(o, block);
+}
+}  // namespace DPB_ARCH
+}  // namespace dpb

@@ -1,0 +1,174 @@
+// What the module sees of a core, whichever instruction set it was compiled for: plain data and pure
+// virtual functions. Nothing here has code.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace dpb {
+enum class NoiseKind { none, gaussian, laplace, knorm, wishart };
+enum class PolicyKind { uniform, ucb, centred_ucb, thompson, index };
+enum class LearnerKind { none, ridge, filter, joint, arms };
+enum class Site { nothing, reward, moments, own, increment };
+enum class ReleaseKind { once, tree, honaker, pan_private, toeplitz, episodes };
+enum class Lemma { figure, simplified, full };
+constexpr int MOST_LEVELS = 62;
+constexpr double NO_RELEASE = -1;
+
+struct Table {  // rows × columns, row after row
+    const double* at;
+    int64_t rows, columns;
+};
+
+// The public choices of one bandit, fixed before the first round.
+struct Spec {
+    LearnerKind learner;
+    PolicyKind policy;
+    NoiseKind noise;
+    int64_t dim, horizon;  // horizon 0: unknown
+    double max_norm, l1_limit, low, high, alpha, context_noise;
+    bool one_hot, clips;
+    uint64_t ties_key, contexts_key;
+    // ridge, joint, arms
+    Site site;
+    ReleaseKind release;
+    double ridge, sensitivity, growth, floor;
+    int64_t levels;
+    bool unknown_horizon;
+    double multipliers[MOST_LEVELS + 1];
+    Table shape, unshape, public_arms, rates, weights;
+    Lemma form;
+    double smallest_eigenvalue, lemma_delta;
+    bool printed_index;
+    // filter
+    double scale, window, knee, ratio, reward_variance;
+    int64_t first;
+    bool empirical_bayes;
+    Table public_contexts;
+    // joint
+    double size, reward_weight, reward_centre, shift, log_rounds;
+    // arms
+    bool published_term;
+    double privacy_bonus, failure;
+};
+
+// Something that changes, by name: rows × columns of doubles or 64-bit words, rows `stride` apart.
+struct Field {
+    const char* name;
+    void* data;
+    bool words;
+    int64_t rows, columns, stride;  // rows 0: a vector
+};
+
+// Consecutive rounds. Arm j of round t is pool[shown[t, j]]; playing it pays rewards[t, j], or
+// means[t, j] + noise[t] where rewards is null.
+struct Rounds {
+    const double* pool;
+    const int64_t* shown;
+    const double *means, *rewards, *noise;
+    const bool* in_public_set;  // for each row of the pool; null: all are
+    int64_t count, arms;
+};
+struct Keys {
+    uint64_t noise, start;
+};
+// What is recorded while playing: totals are carried from call to call.
+struct Record {
+    const double* alphas;
+    int64_t alpha_count;  // 1: the same in every round
+    const double* truth;  // null: unknown
+    const int64_t* at;    // rounds, counted from this call's first, after which a row is written
+    int64_t count;
+    double* totals;  // reward, regret
+    double* out;     // count × 3
+    int64_t* arms;   // null, or the arm played in each round
+};
+struct Stream {  // played contexts with clipped rewards
+    const double *xs, *rs;
+    const bool* in_public_set;
+    int64_t count;
+};
+
+struct Core {
+    virtual void destroy() = 0;
+    virtual int select(const double* contexts, int64_t arms, int64_t dim, double alpha) = 0;
+    virtual int rank(const double* contexts, int64_t arms, int64_t dim, double alpha, int64_t k,
+                     int64_t* out) = 0;
+    virtual int admit(const double* x, int64_t dim, double reward) = 0;
+    virtual int check(const double* contexts, int64_t arms, int64_t dim) = 0;
+    virtual int learn(const double* x, int64_t dim, double reward) = 0;
+    virtual int learn_many(const double* xs, const double* rs, int64_t count, int64_t* done) = 0;
+    virtual double prepare(const double* x, double reward, bool in_public_set) = 0;
+    virtual void commit(const double* noisy) = 0;
+    virtual double simulate(const double* x, double reward, bool in_public_set, Keys keys) = 0;
+    virtual int64_t starts(int64_t* levels) = 0;
+    virtual void begin(int64_t level, const __int128* noise) = 0;
+    virtual void begin_simulated(uint64_t key) = 0;
+    // Contexts + N(0, σ²), brought back to max_norm where longer: what is scored with context_noise.
+    virtual void perturb(const double* contexts, int64_t arms, uint64_t index, double* out) = 0;
+    virtual int64_t numbers() const = 0;  // in a release
+    virtual int64_t shown_numbers() const = 0;  // in a row of a trace: θ itself where nothing is private
+    virtual bool waits() const = 0;       // for a commit
+    virtual const double* pending() const = 0;
+    virtual const __int128* pending_whole() const = 0;  // null where a release is not a whole number
+    virtual const double* theta() const = 0;
+    virtual const double* matrix() const = 0;  // of the bonus; null where the policy has none
+    virtual int64_t stride() const = 0;        // of its rows
+    virtual int64_t fields(Field* out) = 0;
+    virtual bool start(const double* noisy, double scale) = 0;  // from a log; false: not this learner
+    virtual bool conclude() = 0;  // θ anew after fields were written from outside; false: nothing to do
+    virtual size_t size() const = 0;
+    virtual void save(char* out) const = 0;
+    virtual void load(const char* from) = 0;
+    virtual void reset() = 0;
+    virtual int play(const Rounds&, const Record&, Keys) = 0;  // a code
+    virtual void trace(const Stream&, Keys, bool forced, double* noisy, double* values,
+                       double* scales) = 0;
+    virtual void scores(const Stream& own, const Stream& other, Core* twin, uint64_t key,
+                        int64_t first, int64_t count, double* out) = 0;
+    // For audits of two streams told the same noise.
+    virtual double prepare_unchecked(const double* x, double reward, bool in_public_set) = 0;
+    virtual void commit_unchecked(const double* noisy) = 0;
+
+   protected:
+    ~Core() = default;
+};
+constexpr int MOST_FIELDS = 64;
+
+// A world whose rounds are drawn by the core: the same seed gives the same rounds in any cut.
+enum class WorldKind { synthetic, bernoulli, degenerate, drifting };
+struct WorldSpec {
+    WorldKind kind;
+    int64_t dim, pool_size, arms;
+    double reward_noise;
+    uint64_t key;
+    Table pool;             // drifting: items before their season; bernoulli: none
+    const double* theta;    // bernoulli: the means
+    double rare;            // degenerate
+    int64_t rare_arms;
+    double period, faded;   // drifting
+};
+constexpr int64_t LOT = 1024;  // rounds that a world draws at a time
+struct World {
+    virtual void destroy() = 0;
+    virtual const Rounds& lot(int64_t number) = 0;  // rounds number·LOT to (number + 1)·LOT
+   protected:
+    ~World() = default;
+};
+
+struct Arch {
+    const char* name;
+    Core* (*make)(const Spec&);
+    World* (*make_world)(const WorldSpec&);
+    void (*draw)(NoiseKind, uint64_t key, uint64_t index, int64_t count, double scale,
+                 const double* value, double* out);
+    void (*uniforms)(uint64_t key, uint64_t stream, int64_t count, double* out);
+    uint64_t (*lot)(uint64_t key, uint64_t stream, uint64_t index);
+    double (*log_ratio)(NoiseKind, int64_t count, const double* y, const double* zero,
+                        const double* one, double scale);
+};
+#if defined(__x86_64__)
+extern const Arch arch_v2, arch_v3, arch_v4;
+#else
+extern const Arch arch_generic;
+#endif
+}  // namespace dpb

@@ -1,0 +1,155 @@
+// What an upper confidence bound says of every arm of a slate. Arms lie side by side in vectors,
+// twelve at a time, so that nothing is added up across lanes, every arm's sums are taken in the same
+// order whatever stands beside it, and only half of the symmetric matrix is read.
+#pragma once
+#include "../linalg.hpp"
+#include "../random.hpp"
+
+namespace dpb {
+namespace DPB_ARCH {
+constexpr int PACK = 12;
+constexpr double TIE = 1e-12;  // scores closer than this are a tie: at first all are equal
+
+struct Slate {
+    const double* pool;
+    const i64* shown;  // rows of the pool; null: 0, 1, 2, …
+    i64 arms;
+    int n;
+    DPB_INLINE const double* row(i64 j) const { return pool + (shown ? shown[j] : j) * n; }
+};
+// Scores are written in whole packs.
+DPB_INLINE i64 room_for(i64 arms) { return (arms + PACK - 1) / PACK * PACK; }
+DPB_INLINE i64 pack_room(int n) { return (i64)PACK * (n + 4); }
+
+template <int V> DPB_INLINE void pack(const Slate& slate, i64 first, const double* mean, double* work) {
+    const int n = slate.n;
+    const i64 last = slate.arms - 1;
+    DPB_UNROLL for (int v = 0; v < V; v++) {
+        const double* p[4];
+        DPB_UNROLL for (int lane = 0; lane < 4; lane++) {
+            i64 arm = first + 4 * v + lane;
+            p[lane] = slate.row(arm < last ? arm : last);
+        }
+        if (n < 4) {
+            for (int i = 0; i < n; i++)
+                for (int lane = 0; lane < 4; lane++) work[(i * V + v) * 4 + lane] = p[lane][i];
+            continue;
+        }
+        for (int at = 0; at < n; at += 4) {
+            int i = at + 4 <= n ? at : n - 4;  // may overlap: what is written twice is the same
+            four a = load(p[0] + i), b = load(p[1] + i), c = load(p[2] + i), d = load(p[3] + i);
+            transpose(a, b, c, d);
+            double* to = work + (i * V + v) * 4;
+            store(to, a);
+            store(to + 4 * V, b);
+            store(to + 8 * V, c);
+            store(to + 12 * V, d);
+        }
+    }
+    if (!mean) return;
+    for (int i = 0; i < n; i++)
+        DPB_UNROLL for (int v = 0; v < V; v++) {
+            double* to = work + (i * V + v) * 4;
+            store(to, load(to) - splat(mean[i]));
+        }
+}
+// constant + x·θ + α√(xᵀMx) of the packed arms, two rows of M at a time.
+template <int V>
+DPB_INLINE void bounds(Size z, const double* m, const double* theta, double alpha, double constant,
+                       const double* x, double* out) {
+    four half[V], mean[V];  // half of xᵀMx
+    DPB_UNROLL for (int v = 0; v < V; v++) {
+        half[v] = splat(0);
+        mean[v] = splat(constant);
+    }
+    int i = 0;
+    for (; i + 1 < z.n; i += 2) {
+        four a[V], b[V];
+        DPB_UNROLL for (int v = 0; v < V; v++) a[v] = b[v] = splat(0);
+        const double *p = m + (i64)i * z.s, *q = p + z.s, *at = x;
+        for (int k = 0; k < i; k++, at += 4 * V) {
+            four e = splat(p[k]), f = splat(q[k]);
+            DPB_UNROLL for (int v = 0; v < V; v++) {
+                four y = load(at + 4 * v);
+                a[v] += e * y;
+                b[v] += f * y;
+            }
+        }
+        four e = splat(0.5 * p[i]), f = splat(q[i]), g = splat(0.5 * q[i + 1]);
+        four s = splat(theta[i]), t = splat(theta[i + 1]);
+        DPB_UNROLL for (int v = 0; v < V; v++) {
+            four y = load(at + 4 * v), w = load(at + 4 * (V + v));
+            half[v] += (a[v] + e * y) * y;
+            half[v] += ((b[v] + f * y) + g * w) * w;
+            mean[v] += s * y;
+            mean[v] += t * w;
+        }
+    }
+    if (i < z.n) {
+        four a[V];
+        DPB_UNROLL for (int v = 0; v < V; v++) a[v] = splat(0);
+        const double *p = m + (i64)i * z.s, *at = x;
+        for (int k = 0; k < i; k++, at += 4 * V)
+            DPB_UNROLL for (int v = 0; v < V; v++) a[v] += splat(p[k]) * load(at + 4 * v);
+        DPB_UNROLL for (int v = 0; v < V; v++) {
+            four y = load(at + 4 * v);
+            half[v] += (a[v] + splat(0.5 * p[i]) * y) * y;
+            mean[v] += splat(theta[i]) * y;
+        }
+    }
+    DPB_UNROLL for (int v = 0; v < V; v++) {
+        four width = root(larger(half[v] + half[v], splat(0)));
+        store(out + 4 * v, mean[v] + splat(alpha) * width);
+    }
+}
+// All scores of a slate, x·θ + α·√((x − mean)ᵀM(x − mean)); mean may be null.
+DPB_CALL inline void score(Size z, const double* m, const double* theta, const Slate& slate,
+                           double alpha, const double* mean, double* work, double* scores) {
+    double constant = mean ? dot(z, mean, theta) : 0;
+    for (i64 first = 0; first < slate.arms; first += PACK) {
+        if (slate.arms - first <= 4) {
+            pack<1>(slate, first, mean, work);
+            bounds<1>(z, m, theta, alpha, constant, work, scores + first);
+        } else {
+            pack<3>(slate, first, mean, work);
+            bounds<3>(z, m, theta, alpha, constant, work, scores + first);
+        }
+    }
+}
+DPB_CALL inline void mean_of(Size z, const Slate& slate, double* out) {
+    const double share = 1.0 / (double)slate.arms;
+    int i = 0;
+    for (; i + 4 <= z.n; i += 4) {
+        four sum = splat(0);
+        for (i64 j = 0; j < slate.arms; j++) sum += load(slate.row(j) + i);
+        store(out + i, sum * splat(share));
+    }
+    for (; i < z.n; i++) {
+        double sum = 0;
+        for (i64 j = 0; j < slate.arms; j++) sum += slate.row(j)[i];
+        out[i] = sum * share;
+    }
+}
+// The highest score; among ties one by lot, a function of (key, decision) alone.
+DPB_INLINE int pick(const double* scores, i64 arms, u64 key, u64 decision) {
+    double best = scores[0];
+    for (i64 j = 1; j < arms; j++) best = larger(best, scores[j]);
+    i64 chosen = -1;
+    u64 highest = 0;
+    for (i64 j = 0; j < arms; j++) {
+        if (!(scores[j] >= best - TIE)) continue;
+        if (chosen < 0) {
+            chosen = j;
+            continue;
+        }
+        if (!highest) highest = lot(key, decision, (u64)chosen);
+        u64 own = lot(key, decision, (u64)j);
+        if (own > highest) {
+            chosen = j;
+            highest = own;
+        }
+    }
+    return (int)(chosen < 0 ? 0 : chosen);
+}
+}  // namespace DPB_ARCH
+}  // namespace dpb

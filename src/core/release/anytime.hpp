@@ -1,0 +1,47 @@
+// The anytime release: a sum that is shown again and again, for ever. Each time an item of weight ω
+// spends q²ω² and keeps ρ²ω², q² + ρ² = 1, so it never spends more than the 1 it came with.
+// Release times grow by `ratio`; R(j) = (1 + j/knee)^−4 is what an early item has left after round j.
+#pragma once
+#include "../fields.hpp"
+#include "../fixed.hpp"
+
+namespace dpb {
+namespace DPB_ARCH {
+struct Schedule {
+    double knee, ratio;
+    DPB_INLINE i64 next(i64 t) const {
+        double later = (double)t * ratio;
+        i64 up = (i64)later;
+        up += (double)up < later;
+        return up > t ? up : t + 1;
+    }
+    DPB_INLINE double kept(i64 t) const {
+        double left = (knee + (double)t) / (knee + (double)next(t));
+        return left * left;
+    }
+    DPB_INLINE static double shown(double rho) { return root((1 - rho) * (1 + rho)); }
+};
+struct Fading {  // the sum, in whole numbers
+    Size z;
+    whole* sums;
+    i64* item;
+    Fading(Block& b, i64 numbers) : z(numbers) {
+        sums = b.take<whole>(z.n);
+        item = b.take<i64>(z.s);
+    }
+    DPB_INLINE void add(double factor, const double* u) {
+        to_grid(z, factor, u, item);
+        for (int i = 0; i < z.n; i++) sums[i] += item[i];
+        for (int i = 0; i < z.s; i++) item[i] = 0;
+    }
+    void show(double q, double rho, whole* pending) {
+        u64 shown = (u64)(q * 0x1p62), kept = (u64)(rho * 0x1p62);
+        for (int i = 0; i < z.n; i++) {
+            pending[i] = share_of(sums[i], shown);
+            sums[i] = share_of(sums[i], kept);
+        }
+    }
+    void fields(Fields& f) { f.wholes("sums", sums, 1, z.n); }
+};
+}  // namespace DPB_ARCH
+}  // namespace dpb

@@ -1,0 +1,57 @@
+// Episodes (Azize & Basu 2024): one that ends when det A has grown by a factor shows its own sum, once.
+// Contexts alone decide when, so it is public; between releases arms are picked with the last A⁻¹.
+#pragma once
+#include "../fields.hpp"
+#include "../fixed.hpp"
+#include "../random.hpp"
+
+namespace dpb {
+namespace DPB_ARCH {
+struct EpisodesRelease {
+    static constexpr bool is_whole = true;
+    const Spec& o;
+    Size z;
+    whole* sum;
+    double *carry, *grown;  // noisy sums so far; growth of log det A since the last release
+    i64* item;
+    EpisodesRelease(Block& b, const Spec& spec) : o(spec), z(spec.dim) {
+        sum = b.take<whole>(z.n);
+        carry = b.vector(z);
+        grown = b.take<double>(1);
+        item = b.take<i64>(z.s);
+    }
+    i64 numbers() const { return o.dim; }
+    i64 starts(i64, i64*) const { return 0; }
+    void begin(i64, const whole*) {}
+    DPB_INLINE double add(i64, double factor, const double* u, double quadratic, whole* pending, double*) {
+        to_grid(z, factor, u, item);
+        for (int i = 0; i < z.n; i++) sum[i] += item[i];
+        for (int i = 0; i < z.s; i++) item[i] = 0;
+        *grown += log1(1 + quadratic);
+        if (*grown < o.growth) return NO_RELEASE;
+        *grown = 0;
+        for (int i = 0; i < z.n; i++) {
+            pending[i] = sum[i];
+            sum[i] = 0;
+        }
+        return o.multipliers[1] * o.sensitivity;
+    }
+    DPB_INLINE bool goes_on(double quadratic) const {
+        // So close to the end it may be the end: then the careful way is taken.
+        return quadratic >= 0 && *grown + log1(1 + quadratic) < o.growth * (1 - 1e-9);
+    }
+    DPB_INLINE void publish(i64, const double* noisy, double* prefix) {
+        for (int i = 0; i < z.s; i++) {
+            carry[i] += i < z.n ? noisy[i] : 0;
+            prefix[i] = carry[i];
+        }
+    }
+    void base(double* prefix) const { copy(carry, prefix, z.s); }
+    void fields(Fields& f) {
+        f.wholes("sums", sum, 1, z.n);
+        f.vector("carry", carry, z.n);
+        f.real("grown", grown);
+    }
+};
+}  // namespace DPB_ARCH
+}  // namespace dpb
