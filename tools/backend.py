@@ -68,6 +68,8 @@ def _compiling(given: Settings | None) -> Iterator[Settings]:
     else:
         programs = _zig_programs()
         os.environ |= {"CC": programs["cc"], "CXX": programs["c++"], "AR": programs["ar"], "RANLIB": programs["ranlib"]}
+        # zig compiles its libraries anew for each set of these: let CMake's checks have the same as the module
+        os.environ["CXXFLAGS"] = f"-O2 -mcpu=baseline {os.environ.get('CXXFLAGS', '')}"
         # CMake reads the first two from the environment, and these only as definitions
         settings |= {"cmake.define.CMAKE_AR": programs["ar"], "cmake.define.CMAKE_RANLIB": programs["ranlib"]}
     try:
@@ -95,7 +97,7 @@ def build_in_place() -> Path:
 
 
 # An editable install is a path to src/, and the core is built there: nothing is built when it is imported.
-_EDITABLE: Settings = {"wheel.cmake": "false", "editable.mode": "inplace"}
+_EDITABLE: Settings = {"wheel.cmake": "false", "wheel.py-api": "py3", "editable.mode": "inplace"}
 
 
 def get_requires_for_build_sdist(config_settings: Settings | None = None) -> list[str]:
