@@ -5,7 +5,9 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # With the build tools of .venv, so that the core is built once and `make core` finds it done.
 INSTALL := $(PIP) --no-build-isolation -e
-FAILED  := { echo "make: the set-up did not finish, see above. Packages are installed at first, and again when pyproject.toml or constraints.txt changed; what is not here yet needs a package index, so that does not work offline."; exit 1; }
+# Said when pip or the compiler gave up.
+FAILED  := { echo "make: the set-up did not finish, see above. It runs at first, and again when pyproject.toml or" \
+           "constraints.txt changed. What is not installed yet needs a package index: that cannot be done offline."; exit 1; }
 # What `make run` needs, what everybody who changes something needs, and Ray for the tests on a cluster.
 READY   := $(VENV)/.ready
 TOOLS   := $(VENV)/.tools
@@ -23,16 +25,19 @@ help:            ## show this list
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dpbandit needs Python 3.11 or newer; try: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) $$($(BIN)/python tools/backend.py needs) || $(FAILED)
-	$(INSTALL) '.[$(MAIN)]' || $(FAILED)
+	@echo "installing packages into $(VENV) and building the core"
+	@$(PIP) $$($(BIN)/python tools/backend.py needs) || $(FAILED)
+	@$(INSTALL) '.[$(MAIN)]' || $(FAILED)
 	@touch $@
 
 $(TOOLS): $(READY)
-	$(INSTALL) '.[$(ALL)]' || $(FAILED)
+	@echo "installing what tests and documentation need"
+	@$(INSTALL) '.[$(ALL)]' || $(FAILED)
 	@touch $@
 
 $(CLUSTER): $(TOOLS)
-	$(INSTALL) '.[$(ALL),cluster]' ziglang || $(FAILED)
+	@echo "installing Ray and zig"
+	@$(INSTALL) '.[$(ALL),cluster]' ziglang || $(FAILED)
 	@touch $@
 
 core: $(READY)   ## build the compiled core from src/core; only what changed is compiled

@@ -27,7 +27,8 @@ Settings = dict[str, list[str] | str]
 
 def compiler() -> str | None:
     """The C++ compiler that CMake will use, or None where there is none and zig must help."""
-    return os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    found = filter(None, map(shutil.which, ("c++", "g++", "clang++")))
+    return os.environ.get("CXX") or next(found, None)
 
 
 def needs() -> list[str]:
@@ -41,7 +42,10 @@ def _zig_if_needed() -> list[str]:
 
 
 def _zig_programs() -> dict[str, str]:
-    """Programs that CMake can call as it calls a compiler. Their paths never change, or all would be built again."""
+    """Programs that CMake can call as it calls a compiler.
+
+    Their paths never change: otherwise all would be built again.
+    """
     if os.name == "nt":
         raise SystemExit("no C++ compiler was found: install LLVM, and set CXX=clang++")
     package = find_spec("ziglang")
@@ -58,7 +62,7 @@ def _zig_programs() -> dict[str, str]:
 
 @contextmanager
 def _compiling(given: Settings | None) -> Iterator[Settings]:
-    """The settings to build with; while inside, CC and CXX name a compiler even where the system has none."""
+    """The settings to build with. Inside, CC and CXX name a compiler even if there was none."""
     settings, before, found = dict(given or {}), dict(os.environ), compiler()
     # CMake keeps the compiler that a folder began with, so each compiler has a folder
     name = Path(found.split()[0]).name if found else "zig"
@@ -67,11 +71,13 @@ def _compiling(given: Settings | None) -> Iterator[Settings]:
         os.environ["CXX"] = found
     else:
         programs = _zig_programs()
-        os.environ |= {"CC": programs["cc"], "CXX": programs["c++"], "AR": programs["ar"], "RANLIB": programs["ranlib"]}
-        # zig compiles its libraries anew for each set of these: let CMake's checks have the same as the module
+        os.environ |= {"CC": programs["cc"], "CXX": programs["c++"]}
+        os.environ |= {"AR": programs["ar"], "RANLIB": programs["ranlib"]}
+        # zig compiles its libraries anew for each set of flags: CMake's checks get the module's
         os.environ["CXXFLAGS"] = f"-O2 -mcpu=baseline {os.environ.get('CXXFLAGS', '')}"
-        # CMake reads the first two from the environment, and these only as definitions
-        settings |= {"cmake.define.CMAKE_AR": programs["ar"], "cmake.define.CMAKE_RANLIB": programs["ranlib"]}
+        # CMake reads the compilers from the environment, and these only as definitions
+        settings["cmake.define.CMAKE_AR"] = programs["ar"]
+        settings["cmake.define.CMAKE_RANLIB"] = programs["ranlib"]
     try:
         yield settings
     finally:
@@ -80,24 +86,27 @@ def _compiling(given: Settings | None) -> Iterator[Settings]:
 
 
 def build_in_place() -> Path:
-    """Build the core beside the Python files, where editable installs and PYTHONPATH=src find it."""
+    """Build the core beside the Python files, where editable installs and PYTHONPATH find it."""
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(Path(folder) / build_wheel(folder)) as wheel:
-            (name,) = (n for n in wheel.namelist() if n.startswith("dpbandit/_core.") and n.endswith((".so", ".pyd")))
+        built = Path(folder) / build_wheel(folder)
+        with zipfile.ZipFile(built) as wheel:
+            (name,) = (n for n in wheel.namelist() if n.endswith((".so", ".pyd")))
             content = wheel.read(name)
     target = ROOT / "src" / name
     if not target.exists() or target.read_bytes() != content:
-        for stale in target.parent.glob("_core.*.new"):
-            stale.unlink()
         new = target.with_name(target.name + ".new")
         new.write_bytes(content)
         new.replace(target)  # a running process keeps the file that it has open
     return target
 
 
-# An editable install is a path to src/, and the core is built there: nothing is built when it is imported.
+# An editable install is a path to src/, and the core lies there. Nothing is built at import.
 _EDITABLE: Settings = {"wheel.cmake": "false", "wheel.py-api": "py3", "editable.mode": "inplace"}
+
+
+def _editable(given: Settings | None) -> Settings:
+    return {**(given or {}), **_EDITABLE}
 
 
 def get_requires_for_build_sdist(config_settings: Settings | None = None) -> list[str]:
@@ -118,14 +127,18 @@ def get_requires_for_build_wheel(config_settings: Settings | None = None) -> lis
     return [*build.get_requires_for_build_wheel(config_settings), *_zig_if_needed()]
 
 
-def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Settings | None = None) -> str:
+def prepare_metadata_for_build_wheel(
+    metadata_directory: str, config_settings: Settings | None = None
+) -> str:
     from scikit_build_core import build
 
     return build.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
 
 
 def build_wheel(
-    wheel_directory: str, config_settings: Settings | None = None, metadata_directory: str | None = None
+    wheel_directory: str,
+    config_settings: Settings | None = None,
+    metadata_directory: str | None = None,
 ) -> str:
     from scikit_build_core import build
 
@@ -137,29 +150,37 @@ def get_requires_for_build_editable(config_settings: Settings | None = None) -> 
     return get_requires_for_build_wheel(config_settings)
 
 
-def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Settings | None = None) -> str:
+def prepare_metadata_for_build_editable(
+    metadata_directory: str, config_settings: Settings | None = None
+) -> str:
     from scikit_build_core import build
 
-    return build.prepare_metadata_for_build_editable(metadata_directory, {**(config_settings or {}), **_EDITABLE})
+    return build.prepare_metadata_for_build_editable(metadata_directory, _editable(config_settings))
 
 
 def build_editable(
-    wheel_directory: str, config_settings: Settings | None = None, metadata_directory: str | None = None
+    wheel_directory: str,
+    config_settings: Settings | None = None,
+    metadata_directory: str | None = None,
 ) -> str:
     from scikit_build_core import build
 
     build_in_place()
-    return build.build_editable(wheel_directory, {**(config_settings or {}), **_EDITABLE}, metadata_directory)
+    return build.build_editable(wheel_directory, _editable(config_settings), metadata_directory)
 
 
 def main(arguments: list[str]) -> None:
     match arguments:
         case []:
-            if missing := [name for name in ("scikit_build_core", "nanobind") if find_spec(name) is None]:
+            if not (find_spec("scikit_build_core") and find_spec("nanobind")):
                 wanted = " ".join(f"'{need}'" for need in needs())
-                raise SystemExit(f"{' and '.join(missing)} not installed: pip install -c constraints.txt {wanted}")
+                raise SystemExit(
+                    f"build tools are missing: pip install -c constraints.txt {wanted}"
+                )
             print(build_in_place().relative_to(ROOT))
         case ["needs"]:
+            if not compiler():
+                print("no C++ compiler: zig builds the core, in some 3 minutes", file=sys.stderr)
             print(*needs())
         case _:
             raise SystemExit(__doc__)

@@ -1,5 +1,6 @@
-// Compiled once for each instruction set, which DPB_ARCH names. No std:: here: of an inline function that several units
-// define the linker keeps one copy for all, and it could be the one that only the newest processors run.
+// Compiled once for each instruction set, which DPB_ARCH names. No std:: here: of an inline
+// function that several units define the linker keeps one copy for all, and it could be the one
+// that only the newest processors run.
 #include "interface.hpp"
 
 #define DPB_JOIN_(a, b) a##b

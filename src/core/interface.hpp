@@ -1,4 +1,5 @@
-// What the module sees of a core, whichever instruction set it was compiled for. Plain data: nothing here has code.
+// What the module sees of a core, whichever instruction set it was compiled for. Plain data:
+// nothing here has code.
 #pragma once
 
 namespace dpb {

@@ -1,4 +1,4 @@
-// What Python sees: dpbandit._core. Compiled for the oldest processor; picks the core when it is imported.
+// What Python sees: dpbandit._core. Compiled for the oldest processor; picks the core at import.
 #include <nanobind/nanobind.h>
 
 #include "cpu.hpp"
@@ -21,5 +21,6 @@ static_assert(sizeof cores / sizeof *cores == dpb::cpu::count, "a core for each 
 NB_MODULE(_core, module) {
     const dpb::Arch* chosen = cores[dpb::cpu::choose()];
     module.doc() = "The compiled core.";
-    module.def("arch", [chosen] { return chosen->name; }, "The instruction set in use: 'v2', 'v3', 'v4' or 'generic'.");
+    module.def("arch", [chosen] { return chosen->name; },
+               "The instruction set in use: 'v2', 'v3', 'v4' or 'generic'.");
 }
