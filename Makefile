@@ -2,7 +2,12 @@
 PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# With the build tools of .venv, so that the core is built once and `make core` finds it done.
+INSTALL := $(PIP) --no-build-isolation -e
+# Said when pip or the compiler gave up.
+FAILED  := { echo "make: the set-up did not finish, see above. It runs at first, and again when pyproject.toml or" \
+           "constraints.txt changed. What is not installed yet needs a package index: that cannot be done offline."; exit 1; }
 # What `make run` needs, what everybody who changes something needs, and Ray for the tests on a cluster.
 READY   := $(VENV)/.ready
 TOOLS   := $(VENV)/.tools
@@ -10,7 +15,7 @@ CLUSTER := $(VENV)/.cluster
 MAIN    := lab,audit,service
 ALL     := $(MAIN),postgres,docs,dev
 
-.PHONY: run test test-all check docs docs-serve tables reproduction notebooks leaderboard clean help
+.PHONY: run core test test-all check docs docs-serve tables reproduction notebooks leaderboard clean help
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -20,18 +25,25 @@ help:            ## show this list
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dpbandit needs Python 3.11 or newer; try: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) '.[$(MAIN)]'
+	@echo "installing packages into $(VENV) and building the core"
+	@$(PIP) $$($(BIN)/python tools/backend.py needs) || $(FAILED)
+	@$(INSTALL) '.[$(MAIN)]' || $(FAILED)
 	@touch $@
 
 $(TOOLS): $(READY)
-	$(INSTALL) '.[$(ALL)]'
+	@echo "installing what tests and documentation need"
+	@$(INSTALL) '.[$(ALL)]' || $(FAILED)
 	@touch $@
 
 $(CLUSTER): $(TOOLS)
-	$(INSTALL) '.[$(ALL),cluster]'
+	@echo "installing Ray and zig"
+	@$(INSTALL) '.[$(ALL),cluster]' ziglang || $(FAILED)
 	@touch $@
 
-run: $(READY)    ## reproduce the paper's experiments and judge its claims; figures and report.html in out/
+core: $(READY)   ## build the compiled core from src/core; only what changed is compiled
+	@$(BIN)/python tools/backend.py
+
+run: core        ## reproduce the paper's experiments and judge its claims; figures and report.html in out/
 	$(BIN)/dpbandit reproduce --out out
 
 # Browser tests need a Chromium: installed where apt can, otherwise those tests say that they did not run.
@@ -42,13 +54,13 @@ browser:
 
 # Both test workers would compile the same kernels: compile them once, half in each of two processes.
 .PHONY: warm
-warm: $(TOOLS)
+warm: $(TOOLS) core
 	@$(BIN)/python tests/warm.py ridge & $(BIN)/python tests/warm.py others; wait
 
-test: $(TOOLS) browser warm ## the tests that every change must pass (minutes)
+test: $(TOOLS) core browser warm ## the tests that every change must pass (minutes)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-all: $(CLUSTER) browser warm ## the slow statistical and soak runs as well, and those on a cluster
+test-all: $(CLUSTER) core browser warm ## the slow statistical and soak runs as well, and those on a cluster
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(TOOLS)  ## format, lint, type-check, and see that imports point downward
@@ -65,20 +77,20 @@ docs: $(TOOLS)   ## build the documentation site into build/site; a broken link 
 docs-serve: $(TOOLS) ## show the site on http://127.0.0.1:8000 while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-tables: $(TOOLS) ## write the generated tables into docs/
+tables: $(TOOLS) core ## write the generated tables into docs/
 	$(BIN)/python -W ignore tests/privacy/planted.py --write
 
-reproduction: $(READY) ## run the paper profile and put its report and figures into docs/reproduction/
+reproduction: core ## run the paper profile and put its report and figures into docs/reproduction/
 	$(BIN)/dpbandit reproduce --profile paper --out build/reproduction
 	mkdir -p docs/reproduction
 	cp build/reproduction/report.html build/reproduction/verdicts.json build/reproduction/config.json build/reproduction/figure-*.png docs/reproduction/
 
-notebooks: $(TOOLS) ## run the notebooks in examples/ and save what they show
+notebooks: $(TOOLS) core ## run the notebooks in examples/ and save what they show
 	$(BIN)/python tools/notebooks.py
 
-leaderboard: $(READY) ## what privacy costs, every algorithm in six worlds: docs/leaderboard.md (some 20 minutes; goes on after Ctrl-C)
+leaderboard: core ## what privacy costs, every algorithm in six worlds: docs/leaderboard.md (some 20 minutes; goes on after Ctrl-C)
 	$(BIN)/dpbandit bench privacy-cost --profile full --out build/leaderboard --docs docs/leaderboard.md
 
 clean:           ## remove the environment and everything generated
-	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out build/core src/dpbandit/_core.*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

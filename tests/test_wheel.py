@@ -1,8 +1,10 @@
 """What is built from this tree, as somebody would install it without any extra."""
 
+import fnmatch
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -14,11 +16,18 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
-    # the build back end itself: needs no network, unlike pip with its isolated build
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build("wheel", folder)
+
+
+def build(kind, folder, tree=ROOT):
+    """Call the build back end itself: it needs no network, unlike pip with its isolated build."""
+    code = f"import backend; print(backend.build_{kind}({str(folder)!r}))"
+    environment = {**os.environ, "PYTHONPATH": str(tree / "tools")}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return folder / ran.stdout.split()[-1]
 
 
 def alone(folder, code, missing=()):
@@ -40,13 +49,15 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
     inside = {
         str(path.relative_to(ROOT / "src"))
         for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and not fnmatch.fnmatch(path.name, "_core.*.*")
     }
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
         scripts = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
-    assert {name for name in names if name.startswith("dpbandit/")} == inside
+    cores = {name for name in names if fnmatch.fnmatch(name, "dpbandit/_core.*") and not name.endswith(".pyi")}
+    assert len(cores) == 1
+    assert {name for name in names if name.startswith("dpbandit/")} == inside | cores
     for name in (
         "py.typed",
         "gpu/kernels.cu",
@@ -89,3 +100,13 @@ def test_without_extras_the_library_works_and_the_command_says_what_to_install(w
     ran = alone(tmp_path, "from dpbandit.cli import main; main()", extras)
     assert ran.returncode == 1
     assert ran.stderr.strip() == "the command line needs the extra 'lab': pip install 'dpbandit[lab]'"
+
+
+def test_the_source_archive_holds_all_that_building_needs_and_nothing_built(tmp_path):
+    archive = build("sdist", tmp_path)
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "src" / "core").rglob("*") if path.is_file()}
+    assert sources
+    assert sources | {"CMakeLists.txt", "pyproject.toml", "tools/backend.py", "README.md", "LICENSE"} <= names
+    assert not [name for name in names if name.endswith((".so", ".o", ".pyc")) or name.startswith(("build/", "out/"))]
