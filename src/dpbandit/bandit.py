@@ -11,9 +11,8 @@ import math
 import os
 import secrets
 import threading
-import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -22,31 +21,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbandit import engine as engines
+from dpbandit import learning
 from dpbandit.design import Design
-from dpbandit.engine import BUSY, DUE, HORIZON, LEARNED, NO_RELEASE, NOT_AN_ARRAY, raise_for
-from dpbandit.errors import (
-    BudgetError,
-    NoiseError,
-    NotFiniteError,
-    OptionError,
-    PrivacyWarning,
-    PropensityError,
-    ShapeError,
-)
-from dpbandit.frames import array_of, entries
+from dpbandit.engine import LEARNED
+from dpbandit.errors import BudgetError, NoiseError, OptionError, PropensityError, ShapeError
+from dpbandit.frames import array_of
 from dpbandit.logs.record import ASSUMPTION, Log, People
 from dpbandit.model import Gate, ReleasedModel
-from dpbandit.options import Options, whole
+from dpbandit.options import Options
 from dpbandit.policies import Propensities, View
-from dpbandit.privacy.claim import Spent
+from dpbandit.privacy.accounting import epsilon_of
+from dpbandit.privacy.claim import Claim, Spent
+from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sources import Real, Simulation, Source
 from dpbandit.reference.random import CONTEXTS, START, TIES, derive_key
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-# A batch is learned in lots, so that Ctrl-C works.
-LOT = 4096
 
 # All bandits of this process. A forked child turns off the short way of those it inherited, so that
 # a round without a release need not look whether it runs in another process.
@@ -55,8 +46,8 @@ _ALIVE: weakref.WeakSet[Bandit] = weakref.WeakSet()
 
 def _in_a_forked_child() -> None:
     for bandit in list(_ALIVE):
-        bandit._plain = False
-        bandit._lock = threading.RLock()  # a thread that held it is not in the child
+        bandit.short_way = False
+        bandit.lock = threading.RLock()  # a thread that held it is not in the child
 
 
 if hasattr(os, "register_at_fork"):
@@ -103,14 +94,14 @@ class Bandit:
         )
         self.engine = engines.new_engine(self.spec, self.backend)
         self._public_rows = {row.tobytes() for row in design.public_set}
-        self._user_counts: dict[str, int] = {}
-        self._people = People.nobody()  # the log's users
-        self._lock = threading.RLock()
+        self.user_counts: dict[str, int] = {}
+        self.people = People.nobody()  # the log's users
+        self.lock = threading.RLock()
         self._process = os.getpid()
-        # Whether `update` may go straight to the engine: the core, whose calls nothing interrupts.
-        self._plain = False
-        self._plain_select = self.backend == "core" and self._fixed_alpha is not None
-        self._open_short_way()
+        # Whether `update` may go straight to the engine: see `open_short_way`.
+        self.short_way = False
+        self._short_select = self.backend == "core" and self._fixed_alpha is not None
+        self.open_short_way()
         _ALIVE.add(self)
 
     # -------------------------------------------------------------- what users call
@@ -147,7 +138,7 @@ class Bandit:
         >>> bandit.select([[1.0, 0.0], [0.0, 1.0]])
         1
         """
-        if k is None and self._plain_select:
+        if k is None and self._short_select:
             arm = self.engine.select(contexts)
             if arm >= 0:
                 return arm
@@ -181,7 +172,7 @@ class Bandit:
         >>> bandit.rounds
         2
         """
-        if self._plain and self.engine.learn(contexts, rewards) == LEARNED:
+        if self.short_way and self.engine.learn(contexts, rewards) == LEARNED:
             return
         self._update(contexts, rewards, user)
 
@@ -265,7 +256,7 @@ class Bandit:
 
     def model(self) -> ReleasedModel:
         """The released model as it is now: public numbers only, and enough to rank."""
-        with self._lock:
+        with self.lock:
             found, rounds = self.engine.model(), self.rounds
             alpha = self._fixed_alpha
             if alpha is None:
@@ -386,7 +377,103 @@ class Bandit:
 
     def remember(self, log: Log, people: People) -> None:
         """That it was started from this log: its users have so much less of their cap left."""
-        self.log, self._people = log, people
+        self.log, self.people = log, people
         if self.claim.status != "none":
             words = ASSUMPTION.format(log.learned)
             self.claim = replace(self.claim, assumptions=(*self.claim.assumptions, words))
+
+    # -------------------------------------------------------------- the long way
+
+    def open_short_way(self) -> None:
+        """Let `update` go straight to the engine where nothing else is to be done.
+
+        Only the core: nothing interrupts a call of it. Users are counted here, and the first reward
+        without noise is charged here.
+        """
+        in_the_clear = self.release.in_the_clear and self.ledger.releases == 0
+        counted = self.options.protects.cap is not None
+        self.short_way = self.backend == "core" and not counted and not in_the_clear
+
+    def check_process(self) -> None:
+        """An error in a forked copy, which would spend the same budget a second time."""
+        if os.getpid() != self._process:
+            raise BudgetError(engines.FORKED_WORDS)
+
+    def _select(self, contexts: Any, k: int | None) -> Any:
+        given = array_of(contexts, "contexts")
+        if k is not None and not _is_slate(k, given):
+            self.gate.check(given)
+            raise OptionError(
+                f"k must be a whole number from 1 to the {len(given)} arms given, not {k!r}"
+            )
+        with self.lock:
+            alpha = math.nan
+            if self._fixed_alpha is None:
+                alpha = float(self.alphas(self.rounds + 1, 1)[0])
+            found: Any = (
+                self.engine.select(given, alpha)
+                if k is None
+                else self.engine.rank(given, int(k), alpha)
+            )
+            if isinstance(found, int) and found < 0:
+                learning.refuse(self, found, given)
+        return found if k is None else np.array(found, dtype=np.int64)
+
+    def _update(self, contexts: Any, rewards: Any, user: Any) -> None:
+        xs, rs = array_of(contexts, "contexts"), array_of(rewards, "rewards")
+        if xs.ndim == 1 and rs.ndim == 0:
+            xs, rs = xs[None, :], rs[None]
+        if xs.ndim != 2 or rs.ndim != 1 or len(xs) != len(rs):
+            raise ShapeError(
+                f"update takes a context of shape ({self.dim},) with one reward, or a batch of "
+                f"shapes (n, {self.dim}) and (n,), not {np.shape(contexts)} and {np.shape(rewards)}"
+            )
+        if len(xs) == 0:
+            return
+        self.check_process()
+        with self.lock:
+            if self.options.protects.cap is None:
+                learning.learn_rows(self, xs, rs)
+            else:
+                learning.learn_of_users(self, xs, rs, user)
+
+
+def spent_of(claim: Claim, ledger: Ledger, rewards_per_unit: int) -> Spent:
+    """What a ledger's total is in a claim's terms, for a unit of so many rewards."""
+    if ledger.currency == "mu²":
+        mu = rewards_per_unit * math.sqrt(ledger.total)
+        epsilon = epsilon_of(mu=mu, delta=claim.delta) if 0 < claim.delta < 1 else 0.0
+        return Spent(epsilon, claim.delta, mu, claim)
+    if ledger.currency == "epsilon":
+        return Spent(rewards_per_unit * ledger.total, claim.delta, None, claim)
+    raise BudgetError(f"no currency is called {ledger.currency!r}")
+
+
+def _source(options: Options, design: Design) -> Source:
+    """Real noise without a seed, a simulation with one."""
+    if options.seed is not None:
+        return Simulation(options.seed)
+    if design.release.is_private and not design.noise.has_real_source:
+        raise NoiseError(
+            f"there is no exact sampler for {design.noise.name!r} noise: give a seed for a "
+            "simulation, or use 'laplace' or 'gaussian'"
+        )
+    return Real()
+
+
+def _keys(seed: int | None) -> dict[int, int]:
+    """Ties and perturbed contexts protect nobody: any unpredictable key will do for them."""
+    if seed is None:
+        return {TIES: secrets.randbits(64), CONTEXTS: secrets.randbits(64), START: 0}
+    return {purpose: derive_key(seed, purpose) for purpose in (TIES, CONTEXTS, START)}
+
+
+def _is_slate(k: Any, given: Matrix) -> bool:
+    number = isinstance(k, (int, np.integer)) and not isinstance(k, bool)
+    return number and given.ndim == 2 and 1 <= k <= len(given)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{' × '.join(map(str, value.shape))} array>"
+    return repr(value)

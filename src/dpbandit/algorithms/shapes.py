@@ -1,10 +1,10 @@
 """Shaped moments: which vector u, of norm at most 1, stands for a context x in the private sum Σ u·r.
 
-Noise on Σ x·r is round, and contexts are not: directions that contexts rarely take drown in it. With a public whitener P
-(the inverse square root of the contexts' second moments) every direction gets its share.
-`ellipsoid` sums Px/R, R the largest ‖Px‖ among the public contexts; a context further out counts less, never more.
-`instruments` sums Px/‖Px‖: every reward uses all of the norm it pays for. The estimate solves Σ u·xᵀθ = Σ u·r, so any u
-that depends on public things alone will do.
+Noise on Σ x·r is round, and contexts are not: directions that contexts rarely take drown in it. With
+a public whitener P (the inverse square root of the contexts' second moments) every direction gets its
+share. `ellipsoid` sums Px/R, R the largest ‖Px‖ among the public contexts; a context further out
+counts less, never more. `instruments` sums Px/‖Px‖: every reward uses all of the norm it pays for.
+The estimate solves Σ u·xᵀθ = Σ u·r, so any u that depends on public things alone will do.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits.options import Options
-from dpbandit.errors import OptionError, nearest
+from dpbandit.errors import OptionError
+from dpbandit.options import Options, one_of
 
 Matrix = NDArray[np.float64]
 
@@ -49,13 +49,15 @@ def whitener(second_moments: Matrix) -> tuple[Matrix, Matrix]:
 
 def shape_of(options: Options, wanted: str) -> Shape:
     """What the option `shape` asks for."""
-    if wanted not in SHAPES:
-        raise OptionError(f"no shape is called {wanted!r}: {nearest(wanted, SHAPES)} ({', '.join(SHAPES)})")
+    one_of("shape", wanted, SHAPES)
     if wanted == "round":
         return ROUND
     contexts = options.public_contexts
     if contexts is None:
-        raise OptionError(f"shape={wanted!r} needs public_contexts to know how contexts are spread; 'round' does not")
-    direct, inverse = whitener(contexts.T @ contexts / len(contexts))
-    floor = float(np.linalg.norm(contexts @ direct, axis=1).max()) if wanted == "ellipsoid" else 0.0
-    return Shape(direct, inverse, floor)
+        raise OptionError(
+            f"shape={wanted!r} needs public_contexts to know how contexts are spread; 'round' does "
+            "not"
+        )
+    forward, inverse = whitener(contexts.T @ contexts / len(contexts))
+    lengths = np.linalg.norm(contexts @ forward, axis=1)
+    return Shape(forward, inverse, float(lengths.max()) if wanted == "ellipsoid" else 0.0)
