@@ -57,9 +57,7 @@ if hasattr(os, "register_at_fork"):
 class Bandit:
     """A contextual bandit. Make one with `dpb.make`; the methods below are all there is to know."""
 
-    def __init__(
-        self, name: str, options: Options, design: Design, *, keys: Mapping[int, int] | None = None
-    ) -> None:
+    def __init__(self, name: str, options: Options, design: Design) -> None:
         self.name = name
         self.options = options
         self.design = design
@@ -69,7 +67,6 @@ class Bandit:
         self.claim = design.claim
         self.ledger = design.ledger
         self.source: Source = _source(options, design)
-        self.keys = _keys(options.seed) if keys is None else dict(keys)
         self.identity = secrets.token_hex(16)
         self.over_cap = 0
         self.log: Log | None = None  # what it was started from
@@ -82,17 +79,11 @@ class Bandit:
             private=design.contexts_are_private,
         )
         self.alpha: float | str = design.alpha if options.alpha is None else options.alpha
-        self._fixed_alpha = None if isinstance(self.alpha, str) else float(self.alpha)
+        self._fixed_alpha = _fixed(self.alpha, design)
         if self._fixed_alpha is None:
             self.alphas(1, 1)  # says now, not in round 1, when something is missing
         self.backend = engines.backend_for(options.backend, design.not_in_core)
-        self.spec = design.spec(
-            options,
-            alpha=math.nan if self._fixed_alpha is None else self._fixed_alpha,
-            ties_key=self.keys[TIES],
-            contexts_key=self.keys[CONTEXTS],
-        )
-        self.engine = engines.new_engine(self.spec, self.backend)
+        self.use_keys(_keys(options.seed))
         self._public_rows = {row.tobytes() for row in design.public_set}
         self.user_counts: dict[str, int] = {}
         self.people = People.nobody()  # the log's users
@@ -100,7 +91,10 @@ class Bandit:
         self._process = os.getpid()
         # Whether `update` may go straight to the engine: see `open_short_way`.
         self.short_way = False
-        self._short_select = self.backend == "core" and self._fixed_alpha is not None
+        plain = self._fixed_alpha is not None and options.context_noise == 0
+        self._short_select = self.backend == "core" and plain
+        # With context_noise: what was offered last, so that a save can go on from it.
+        self.offered: Matrix | None = None
         self.open_short_way()
         _ALIVE.add(self)
 
@@ -365,9 +359,10 @@ class Bandit:
 
     def alphas(self, start: int, count: int) -> Vector:
         """The width of the bonus in rounds start, start + 1, …: fixed, or what theory says."""
-        if self._fixed_alpha is not None:
+        theory = self.design.theory
+        if self._fixed_alpha is not None or isinstance(theory, float):
             return np.full(count, self._fixed_alpha)
-        return self.design.theory(np.arange(start, start + count, dtype=np.float64))
+        return theory(np.arange(start, start + count, dtype=np.float64))
 
     def in_public_set(self, rows: Matrix) -> NDArray[np.bool_]:
         """For each row, whether it is one of the contexts that the noise was scaled for."""
@@ -390,9 +385,31 @@ class Bandit:
         Only the core: nothing interrupts a call of it. Users are counted here, and the first reward
         without noise is charged here.
         """
-        in_the_clear = self.release.in_the_clear and self.ledger.releases == 0
+        in_the_clear = self.design.in_the_clear and self.ledger.releases == 0
         counted = self.options.protects.cap is not None
         self.short_way = self.backend == "core" and not counted and not in_the_clear
+
+    def use_keys(self, keys: Mapping[int, int]) -> None:
+        """Start a new engine with these keys of ties, perturbed contexts and pan-private starts."""
+        self.keys = dict(keys)
+        self.spec = self.design.spec(
+            self.options,
+            alpha=math.nan if self._fixed_alpha is None else self._fixed_alpha,
+            ties_key=self.keys[TIES],
+            contexts_key=self.keys[CONTEXTS],
+        )
+        self.engine = engines.new_engine(self.spec, self.backend)
+
+    def offer_again(self, contexts: Matrix, fields: dict[str, NDArray[Any]]) -> None:
+        """Make the engine remember how it perturbed the contexts that were offered last.
+
+        They are a function of the decision's number, so the last decision is made once more.
+        """
+        before = {**fields, "decisions": fields["decisions"] - 1}
+        self.engine.load_fields(before)
+        self.engine.rank(contexts, len(contexts), 0.0)
+        self.engine.load_fields(fields)
+        self.offered = contexts
 
     def check_process(self) -> None:
         """An error in a forked copy, which would spend the same budget a second time."""
@@ -417,6 +434,8 @@ class Bandit:
             )
             if isinstance(found, int) and found < 0:
                 learning.refuse(self, found, given)
+            if self.options.context_noise > 0:
+                self.offered = given.copy()
         return found if k is None else np.array(found, dtype=np.int64)
 
     def _update(self, contexts: Any, rewards: Any, user: Any) -> None:
@@ -453,7 +472,7 @@ def _source(options: Options, design: Design) -> Source:
     """Real noise without a seed, a simulation with one."""
     if options.seed is not None:
         return Simulation(options.seed)
-    if design.release.is_private and not design.noise.has_real_source:
+    if design.is_private and not design.noise.has_real_source:
         raise NoiseError(
             f"there is no exact sampler for {design.noise.name!r} noise: give a seed for a "
             "simulation, or use 'laplace' or 'gaussian'"
@@ -466,6 +485,13 @@ def _keys(seed: int | None) -> dict[int, int]:
     if seed is None:
         return {TIES: secrets.randbits(64), CONTEXTS: secrets.randbits(64), START: 0}
     return {purpose: derive_key(seed, purpose) for purpose in (TIES, CONTEXTS, START)}
+
+
+def _fixed(alpha: float | str, design: Design) -> float | None:
+    """The width of the bonus, where it is the same in all rounds."""
+    if not isinstance(alpha, str):
+        return float(alpha)
+    return design.theory if isinstance(design.theory, float) else None
 
 
 def _is_slate(k: Any, given: Matrix) -> bool:

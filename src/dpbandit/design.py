@@ -37,13 +37,15 @@ class Design:
     policy: Policy
     claim: Claim
     ledger: Ledger
-    # α_t in rounds t, for alpha='theory'.
-    theory: Callable[[Vector], Vector]
+    # What alpha='theory' is: α_t in rounds t, or the same in all of them.
+    theory: Callable[[Vector], Vector] | float
     clips: bool = True
     alpha: float = DEFAULT_ALPHA  # where none is given
     l1_limit: float | None = None
     one_hot: bool = False  # contexts may only name arms
     contexts_are_private: bool = False  # then no message may say what is in one
+    is_private: bool = True  # whether what it shows of rewards has noise
+    in_the_clear: bool = False  # whether it shows rewards without any
     # Contexts that the noise was scaled for; no rows: all that are allowed.
     public_set: Matrix = field(default_factory=lambda: np.empty((0, 0)))
     # Whether a clean value depends on what was released before, not on the rewards alone.

@@ -59,6 +59,8 @@ def pack(bandit: Bandit) -> bytes:
         arrays: Arrays = {f"{_FIELD}{name}": a for name, a in bandit.engine.fields().items()}
         if public is not None:
             arrays["public_contexts"] = public
+        if bandit.offered is not None:
+            arrays["offered"] = bandit.offered
         if len(bandit.people.hashes):
             arrays |= {"log_users": bandit.people.hashes, "log_counts": bandit.people.counts}
         record = {
@@ -184,7 +186,8 @@ def _check_receipt(
 
 
 def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit:
-    from dpbandit.algorithms.registry import rebuild
+    from dpbandit.algorithms.registry import construct
+    from dpbandit.bandit import Bandit
     from dpbandit.logs.record import Log, People
     from dpbandit.privacy.ledger import Ledger
 
@@ -195,8 +198,15 @@ def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit
     if "log_users" in arrays and "log_counts" in arrays:
         people = People(arrays.pop("log_users"), arrays.pop("log_counts"))
     keys = {int(purpose): int(key) for purpose, key in record["keys"].items()}
-    bandit = rebuild(record["name"], options, keys)
-    bandit.engine.load_fields(_fields(path, arrays, bandit.engine.fields()))
+    bandit = construct(record["name"], options)
+    if not isinstance(bandit, Bandit):
+        raise SaveError(f"{path}: {record['name']!r} makes something else than a dpbandit.Bandit")
+    bandit.use_keys(keys)
+    offered = arrays.pop("offered", None)
+    fields = _fields(path, arrays, bandit.engine.fields())
+    bandit.engine.load_fields(fields)
+    if offered is not None:
+        bandit.offer_again(offered, fields)
     bandit.identity = record["identity"]
     bandit.ledger = Ledger.from_dict(record["ledger"])
     bandit.over_cap = record["over_cap"]

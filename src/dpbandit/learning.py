@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.engine import DUE, HORIZON, LEARNED, NO_RELEASE, REWARD_WORDS, raise_for
-from dpbandit.errors import NotFiniteError, OptionError, PrivacyWarning
+from dpbandit.errors import NoiseError, NotFiniteError, OptionError, PrivacyWarning
 from dpbandit.frames import entries
-from dpbandit.privacy.sources import Pending, Simulation
+from dpbandit.privacy.grid import to_whole
+from dpbandit.privacy.sources import Pending, Real, Simulation, add_whole_noise
 from dpbandit.reference.random import START
+from dpbandit.release import Charge, PanPrivate
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
@@ -127,8 +129,8 @@ def _from_source(
     bandit: Bandit, x: Vector, reward: float, inside: bool, booked: list[Callable[[], None]]
 ) -> None:
     """The same round with noise from any source: the ledger is asked before noise is drawn."""
-    engine, release = bandit.engine, bandit.release
-    release.begin(engine, bandit.source)
+    engine = bandit.engine
+    begin_nodes(bandit)
     scale = engine.prepare(x, reward, inside)
     if scale == NO_RELEASE:
         return
@@ -141,7 +143,32 @@ def _from_source(
     engine.commit(noisy)
 
 
-def book(bandit: Bandit, booked: list[Callable[[], None]]) -> Any:
+def begin_nodes(bandit: Bandit) -> None:
+    """Pan-private form: noise into every node that begins with the coming round.
+
+    Not a release: it stays in memory. A negative index keeps it apart from the node's own noise.
+    """
+    engine, release, noise = bandit.engine, bandit.release, bandit.noise
+    starts = engine.starts()
+    if not starts:
+        return
+    if not isinstance(release, PanPrivate):
+        raise NoiseError(f"release {release.name!r} has nodes that begin with noise, and no scale")
+    t, zeros = engine.rounds + 1, [0] * bandit.dim
+    scale = release.scale(t)
+    shift = noise.shift_of(scale, release.charge(engine, t).share)
+    for level in starts:
+        if isinstance(bandit.source, Real):
+            begun = add_whole_noise(noise, zeros, scale=scale, shift=shift)
+        else:
+            pending = Pending(np.zeros(bandit.dim), zeros)
+            index = -(t * 64 + level)
+            drawn = bandit.source.release(noise, pending, scale=scale, shift=shift, index=index)
+            begun = to_whole(drawn).tolist()
+        engine.begin(level, begun)
+
+
+def book(bandit: Bandit, booked: list[Callable[[], None]]) -> Charge:
     """Ask the ledger for what the release of this round costs; how to undo it is then in `booked`."""
     rounds = bandit.engine.rounds
     charge = bandit.release.charge(bandit.engine, rounds)
@@ -155,7 +182,7 @@ def book(bandit: Bandit, booked: list[Callable[[], None]]) -> Any:
 
 def charge_in_the_clear(bandit: Bandit) -> Callable[[], None]:
     """Without noise the first reward costs everything, and the others nothing more."""
-    if not bandit.release.in_the_clear or bandit.ledger.releases:
+    if not bandit.design.in_the_clear or bandit.ledger.releases:
         return lambda: None
     undo = bandit.ledger.charge(math.inf, when=1, what="rewards in the clear")
     bandit.open_short_way()
