@@ -55,13 +55,17 @@ class Ledger:
     releases: int = 0
     fingerprint: str = ""
 
-    def charge(self, cost: float, *, when: int, what: str, group: int = 0, adds: bool = False) -> Callable[[], None]:
+    def charge(
+        self, cost: float, *, when: int, what: str, group: int = 0, adds: bool = False
+    ) -> Callable[[], None]:
         """Record a release that is about to happen; raise BudgetError and change nothing if it is not affordable.
 
         With `adds`, rewards that paid for earlier releases of this lane pay for this one too. Returns a function that takes the charge back, for a release that failed before anyone saw it.
         """
         if not cost >= 0:
-            raise BudgetError(f"a release at round {when} ({what}) has cost {cost!r}: a cost is a number of at least 0")
+            raise BudgetError(
+                f"a release at round {when} ({what}) has cost {cost!r}: a cost is a number of at least 0"
+            )
         lanes = self.groups.get(group, {})
         lane = lanes.get(what)
         before = lane.dearest if lane else 0.0
@@ -72,7 +76,12 @@ class Ledger:
                 f"a release at round {when} ({what}) would bring the total to {total:g} {self.currency}; "
                 f"the limit is {self.limit:g}"
             )
-        kept = (None if lane is None else replace(lane), self.total, self.releases, self.fingerprint)
+        kept = (
+            None if lane is None else replace(lane),
+            self.total,
+            self.releases,
+            self.fingerprint,
+        )
         if lane is None:
             self.groups.setdefault(group, {})[what] = Lane(what, when, when, 1, cost)
         else:
@@ -114,7 +123,9 @@ class Ledger:
                 running += lane.dearest
                 rows.append(
                     {
-                        "when": f"{lane.first}" if lane.first == lane.last else f"{lane.first}–{lane.last}",
+                        "when": f"{lane.first}"
+                        if lane.first == lane.last
+                        else f"{lane.first}–{lane.last}",
                         "what": lane.what,
                         "releases": lane.releases,
                         "cost": lane.dearest,
@@ -133,13 +144,24 @@ class Ledger:
             "total": self.total,
             "releases": self.releases,
             "fingerprint": self.fingerprint,
-            "groups": {str(g): [asdict(lane) for lane in lanes.values()] for g, lanes in self.groups.items()},
+            "groups": {
+                str(g): [asdict(lane) for lane in lanes.values()]
+                for g, lanes in self.groups.items()
+            },
         }
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Ledger:
         """The ledger that `to_dict` described."""
-        groups = {int(g): {row["what"]: Lane(**row) for row in rows} for g, rows in record["groups"].items()}
+        groups = {
+            int(g): {row["what"]: Lane(**row) for row in rows}
+            for g, rows in record["groups"].items()
+        }
         return cls(
-            record["limit"], record["currency"], groups, record["total"], record["releases"], record["fingerprint"]
+            record["limit"],
+            record["currency"],
+            groups,
+            record["total"],
+            record["releases"],
+            record["fingerprint"],
         )

@@ -123,7 +123,9 @@ def add_whole_noise(
     return [number + extra for number, extra in zip(whole, drawn, strict=True)]
 
 
-def proven_cost(noise: Noise | str, dim: int, scale: float, shift: float, step: float = STEP) -> float:
+def proven_cost(
+    noise: Noise | str, dim: int, scale: float, shift: float, step: float = STEP
+) -> float:
     """What OpenDP itself proves for one release of whole numbers, in the noise's currency."""
     noise = find_noise(noise)
     return _needed(noise, noise.whole_sampler(dim, scale / step)).cost(shift / step)

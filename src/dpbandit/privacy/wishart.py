@@ -80,7 +80,11 @@ def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
     >>> 1.0 < found.first + 14 * found.each < 1.2
     True
     """
-    from scipy.special import chdtr, chdtrc, xlogy  # slow to import, and Wishart noise alone needs it
+    from scipy.special import (  # slow to import, and Wishart noise alone needs it
+        chdtr,
+        chdtrc,
+        xlogy,
+    )
 
     shape = degrees / 2 - 1
     part = TRUNCATED * delta / levels

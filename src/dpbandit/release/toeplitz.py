@@ -261,7 +261,10 @@ def inverse_decays(rates: Vector, weights: Vector) -> tuple[Vector, Vector]:
     zeros = np.linalg.eigvalsh(np.diag(rates) + np.outer(root, root))
     for _ in range(2):  # good to an ulp of the largest; Newton makes the smallest as good
         gaps = rates[:, None] - zeros
-        value, slope = (weights[:, None] / gaps).sum(axis=0), (weights[:, None] / gaps**2).sum(axis=0)
+        value, slope = (
+            (weights[:, None] / gaps).sum(axis=0),
+            (weights[:, None] / gaps**2).sum(axis=0),
+        )
         zeros = zeros - (1 + value) / slope
     poles = np.concatenate([[0.0], zeros])
     others = poles[:, None] - poles + np.eye(len(poles))

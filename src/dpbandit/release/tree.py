@@ -36,7 +36,7 @@ from dpbandit.release.whole import WholeRows
 class Place(NamedTuple):
     """Where a round stands in its tree."""
 
-    index: int  # of the round within its block, from 1
+    position: int  # of the round within its block, from 1
     level: int  # of the node that it completes
     levels: int  # that share the budget
 
@@ -55,7 +55,7 @@ def place(t: int, *, unknown_horizon: bool, levels: int) -> Place:
     """Where round t stands. Without a horizon, blocks of 1, 2, 4, … rounds have a tree each.
 
     >>> place(12, unknown_horizon=False, levels=4), place(12, unknown_horizon=True, levels=0)
-    (Place(index=12, level=2, levels=4), Place(index=5, level=0, levels=4))
+    (Place(position=12, level=2, levels=4), Place(position=5, level=0, levels=4))
     """
     index = t
     if unknown_horizon:
@@ -111,7 +111,9 @@ class TreeSums(Sums):
             self.sums[row] = 0 * self.sums[row]
 
     def fields(self) -> dict[str, NDArray[Any]]:
-        clean = self.sums.fields("sums") if isinstance(self.sums, WholeRows) else {"sums": self.sums}
+        clean = (
+            self.sums.fields("sums") if isinstance(self.sums, WholeRows) else {"sums": self.sums}
+        )
         return {**clean, "noisy": self.noisy, "carry": self.carry}
 
 
