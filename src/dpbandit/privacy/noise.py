@@ -1,10 +1,9 @@
 """The noises, each an object with all its consequences.
 
 A noise knows the norm it measures shifts in, its currency, its exchange to (ε, δ), its draw for
-simulations, its log-density for audits, and its exact sampler where there is one. Nothing else in the
-library decides anything by a noise's name: it asks the object. A new noise is a file in
-`privacy.noises` and one entry in `NOISES`; what it leaves out keeps it from being made at all.
-"""
+simulations, its log-density for audits, and its exact sampler where there is one. Nothing else in
+the library decides anything by a noise's name: it asks the object. A new noise is a file in
+`privacy.noises` and one entry in `NOISES`; what it leaves out keeps it from being made at all."""
 
 from __future__ import annotations
 

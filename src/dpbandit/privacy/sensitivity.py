@@ -1,9 +1,8 @@
 """How far a release can move when one reward moves from one end of its range to the other.
 
-Three answers: a constant for noise on moments; Lemma 1 of the paper, which shrinks like 1/t and rests on an
-assumption about the contexts; and what the public matrix A_t itself says, which needs no assumption.
-Nothing here may look at a reward.
-"""
+Three answers: a constant for noise on moments; Lemma 1 of the paper, which shrinks like 1/t and
+rests on an assumption about the contexts; and what the public matrix A_t itself says, which needs
+no assumption. Nothing here may look at a reward."""
 
 from __future__ import annotations
 
@@ -55,7 +54,8 @@ def constant(
 
 
 def on_grid(one: float, *, dim: int, norm: Norm) -> float:
-    """How far an item in whole numbers of STEP can move, where exact arithmetic would move it by `one`.
+    """How far an item in whole numbers of STEP can move, where exact arithmetic would move it by
+    `one`.
 
     Both ends are rounded, each by half a step in every coordinate: √d steps in L2, d in L1.
 
@@ -68,11 +68,12 @@ def on_grid(one: float, *, dim: int, norm: Norm) -> float:
 def own_rounding(
     *, trace: float, dim: int, items: int, width_times_norm: float, norm: Norm = 2
 ) -> float:
-    """What float rounding of A⁻¹·(node sum) adds to how far a node of so many items can move (`dgs`).
+    """What float rounding of A⁻¹·(node sum) adds to how far a node of so many items can move
+    (`dgs`).
 
-    The product is good to (d + 4)·2⁻⁵³ of Σ|A⁻¹||s|, which is at most trace(A⁻¹)·‖s‖ in each coordinate,
-    ‖s‖ ≤ items/2, for either neighbour and with a factor 2 to spare. The last term covers contexts so
-    short that their squares vanish, which the bound read off A⁻¹ does not see.
+    The product is good to (d + 4)·2⁻⁵³ of Σ|A⁻¹||s|, which is at most trace(A⁻¹)·‖s‖ in each
+    coordinate, ‖s‖ ≤ items/2, for either neighbour and with a factor 2 to spare. The last term
+    covers contexts so short that their squares vanish, which the bound read off A⁻¹ does not see.
     """
     each = 4 * (dim + 4) * 2.0**-53 * items / 2 + 1e-150
     return each * trace * width_times_norm * (dim if norm == 1 else math.sqrt(dim))
@@ -81,10 +82,11 @@ def own_rounding(
 def smallest_eigenvalue_bound(
     t: float, form: str, smallest_eigenvalue: float, delta: float
 ) -> float:
-    """λ'(t), the paper's high-probability lower bound on λ_min(A_t); not positive where it says nothing.
+    """λ'(t), the paper's high-probability lower bound on λ_min(A_t); not positive where it says
+    nothing.
 
-    Full: λ₀t/4 − 8 log((t+3)/δ) − 2√(t log((t+3)/δ)). Simplified: λ₀t/16 from t > 32 log(1/δ)/λ₀ on.
-    """
+    Full: λ₀t/4 − 8 log((t+3)/δ) − 2√(t log((t+3)/δ)). Simplified: λ₀t/16 from t > 32 log(1/δ)/λ₀
+    on."""
     if form == "full":
         log = math.log((t + 3.0) / delta)
         return smallest_eigenvalue * t / 4.0 - 8.0 * log - 2.0 * math.sqrt(t * log)
@@ -117,7 +119,8 @@ def lemma1(
 def observed(inverse: Matrix, arms: Matrix, max_norm: float, norm: Norm) -> float:
     """max ‖A⁻¹x‖ over the known arms, or over the ball of radius max_norm when `arms` is empty.
 
-    A and the arms are public and fixed before the noise is drawn, so this needs no assumption on contexts.
+    A and the arms are public and fixed before the noise is drawn, so this needs no assumption on
+    contexts.
 
     >>> round(observed(np.diag([0.5, 0.25]), np.empty((0, 2)), 1.0, 2), 6)
     0.5
@@ -131,14 +134,13 @@ def observed(inverse: Matrix, arms: Matrix, max_norm: float, norm: Norm) -> floa
 def growth(
     x: Vector, step: Vector, quadratic: float, max_norm: float, norm: Norm
 ) -> tuple[float, float]:
-    """By what the addition of xxᵀ can at most have multiplied ‖A⁻¹z‖, and how far it can have moved it,
-    if ‖z‖₂ ≤ max_norm: with these an old maximum over arms still gives a bound.
+    """By what the addition of xxᵀ can at most have multiplied ‖A⁻¹z‖, and how far it can have moved
+    it, if ‖z‖₂ ≤ max_norm: with these an old maximum over arms still gives a bound.
 
-    The new A⁻¹z is (1 − vxᵀ/(1 + q))·(the old one), v = `step` = A⁻¹x, q = `quadratic` = xᵀA⁻¹x. With
-    a = ‖v‖‖x‖/(1 + q) the norm of that matrix is (a + √(a² + 4/(1 + q)))/2 (its singular values off 1 have
-    the product 1/(1 + q) and the squares' sum a² + 2/(1 + q)); in L1 it is the largest column's sum. It also
-    moves A⁻¹z by at most ‖v‖‖v‖₂·max_norm/(1 + q).
-    """
+    The new A⁻¹z is (1 − vxᵀ/(1 + q))·(the old one), v = `step` = A⁻¹x, q = `quadratic` = xᵀA⁻¹x.
+    With a = ‖v‖‖x‖/(1 + q) the norm of that matrix is (a + √(a² + 4/(1 + q)))/2 (its singular
+    values off 1 have the product 1/(1 + q) and the squares' sum a² + 2/(1 + q)); in L1 it is the
+    largest column's sum. It also moves A⁻¹z by at most ‖v‖‖v‖₂·max_norm/(1 + q)."""
     inside = 1.0 / (1.0 + quadratic)
     length, total = float(np.linalg.norm(step)), float(np.abs(step).sum())
     if norm == 1:
@@ -152,7 +154,8 @@ def growth(
 def estimate_bounds(contexts: ArrayLike) -> tuple[float, float]:
     """L and λ₀ from sample contexts: the longest norm, and the least eigenvalue of the mean of xxᵀ.
 
-    Contexts are public, so this costs nothing; it is an estimate, not a bound on contexts yet to come.
+    Contexts are public, so this costs nothing; it is an estimate, not a bound on contexts yet to
+    come.
 
     Raises
     ------

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class Wishart(PaidInEpsilon, Noise):
     """Wishart noise for a Gram matrix packed into a vector; its `scale` is its degrees of freedom.
 
-    What it costs follows from a calibration for (ε, δ) and the number of levels (`privacy.wishart`),
-    so it has no multiplier and no share by itself: `release.tree.WishartTree` has them.
-    """
+    What it costs follows from a calibration for (ε, δ) and the number of levels
+    (`privacy.wishart`), so it has no multiplier and no share by itself: `release.tree.WishartTree`
+    has them."""
 
     name = "wishart"
     description = (
