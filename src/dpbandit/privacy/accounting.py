@@ -1,9 +1,8 @@
 """The currencies of privacy and their exchange.
 
-Gaussian releases are paid in μ² (Gaussian differential privacy, Dong, Roth & Su 2022), the others in
-pure ε. Every exchange rounds in the safe direction: a budget never comes out larger, a cost never
-smaller, than the exact value.
-"""
+Gaussian releases are paid in μ² (Gaussian differential privacy, Dong, Roth & Su 2022), the others
+in pure ε. Every exchange rounds in the safe direction: a budget never comes out larger, a cost
+never smaller, than the exact value."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ Notion = Literal["pure", "approximate", "gdp", "joint", "none"]
 class Claim:
     """What is promised to whom. Nothing in this library prints an ε without one.
 
-    >>> print(Claim("one reward", "pure", 2.0, 0.0, None, "proven", "simulation", ("rewards clipped",)))
+    >>> assumed = ("rewards clipped",)
+    >>> print(Claim("one reward", "pure", 2.0, 0.0, None, "proven", "simulation", assumed))
     (ε = 2, δ = 0) for one reward [pure, proven, noise: simulation]
       assumes: rewards clipped
     """
@@ -51,9 +52,9 @@ class Claim:
         """
         if self.status == "none":
             return "no claim: not private"
-        return f"{self.status}: ε = {self.epsilon:g}, δ = {self.delta:g} for {self.unit} ({self.noise} noise)".replace(
-            "none noise", "no noise"
-        )
+        noise = "no" if self.noise == "none" else self.noise
+        budget = f"ε = {self.epsilon:g}, δ = {self.delta:g}"
+        return f"{self.status}: {budget} for {self.unit} ({noise} noise)"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; infinity becomes None, because JSON has none."""

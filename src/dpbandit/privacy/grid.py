@@ -1,9 +1,9 @@
 """The grid that private numbers live on, and what it costs.
 
-A private item is brought to whole numbers of `STEP` when it enters, sums are exact, and the noise is
-drawn in whole numbers too: a neighbour's shift is then a whole number that the proof states. Releases
-that are not sums (`dgs`, `toeplitz`) are floats; OpenDP brings those to a grid relative to the noise.
-"""
+A private item is brought to whole numbers of `STEP` when it enters, sums are exact, and the noise
+is drawn in whole numbers too: a neighbour's shift is then a whole number that the proof states.
+Releases that are not sums (`dgs`, `toeplitz`) are floats; OpenDP brings those to a grid relative to
+the noise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Vector = NDArray[np.float64]
 GRID_BITS = 40
 STEP = 2.0**-GRID_BITS
 # Noise on floats lies on multiples of 2⁻⁴⁴ of its scale or finer: fine enough for 2⁴⁸ releases that
-# all have one reward in them (`lattice_slack`), coarse enough that a sum 500 times the scale is exact.
+# all have one reward in them (`lattice_slack`), coarse enough that a sum 500 times the scale is
+# exact.
 FLOAT_GRID_BITS = 44
 
 # What OpenDP's own rounding can add to a proven cost, and much more; noise is larger by this.
@@ -54,10 +55,10 @@ def lattice_slack(draws: float, epsilon: float, step_in_scales: float) -> float:
 
     `draws` counts the coordinates of the releases that *one unit's rewards* are in, and no others.
     Take two neighbours, and change, in both, the noise of just those releases from discrete to
-    rounded. The two changed runs are then apart by GDP alone: every other release has, given what was
-    released before, the same law in both, whatever its noise. Each change moves a run by at most
-    τ = draws·(h/σ)²/4 in total variation, and δ grows by τ on one side and e^ε·τ on the other. So a
-    tree adds a few levels' worth, for ever, however many releases there are.
+    rounded. The two changed runs are then apart by GDP alone: every other release has, given what
+    was released before, the same law in both, whatever its noise. Each change moves a run by at
+    most τ = draws·(h/σ)²/4 in total variation, and δ grows by τ on one side and e^ε·τ on the other.
+    So a tree adds a few levels' worth, for ever, however many releases there are.
 
     >>> lattice_slack(62 * 10, 2.0, STEP) < 1e-20
     True
@@ -73,9 +74,9 @@ def grid_exponent(scale: float, bits: int = FLOAT_GRID_BITS) -> int:
 def real_scale(scale: float, *, shift: float, dim: int, bits: int = FLOAT_GRID_BITS) -> float:
     """The scale that real noise on floats needs where exact arithmetic would need `scale`.
 
-    The clean value is rounded to the grid first, which can move neighbours apart by one step in every
-    coordinate. What that takes is rounded up to a power of two, so that releases whose shifts differ a
-    little share one sampler.
+    The clean value is rounded to the grid first, which can move neighbours apart by one step in
+    every coordinate. What that takes is rounded up to a power of two, so that releases whose shifts
+    differ a little share one sampler.
 
     >>> 1.0 < real_scale(1.0, shift=1.0, dim=10) < 1 + 1e-8
     True

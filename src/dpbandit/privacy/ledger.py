@@ -1,8 +1,7 @@
 """The ledger: it agrees to a release before it happens, or refuses.
 
-Costs are in one currency, μ² for Gaussian noise or ε for the others. Both add up over releases, also
-when the scales are chosen adaptively.
-"""
+Costs are in one currency, μ² for Gaussian noise or ε for the others. Both add up over releases,
+also when the scales are chosen adaptively."""
 
 from __future__ import annotations
 
@@ -17,7 +16,8 @@ from dpbandit.errors import BudgetError
 
 @dataclass
 class Lane:
-    """Releases that no reward is in twice: one level of a tree, say. A reward pays at most the dearest of them.
+    """Releases that no reward is in twice: one level of a tree, say. A reward pays at most the
+    dearest of them.
 
     Or, where every charge adds to the lane, releases that the same rewards are in again and again.
     """
@@ -33,19 +33,20 @@ class Lane:
 class Ledger:
     """Agrees to a release before it happens, or refuses.
 
-    `limit` is the budget of every single reward, in μ² for Gaussian noise or ε for Laplace. Releases are charged to a
-    lane within a group: a reward belongs to one group only (a block of the stream) and is in at most one release of
-    each lane, so it has paid at most the sum over the group's lanes of the dearest release; the ledger's total is the
-    worst group's. That is exact for trees with equal noise and an upper bound otherwise, in memory that does not grow
-    with rounds.
+    `limit` is the budget of every single reward, in μ² for Gaussian noise or ε for Laplace.
+    Releases are charged to a lane within a group: a reward belongs to one group only (a block of
+    the stream) and is in at most one release of each lane, so it has paid at most the sum over the
+    group's lanes of the dearest release; the ledger's total is the worst group's. That is exact for
+    trees with equal noise and an upper bound otherwise, in memory that does not grow with rounds.
 
     >>> ledger = Ledger(limit=1.0, currency="mu²")
-    >>> _ = ledger.charge(0.5, when=1, what="level 0"); _ = ledger.charge(0.5, when=2, what="level 1")
+    >>> undo = ledger.charge(0.5, when=1, what="level 0")
+    >>> undo = ledger.charge(0.5, when=2, what="level 1")
     >>> ledger.total
     1.0
-    >>> ledger.charge(0.5, when=4, what="level 2")
+    >>> ledger.charge(0.5, when=4, what="level 2")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    dpbandit.errors.BudgetError: a release at round 4 (level 2) would bring the total to 1.5 mu²; the limit is 1
+    dpbandit.errors.BudgetError: a release at round 4 (level 2) would bring the total to 1.5 mu²; ...
     """
 
     limit: float
@@ -55,13 +56,20 @@ class Ledger:
     releases: int = 0
     fingerprint: str = ""
 
-    def charge(self, cost: float, *, when: int, what: str, group: int = 0, adds: bool = False) -> Callable[[], None]:
-        """Record a release that is about to happen; raise BudgetError and change nothing if it is not affordable.
+    def charge(
+        self, cost: float, *, when: int, what: str, group: int = 0, adds: bool = False
+    ) -> Callable[[], None]:
+        """Record a release that is about to happen; raise BudgetError and change nothing if it is
+        not affordable.
 
-        With `adds`, rewards that paid for earlier releases of this lane pay for this one too. Returns a function that takes the charge back, for a release that failed before anyone saw it.
-        """
+        With `adds`, rewards that paid for earlier releases of this lane pay for this one too.
+        Returns a function that takes the charge back, for a release that failed before anyone saw
+        it."""
         if not cost >= 0:
-            raise BudgetError(f"a release at round {when} ({what}) has cost {cost!r}: a cost is a number of at least 0")
+            raise BudgetError(
+                f"a release at round {when} ({what}) has cost {cost!r}: a cost is a number of at "
+                "least 0"
+            )
         lanes = self.groups.get(group, {})
         lane = lanes.get(what)
         before = lane.dearest if lane else 0.0
@@ -69,10 +77,15 @@ class Ledger:
         total = self._sum(lanes.values()) - before + now
         if total > self.limit * (1 + 1e-12):
             raise BudgetError(
-                f"a release at round {when} ({what}) would bring the total to {total:g} {self.currency}; "
-                f"the limit is {self.limit:g}"
+                f"a release at round {when} ({what}) would bring the total to {total:g} "
+                f"{self.currency}; the limit is {self.limit:g}"
             )
-        kept = (None if lane is None else replace(lane), self.total, self.releases, self.fingerprint)
+        kept = (
+            None if lane is None else replace(lane),
+            self.total,
+            self.releases,
+            self.fingerprint,
+        )
         if lane is None:
             self.groups.setdefault(group, {})[what] = Lane(what, when, when, 1, cost)
         else:
@@ -92,7 +105,8 @@ class Ledger:
         return undo
 
     def seal(self, released: bytes) -> None:
-        """Chain what was just released into the fingerprint: histories that differ anywhere differ from there on."""
+        """Chain what was just released into the fingerprint: histories that differ anywhere differ
+        from there on."""
         link = f"{self.fingerprint}|{self.releases}|{self.total!r}|".encode() + released
         self.fingerprint = hashlib.sha256(link).hexdigest()
 
@@ -106,7 +120,8 @@ class Ledger:
         return max(self.limit - self.total, 0.0)
 
     def table(self) -> list[dict[str, Any]]:
-        """For a reviewer: when, what, how often, the cost to a reward in it, and the running total of its group."""
+        """For a reviewer: when, what, how often, the cost to a reward in it, and the running total
+        of its group."""
         rows = []
         for group, lanes in sorted(self.groups.items()):
             running = 0.0
@@ -114,7 +129,9 @@ class Ledger:
                 running += lane.dearest
                 rows.append(
                     {
-                        "when": f"{lane.first}" if lane.first == lane.last else f"{lane.first}–{lane.last}",
+                        "when": f"{lane.first}"
+                        if lane.first == lane.last
+                        else f"{lane.first}–{lane.last}",
                         "what": lane.what,
                         "releases": lane.releases,
                         "cost": lane.dearest,
@@ -133,13 +150,24 @@ class Ledger:
             "total": self.total,
             "releases": self.releases,
             "fingerprint": self.fingerprint,
-            "groups": {str(g): [asdict(lane) for lane in lanes.values()] for g, lanes in self.groups.items()},
+            "groups": {
+                str(g): [asdict(lane) for lane in lanes.values()]
+                for g, lanes in self.groups.items()
+            },
         }
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Ledger:
         """The ledger that `to_dict` described."""
-        groups = {int(g): {row["what"]: Lane(**row) for row in rows} for g, rows in record["groups"].items()}
+        groups = {
+            int(g): {row["what"]: Lane(**row) for row in rows}
+            for g, rows in record["groups"].items()
+        }
         return cls(
-            record["limit"], record["currency"], groups, record["total"], record["releases"], record["fingerprint"]
+            record["limit"],
+            record["currency"],
+            groups,
+            record["total"],
+            record["releases"],
+            record["fingerprint"],
         )

@@ -1,8 +1,8 @@
 """What noise does to a Gram matrix packed into a vector: how much there is, and how far it reaches.
 
-A packed matrix is its upper triangle row by row, with √2 on what is off the diagonal. `amount` is what
-adds up over independent noises; `tail` is √(2·log(4/ζ)), the standard deviations that bound one tail.
-"""
+A packed matrix is its upper triangle row by row, with √2 on what is off the diagonal. `amount` is
+what adds up over independent noises; `tail` is √(2·log(4/ζ)), the standard deviations that bound
+one tail."""
 
 from __future__ import annotations
 

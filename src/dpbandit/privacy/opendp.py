@@ -1,10 +1,10 @@
 """OpenDP's exact samplers for vectors of floats and of whole numbers, with little in between.
 
-OpenDP's Python wrappers find out types anew at every call, which takes longer than drawing the noise.
-Here the functions of its library that the wrappers call are called with the same arguments. How to call
-them is what the installed wrappers themselves declare; should a version of OpenDP declare anything else,
-the wrappers are called: slower, and the same noise. OpenDP is imported when the first sampler is made.
-"""
+OpenDP's Python wrappers find out types anew at every call, which takes longer than drawing the
+noise. Here the functions of its library that the wrappers call are called with the same arguments.
+How to call them is what the installed wrappers themselves declare; should a version of OpenDP
+declare anything else, the wrappers are called: slower, and the same noise. OpenDP is imported when
+the first sampler is made."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Vector = NDArray[np.float64]
 
 NUMBER = b"f64"  # shifts and costs
 
-# OpenDP clips whole noise to 64 bits. Noise is drawn for zeros, so a clipped number would tell the value
-# behind it: scales stop where that has a probability that no double can hold. Beyond 40 scales lies less
-# than 1e-349 of a Gaussian, beyond 745 less than 1e-323 of a Laplace distribution.
+# OpenDP clips whole noise to 64 bits. Noise is drawn for zeros, so a clipped number would tell the
+# value behind it: scales stop where that has a probability that no double can hold. Beyond 40
+# scales lies less than 1e-349 of a Gaussian, beyond 745 less than 1e-323 of a Laplace distribution.
 MOST = 2.0**63
 GAUSSIAN_REACH, LAPLACE_REACH = 40.0, 745.0
 
@@ -196,7 +196,8 @@ def _kind_of(argument: Any) -> str:
 
 @lru_cache(maxsize=64)
 def _space(dim: int, kind: Kind) -> tuple[Any, Any, Any]:
-    """OpenDP's vectors of this size and their L1 and L2 distances: these take the longest to make."""
+    """OpenDP's vectors of this size and their L1 and L2 distances: these take the longest to
+    make."""
     # These modules, not the prelude: it imports scikit-learn and polars where they are installed.
     from opendp.domains import atom_domain, vector_domain
     from opendp.metrics import l1_distance, l2_distance
@@ -235,7 +236,7 @@ def _kind(scale: float, exponent: int | None, reach: float) -> Kind:
         return FLOATS
     if not scale * reach < MOST:
         raise NoiseError(
-            f"noise of {scale:.3g} steps of the grid might not fit 64 bits: nothing released; take a "
-            "larger epsilon, or Gaussian noise"
+            f"noise of {scale:.3g} steps of the grid might not fit 64 bits: nothing released; take "
+            "a larger epsilon, or Gaussian noise"
         )
     return WHOLE

@@ -1,8 +1,8 @@
 """Where a bandit's noise comes from.
 
-One rule decides it. No seed: real noise from OpenDP, whose exact samplers do not leak through the low
-bits of a float. A seed: simulation noise, reproducible and fast, which must never protect anyone.
-"""
+One rule decides it. No seed: real noise from OpenDP, whose exact samplers do not leak through the
+low bits of a float. A seed: simulation noise, reproducible and fast, which must never protect
+anyone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Source(Protocol):
 
 
 class Simulation:
-    """Seeded noise. The same (seed, index) gives the same noise, so nothing is stored to continue."""
+    """Seeded noise. The same (seed, index) gives the same noise, so nothing is stored to
+    continue."""
 
     kind: Literal["real", "simulation"] = "simulation"
 
@@ -77,7 +78,8 @@ class Simulation:
 
 
 class Real:
-    """OpenDP's exact samplers, seeded by the operating system: safe across forks, never reproducible."""
+    """OpenDP's exact samplers, seeded by the operating system: safe across forks, never
+    reproducible."""
 
     kind: Literal["real", "simulation"] = "real"
 
@@ -108,7 +110,8 @@ def add_whole_noise(
 ) -> list[int]:
     """Whole numbers of `step` with real noise, exactly. What pan-private nodes begin with, too.
 
-    The noise is drawn for zeros and added in Python's own integers: nothing is rounded, at any size.
+    The noise is drawn for zeros and added in Python's own integers: nothing is rounded, at any
+    size.
 
     Raises
     ------
@@ -123,7 +126,9 @@ def add_whole_noise(
     return [number + extra for number, extra in zip(whole, drawn, strict=True)]
 
 
-def proven_cost(noise: Noise | str, dim: int, scale: float, shift: float, step: float = STEP) -> float:
+def proven_cost(
+    noise: Noise | str, dim: int, scale: float, shift: float, step: float = STEP
+) -> float:
     """What OpenDP itself proves for one release of whole numbers, in the noise's currency."""
     noise = find_noise(noise)
     return _needed(noise, noise.whole_sampler(dim, scale / step)).cost(shift / step)
@@ -132,15 +137,16 @@ def proven_cost(noise: Noise | str, dim: int, scale: float, shift: float, step: 
 def _refuse_without_noise(scale: float) -> None:
     if scale == 0.0:
         raise NoiseError(
-            "real noise of scale 0 protects nobody: give a finite epsilon, or a seed for a simulation"
+            "real noise of scale 0 protects nobody: give a finite epsilon, or a seed for a "
+            "simulation"
         )
 
 
 def _needed(noise: Noise, sampler: Sampler | None) -> Sampler:
     if sampler is None:
         raise NoiseError(
-            f"there is no exact sampler for {noise.name!r} noise: give a seed for a simulation, or use "
-            "'laplace' or 'gaussian'"
+            f"there is no exact sampler for {noise.name!r} noise: give a seed for a simulation, or "
+            "use 'laplace' or 'gaussian'"
         )
     return sampler
 
@@ -148,6 +154,6 @@ def _needed(noise: Noise, sampler: Sampler | None) -> Sampler:
 def _check(proven: float, charged: float) -> None:
     if not proven <= charged:
         raise NoiseError(
-            f"the sampler proves cost {proven!r}, more than the {charged!r} that was charged: nothing "
-            "released"
+            f"the sampler proves cost {proven!r}, more than the {charged!r} that was charged: "
+            "nothing released"
         )

@@ -98,8 +98,6 @@ def _user(given: Any) -> User:
     return User(int(given))
 
 
-
-
 def find_unit(given: Any) -> Unit:
     """The unit that an option names: 'reward', or ('user', m).
 

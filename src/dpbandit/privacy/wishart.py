@@ -1,11 +1,12 @@
-"""How many degrees of freedom make Wishart noise on a tree of matrices (ε, δ)-private (docs/privacy.md).
+"""How many degrees of freedom make Wishart noise on a tree of matrices (ε, δ)-private
+(docs/privacy.md).
 
-One person changes a node's sum of vvᵀ, ‖v‖ ≤ 1, by vvᵀ − uuᵀ. With W_p(I, k) noise the privacy loss of that
-node is at most F(X) + G(Y), where X and Y are χ² with ν = k − p + 1 degrees of freedom each,
+One person changes a node's sum of vvᵀ, ‖v‖ ≤ 1, by vvᵀ − uuᵀ. With W_p(I, k) noise the privacy loss
+of that node is at most F(X) + G(Y), where X and Y are χ² with ν = k − p + 1 degrees of freedom
+each,
     F(X) = ½ − (ν/2 − 1)·log(1 + 1/X),   G(Y) = −½ − (ν/2 − 1)·log(1 − 1/Y),
-and E exp(λ(F + G)) ≤ E exp(λF)·E exp(λG) for every λ > 0, whatever v and u are. The rest is Chernoff's
-bound over the levels of the tree.
-"""
+and E exp(λ(F + G)) ≤ E exp(λF)·E exp(λG) for every λ > 0, whatever v and u are. The rest is
+Chernoff's bound over the levels of the tree."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Calibration(NamedTuple):
 
 
 def calibrate(*, epsilon: float, delta: float, levels: int) -> Calibration:
-    """The fewest degrees of freedom, beyond p − 1, for which one person in a node of each level has (ε, δ).
+    """The fewest degrees of freedom, beyond p − 1, for which one person in a node of each level has
+    (ε, δ).
 
     >>> calibrate(epsilon=2.0, delta=1e-5, levels=14).degrees
     73
@@ -62,7 +64,8 @@ def _calibrate(epsilon: float, delta: float, levels: int) -> Calibration:
         low, high = high, 2 * high
         if high > MOST_DEGREES:
             raise OptionError(
-                f"epsilon = {epsilon:g} with delta = {delta:g} needs more than 1e12 degrees of freedom"
+                f"epsilon = {epsilon:g} with delta = {delta:g} needs more than 1e12 degrees of "
+                "freedom"
             )
     while high - low > 1:
         middle = (low + high) // 2
@@ -74,13 +77,18 @@ def _calibrate(epsilon: float, delta: float, levels: int) -> Calibration:
 
 
 def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
-    """What noise with these degrees of freedom costs, at the λ that is best for all levels together.
+    """What noise with these degrees of freedom costs, at the λ that is best for all levels
+    together.
 
     >>> found = losses(200, delta=1e-5, levels=14)
     >>> 1.0 < found.first + 14 * found.each < 1.2
     True
     """
-    from scipy.special import chdtr, chdtrc, xlogy  # slow to import, and Wishart noise alone needs it
+    from scipy.special import (  # slow to import, and Wishart noise alone needs it
+        chdtr,
+        chdtrc,
+        xlogy,
+    )
 
     shape = degrees / 2 - 1
     part = TRUNCATED * delta / levels
@@ -97,7 +105,8 @@ def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
     log_outside = math.log(max(float(chdtr(degrees, low) + chdtrc(degrees, high)), 1e-300))
 
     def each(rate: float) -> float:
-        """log E exp(λF) + log E exp(λG), each at least 0, which is what a v or u of length 0 gives."""
+        """log E exp(λF) + log E exp(λG), each at least 0, which is what a v or u of length 0
+        gives."""
         of_f = np.logaddexp(_log_sum_exp(rate * f + weight_x), rate * 0.5 + log_outside)
         of_g = np.logaddexp(_log_sum_exp(rate * g + weight_y), rate * highest_g + math.log(part))
         of_g = np.logaddexp(of_g, rate * g[-1] + log_outside)
@@ -128,15 +137,15 @@ def calibrate_all(
     log_delta = math.log(delta) - math.log(rewards_per_unit) - (rewards_per_unit - 1) * each
     if log_delta < math.log(1e-280):
         raise OptionError(
-            f"a group of {rewards_per_unit} rewards leaves no δ for one at epsilon = {epsilon:g}: use "
-            "noise='gaussian'"
+            f"a group of {rewards_per_unit} rewards leaves no δ for one at epsilon = {epsilon:g}: "
+            "use noise='gaussian'"
         )
     return {n: calibrate(epsilon=each, delta=math.exp(log_delta), levels=n) for n in levels}
 
 
 def _lowest(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function of one valley is least, to 1e-5, by golden section. Any λ is valid, so it errs
-    safely."""
+    """Where a function of one valley is least, to 1e-5, by golden section. Any λ is valid, so it
+    errs safely."""
     golden = (math.sqrt(5) - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = function(left), function(right)
@@ -159,14 +168,15 @@ def _log_sum_exp(terms: Vector) -> float:
 
 @lru_cache(maxsize=1)
 def _points_and_weights() -> tuple[Vector, Vector]:
-    """Gauss and Legendre's, on [−1, 1]. Not made on import: it is an eigenvalue problem, seconds where
-    BLAS has several threads on busy cores."""
+    """Gauss and Legendre's, on [−1, 1]. Not made on import: it is an eigenvalue problem, seconds
+    where BLAS has several threads on busy cores."""
     points, weights = np.polynomial.legendre.leggauss(600)
     return points, weights
 
 
 def _quadrature(low: float, high: float, degrees: float) -> tuple[Vector, Vector]:
-    """Points from low to high (Gauss–Legendre), and the logarithms of their weights times χ²'s density."""
+    """Points from low to high (Gauss–Legendre), and the logarithms of their weights times χ²'s
+    density."""
     from scipy.special import xlogy
 
     half, shape = (high - low) / 2, degrees / 2

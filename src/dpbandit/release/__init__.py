@@ -1,4 +1,5 @@
-"""How private sums are shown over time: what each way costs, how good it is, and its reference in NumPy."""
+"""How private sums are shown over time: what each way costs, how good it is, and its reference in
+NumPy."""
 
 from dpbandit.release.anytime import Anytime
 from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums

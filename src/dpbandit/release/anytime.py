@@ -1,14 +1,15 @@
-"""The anytime release: a sum shown again and again, for ever, at a cost that never exceeds one budget.
+"""The anytime release: a sum shown again and again, for ever, at a cost that never exceeds one
+budget.
 
-Keep S, the sum of the items so far, each of norm at most 1 when it enters. A release shows qS with noise
-and then shrinks S by ρ, where q² + ρ² = 1: an item that has weight ω left spends q²ω² and keeps ρ²ω². Over
-any number of releases, at any times and with any shares, it spends no more than the 1 it came with. That
-is the whole proof (docs/privacy.md), and it is why there is no horizon and no log T.
+Keep S, the sum of the items so far, each of norm at most 1 when it enters. A release shows qS with
+noise and then shrinks S by ρ, where q² + ρ² = 1: an item that has weight ω left spends q²ω² and
+keeps ρ²ω². Over any number of releases, at any times and with any shares, it spends no more than
+the 1 it came with. That is the whole proof (docs/privacy.md), and it is why there is no horizon and
+no log T.
 
-The shares follow a schedule: R(j) = (1 + j/knee)⁻⁴ is what an item that entered at the start has left
-after round j, and releases come at times that grow by `ratio`. Long before the knee every release shows
-little of each item; long after it, precision grows like t².
-"""
+The shares follow a schedule: R(j) = (1 + j/knee)⁻⁴ is what an item that entered at the start has
+left after round j, and releases come at times that grow by `ratio`. Long before the knee every
+release shows little of each item; long after it, precision grows like t²."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def next_time(j: int, ratio: float) -> int:
 
 
 def kept(j: int, later: int, knee: float) -> float:
-    """ρ: the factor that a release at round j, with the next one due at `later`, leaves on every item.
+    """ρ: the factor that a release at round j, with the next one due at `later`, leaves on every
+    item.
 
     >>> round(kept(100, 200, knee=100.0) ** 2, 6)  # ((1 + 1) / (1 + 2))⁴
     0.197531
@@ -70,7 +72,8 @@ def times(first: int, ratio: float, horizon: int) -> NDArray[np.int64]:
 
 
 def most_releases(ratio: float) -> int:
-    """More releases than there can be in 2⁶² rounds: one a round while ratio·j < j + 1, then geometric.
+    """More releases than there can be in 2⁶² rounds: one a round while ratio·j < j + 1, then
+    geometric.
 
     >>> len(times(1, 1.025, 2**62)) <= most_releases(1.025) < 1800
     True
@@ -81,10 +84,11 @@ def most_releases(ratio: float) -> int:
 def rounding(ratio: float, dim: int) -> float:
     """How much longer whole numbers can make one item's shift, over all releases together.
 
-    Each release rounds what it shows and what it keeps, so neighbours can end up one step further apart
-    in every coordinate of either. A step lost in what is kept is an item of its own from then on, which
-    spends no more than its length: K releases add K·√d steps. Steps in what is shown add √(K·d), as they
-    are in different releases. ρ and q are floats: q² + ρ² is above 1 by at most 2⁻⁵⁰ each time.
+    Each release rounds what it shows and what it keeps, so neighbours can end up one step further
+    apart in every coordinate of either. A step lost in what is kept is an item of its own from then
+    on, which spends no more than its length: K releases add K·√d steps. Steps in what is shown add
+    √(K·d), as they are in different releases. ρ and q are floats: q² + ρ² is above 1 by at most
+    2⁻⁵⁰ each time.
 
     Raises
     ------
@@ -95,7 +99,8 @@ def rounding(ratio: float, dim: int) -> float:
     slack = (releases + math.sqrt(releases)) * math.sqrt(dim) * STEP + releases * 2.0**-50
     if slack > 1e-3:
         raise OptionError(
-            f"ratio = {ratio!r} is too near 1: rounding in so many releases would eat the noise's margin"
+            f"ratio = {ratio!r} is too near 1: rounding in so many releases would eat the noise's "
+            "margin"
         )
     return slack
 

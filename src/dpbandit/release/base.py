@@ -1,8 +1,8 @@
 """What every release says of itself, and the state that its reference keeps.
 
-A release is a plan for showing sums over time: what each showing costs, whether there is room for the
-next, how good the sums are, and what an engine must know. Items are vectors of norm at most ½ that one
-reward can move by at most `sensitivity`; noise scales and errors are in the same units.
+A release is a plan for showing sums over time: what each showing costs, whether there is room for
+the next, how good the sums are, and what an engine must know. Items are vectors of norm at most ½
+that one reward can move by at most `sensitivity`; noise scales and errors are in the same units.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One release for each episode, of that episode's sum: every reward is shown once (Azize & Basu 2024).
+"""One release for each episode, of that episode's sum: every reward is shown once (Azize & Basu
+2024).
 
 When an episode ends depends on contexts alone, which are public.
 """

@@ -1,11 +1,10 @@
 """Honaker's estimate (2015), bottom-up: the tree with every node shown.
 
-The plain tree shows one node a round. Here every node that ends with a round is shown, right children
-too: an item is then in exactly one node of each level, so the same levels share the budget, and a node
-can be estimated from its own value and from its children. With equal variances the best mean of the two
-has variance v_l = 1/(1 + 1/(2v_{l−1})) = 2^l/(2^{l+1} − 1) of one node's, and v_l is also the own value's
-weight.
-"""
+The plain tree shows one node a round. Here every node that ends with a round is shown, right
+children too: an item is then in exactly one node of each level, so the same levels share the
+budget, and a node can be estimated from its own value and from its children. With equal variances
+the best mean of the two has variance v_l = 1/(1 + 1/(2v_{l−1})) = 2^l/(2^{l+1} − 1) of one node's,
+and v_l is also the own value's weight."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The tree whose memory may be looked into once (Dwork et al. 2010).
 
-Each node's running sum is set to fresh noise when the node begins, so a look into memory sees noisy sums
-only; a second, independent noise is added when the node is shown, which protects the rewards that come
-after the look. A reward is covered by the first noise in what the intruder saw and by the second in what
-came after, so it pays once per level, as in the plain tree; the noise variance doubles.
-"""
+Each node's running sum is set to fresh noise when the node begins, so a look into memory sees noisy
+sums only; a second, independent noise is added when the node is shown, which protects the rewards
+that come after the look. A reward is covered by the first noise in what the intruder saw and by the
+second in what came after, so it pays once per level, as in the plain tree; the noise variance
+doubles."""
 
 from __future__ import annotations
 

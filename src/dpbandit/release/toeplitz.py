@@ -1,12 +1,11 @@
-"""The square-root Toeplitz factorisation for continual sums, streamed in constant memory (BLT: Dvijotham,
-McMahan, Pillutla, Steinke & Thakurta 2024).
+"""The square-root Toeplitz factorisation for continual sums, streamed in constant memory (BLT:
+Dvijotham, McMahan, Pillutla, Steinke & Thakurta 2024).
 
 Prefix sums are A = BC. Round t shows the encoded value (Cg)_t with noise; decoding, B = AC⁻¹, is
-post-processing. C has first column 1, c_k = Σ_i ω_i θ_i^{k−1} with 0 < θ_i < 1, a sum of few decays that
-stands for the square root's c_k = C(2k, k)/4^k, so that a buffer per decay is all the memory needed. The
-code keeps the rates 1 − θ_i: they say more digits about a slow decay. Fitted rates and weights are in
-`toeplitz_table`, made by `tools/fit_toeplitz.py`. Gaussian noise only.
-"""
+post-processing. C has first column 1, c_k = Σ_i ω_i θ_i^{k−1} with 0 < θ_i < 1, a sum of few decays
+that stands for the square root's c_k = C(2k, k)/4^k, so that a buffer per decay is all the memory
+needed. The code keeps the rates 1 − θ_i: they say more digits about a slow decay. Fitted rates and
+weights are in `toeplitz_table`, made by `tools/fit_toeplitz.py`. Gaussian noise only."""
 
 from __future__ import annotations
 
@@ -35,15 +34,17 @@ from dpbandit.release.toeplitz_table import TABLE
 
 Matrix = NDArray[np.float64]
 
-# What rounding of the buffers adds grows with the rounds, so it is charged for this many when the horizon
-# is unknown (4e-5 of the noise), and the round after them is refused: at a million a second, in 9 years.
+# What rounding of the buffers adds grows with the rounds, so it is charged for this many when the
+# horizon is unknown (4e-5 of the noise), and the round after them is refused: at a million a
+# second, in 9 years.
 MOST_ROUNDS = 2**48
 # Items are of norm ½, and a little more: norms are checked to 1e-9 and items rounded to the grid.
 ITEM_SIZE = 0.51
 
 
 class ToeplitzSums(Sums):
-    """A buffer for each decay, of clean items and of decoded ones, with what rounding lost beside it."""
+    """A buffer for each decay, of clean items and of decoded ones, with what rounding lost beside
+    it."""
 
     def __init__(self, dim: int, *, rates: Vector, weights: Vector) -> None:
         self.rates, self.weights = rates[:, None], weights[:, None]  # 1 − θ, and ω
@@ -71,8 +72,8 @@ class ToeplitzSums(Sums):
         return self.total.copy()
 
     def _advance(self, buffers: Matrix, low: Matrix, item: Vector) -> None:
-        """s ← θs + ωg as s + (ωg − (1 − θ)s), in place, with the rounding of the addition kept: a slow
-        buffer would add up a million roundings of its own size before it forgets the first."""
+        """s ← θs + ωg as s + (ωg − (1 − θ)s), in place, with the rounding of the addition kept: a
+        slow buffer would add up a million roundings of its own size before it forgets the first."""
         _add_up(buffers, low, self.weights * item - self.rates * buffers)
 
     def fields(self) -> dict[str, NDArray[Any]]:
@@ -115,12 +116,14 @@ class Toeplitz(Release):
 
     @cached_property
     def column(self) -> float:
-        """How much longer a reward's shift is over all releases than in one, with rounding and grid."""
+        """How much longer a reward's shift is over all releases than in one, with rounding and
+        grid."""
         rounds = self.horizon or MOST_ROUNDS
         norm = column_norm(self.horizon)
         norm += encoding_slack(rounds, horizon=self.horizon, size=ITEM_SIZE / self.sensitivity)
         if self.real and math.isfinite(self.budget):
-            # Each release is rounded to the grid, and a neighbour may fall to the other side of a step.
+            # Each release is rounded to the grid, and a neighbour may fall to the other side of a
+            # step.
             norm *= 1 + math.sqrt(self.dim * float(rounds)) * 2.0**-FLOAT_GRID_BITS / self.budget
         return norm
 
@@ -141,8 +144,8 @@ class Toeplitz(Release):
     def room(self, engine: Clock) -> None:
         if engine.rounds >= (self.horizon or MOST_ROUNDS):
             raise BudgetError(
-                f"round {engine.rounds + 1} is more than the {self.horizon or MOST_ROUNDS} that rounding "
-                "was charged for; make the bandit with a larger horizon"
+                f"round {engine.rounds + 1} is more than the {self.horizon or MOST_ROUNDS} that "
+                "rounding was charged for; make the bandit with a larger horizon"
             )
 
     def squares(self, t: ArrayLike) -> Vector:
@@ -166,7 +169,8 @@ class Toeplitz(Release):
         return ToeplitzSums(dim, rates=rates, weights=weights)
 
 
-# ------------------------------------------------------------------ how much noise, how good the sums
+# ------------------------------------------------------------------ how much noise, how good the
+# sums
 
 
 def decays_for(horizon: int | None) -> tuple[Vector, Vector]:
@@ -185,9 +189,11 @@ def decays_for(horizon: int | None) -> tuple[Vector, Vector]:
 
 @lru_cache(maxsize=256)
 def column_norm(horizon: int | None) -> float:
-    """The L2 sensitivity of the encoded stream to one item of norm 1, whatever its round; rounded up.
+    """The L2 sensitivity of the encoded stream to one item of norm 1, whatever its round; rounded
+    up.
 
-    A horizon beyond the table has the norm of a stream that never ends: √(1 + Σ_ij ω_i ω_j/(1 − θ_i θ_j)).
+    A horizon beyond the table has the norm of a stream that never ends: √(1 + Σ_ij ω_i ω_j/(1 − θ_i
+    θ_j)).
 
     >>> column_norm(1) < 1 + 1e-11, round(column_norm(1000), 3), round(column_norm(None), 3)
     (True, 1.751, 2.324)
@@ -200,12 +206,13 @@ def column_norm(horizon: int | None) -> float:
 
 
 def encoding_slack(rounds: int, *, horizon: int | None, size: float) -> float:
-    """By how much float rounding can lengthen a column, L2, in this many rounds of items of norm ≤ `size`.
+    """By how much float rounding can lengthen a column, L2, in this many rounds of items of norm ≤
+    `size`.
 
-    A rounding in a buffer's change is at most 8·2⁻⁵³ of ω·size and dies with its rate, so a buffer is off
-    by 8·2⁻⁵³ of its largest value ω·size/(1 − θ), and by one more for what is kept beside it; adding up m
-    buffers costs m. Twice, for the neighbour's stream. Items are measured in units of the distance between
-    neighbours.
+    A rounding in a buffer's change is at most 8·2⁻⁵³ of ω·size and dies with its rate, so a buffer
+    is off by 8·2⁻⁵³ of its largest value ω·size/(1 − θ), and by one more for what is kept beside
+    it; adding up m buffers costs m. Twice, for the neighbour's stream. Items are measured in units
+    of the distance between neighbours.
 
     >>> encoding_slack(10**6, horizon=10**6, size=1.0) < 1e-7
     True
@@ -216,7 +223,8 @@ def encoding_slack(rounds: int, *, horizon: int | None, size: float) -> float:
 
 
 def standard_error(t: ArrayLike, horizon: int | None) -> Vector:
-    """The standard error of each coordinate of the sum shown at rounds t, for items of norm 1 and ρ = ½.
+    """The standard error of each coordinate of the sum shown at rounds t, for items of norm 1 and ρ
+    = ½.
 
     For another budget multiply by the sensitivity and divide by √(2ρ).
 
@@ -247,11 +255,12 @@ def squared_row(rates: Vector, weights: Vector, n: Vector) -> Vector:
 
 
 def inverse_decays(rates: Vector, weights: Vector) -> tuple[Vector, Vector]:
-    """B's coefficients as b_k = Σ_i β_i (1 − r_i)^k: the rates r, with r_0 = 0 for what never decays, and β > 0.
+    """B's coefficients as b_k = Σ_i β_i (1 − r_i)^k: the rates r, with r_0 = 0 for what never
+    decays, and β > 0.
 
-    C's generating function vanishes at 1/φ where 1 + Σ ω_i/(φ − θ_i) = 0: one φ between neighbouring θ's
-    and one below all, so 1 − φ are the eigenvalues of diag(1 − θ) + √ω√ωᵀ, and the residues at them are
-    all positive.
+    C's generating function vanishes at 1/φ where 1 + Σ ω_i/(φ − θ_i) = 0: one φ between
+    neighbouring θ's and one below all, so 1 − φ are the eigenvalues of diag(1 − θ) + √ω√ωᵀ, and the
+    residues at them are all positive.
 
     >>> rates, weights = inverse_decays(np.array([0.5]), np.array([0.5]))
     >>> rates.tolist(), weights.tolist()
@@ -261,7 +270,10 @@ def inverse_decays(rates: Vector, weights: Vector) -> tuple[Vector, Vector]:
     zeros = np.linalg.eigvalsh(np.diag(rates) + np.outer(root, root))
     for _ in range(2):  # good to an ulp of the largest; Newton makes the smallest as good
         gaps = rates[:, None] - zeros
-        value, slope = (weights[:, None] / gaps).sum(axis=0), (weights[:, None] / gaps**2).sum(axis=0)
+        value, slope = (
+            (weights[:, None] / gaps).sum(axis=0),
+            (weights[:, None] / gaps**2).sum(axis=0),
+        )
         zeros = zeros - (1 + value) / slope
     poles = np.concatenate([[0.0], zeros])
     others = poles[:, None] - poles + np.eye(len(poles))

@@ -1,11 +1,11 @@
-"""The binary tree (Dwork et al. 2010; Chan et al. 2011), and its hybrid form for an unknown horizon.
+"""The binary tree (Dwork et al. 2010; Chan et al. 2011), and its hybrid form for an unknown
+horizon.
 
-Round t needs one new node, (t − lowbit(t), t]; its noise is drawn once and serves while the node is part
-of a prefix. A reward is in at most one node of each level, so the levels share the budget: ⌊log₂T⌋ + 1
-for horizon T. Unknown horizon: blocks of doubling length, each with a tree of its own. A finished block's
-total is its top node, so no budget is set aside for totals, and a block of length 2^b shares its budget
-over b + 1 levels.
-"""
+Round t needs one new node, (t − lowbit(t), t]; its noise is drawn once and serves while the node is
+part of a prefix. A reward is in at most one node of each level, so the levels share the budget:
+⌊log₂T⌋ + 1 for horizon T. Unknown horizon: blocks of doubling length, each with a tree of its own.
+A finished block's total is its top node, so no budget is set aside for totals, and a block of
+length 2^b shares its budget over b + 1 levels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dpbandit.release.whole import WholeRows
 class Place(NamedTuple):
     """Where a round stands in its tree."""
 
-    index: int  # of the round within its block, from 1
+    position: int  # of the round within its block, from 1
     level: int  # of the node that it completes
     levels: int  # that share the budget
 
@@ -55,7 +55,7 @@ def place(t: int, *, unknown_horizon: bool, levels: int) -> Place:
     """Where round t stands. Without a horizon, blocks of 1, 2, 4, … rounds have a tree each.
 
     >>> place(12, unknown_horizon=False, levels=4), place(12, unknown_horizon=True, levels=0)
-    (Place(index=12, level=2, levels=4), Place(index=5, level=0, levels=4))
+    (Place(position=12, level=2, levels=4), Place(position=5, level=0, levels=4))
     """
     index = t
     if unknown_horizon:
@@ -67,9 +67,8 @@ def place(t: int, *, unknown_horizon: bool, levels: int) -> Place:
 class TreeSums(Sums):
     """Round t shows the node that it completes.
 
-    `sums[l]` is the clean sum of the latest node of level l; `noisy[l]` the noisy sum of the block's
-    rounds up to that node's end; `carry` the noisy sum of the finished blocks.
-    """
+    `sums[l]` is the clean sum of the latest node of level l; `noisy[l]` the noisy sum of the
+    block's rounds up to that node's end; `carry` the noisy sum of the finished blocks."""
 
     def __init__(self, dim: int, *, levels: int, unknown_horizon: bool, whole: bool = True) -> None:
         self.dim, self.levels, self.unknown_horizon = dim, levels, unknown_horizon
@@ -99,7 +98,8 @@ class TreeSums(Sums):
         return self.carry + self.noisy[level]
 
     def _before(self, index: int, level: int) -> Vector:
-        """The noisy sum of the block's rounds before the node of this level that ends at `index`."""
+        """The noisy sum of the block's rounds before the node of this level that ends at
+        `index`."""
         rest = index - (1 << level)
         return self.noisy[(rest & -rest).bit_length() - 1] if rest else np.zeros(self.dim)
 
@@ -111,7 +111,9 @@ class TreeSums(Sums):
             self.sums[row] = 0 * self.sums[row]
 
     def fields(self) -> dict[str, NDArray[Any]]:
-        clean = self.sums.fields("sums") if isinstance(self.sums, WholeRows) else {"sums": self.sums}
+        clean = (
+            self.sums.fields("sums") if isinstance(self.sums, WholeRows) else {"sums": self.sums}
+        )
         return {**clean, "noisy": self.noisy, "carry": self.carry}
 
 
@@ -166,8 +168,8 @@ class Tree(Release):
         t = engine.rounds + 1
         if t.bit_length() > self.levels:
             raise BudgetError(
-                f"round {t} would bring the total to one level more than the {self.levels} that share "
-                "the budget; make the bandit with a larger horizon, or horizon=None"
+                f"round {t} would bring the total to one level more than the {self.levels} that "
+                "share the budget; make the bandit with a larger horizon, or horizon=None"
             )
 
     def nodes(self, t: int) -> list[tuple[int, int]]:
@@ -281,10 +283,11 @@ class ArmTrees(Tree):
 
 
 def tree_standard_error(t: ArrayLike, horizon: int | None, *, honaker: bool) -> Vector:
-    """The standard error of each coordinate of the sum shown at rounds t, for items of norm 1, ρ = ½.
+    """The standard error of each coordinate of the sum shown at rounds t, for items of norm 1, ρ =
+    ½.
 
-    A node has variance h, for the h levels that share its block's budget. For another budget multiply by
-    the sensitivity and divide by √(2ρ).
+    A node has variance h, for the h levels that share its block's budget. For another budget
+    multiply by the sensitivity and divide by √(2ρ).
 
     >>> tree_standard_error([511, 512], 1000, honaker=False).round(2).tolist()  # √(9·10), √10
     [9.49, 3.16]

@@ -45,7 +45,8 @@ class WholeRows:
 
 
 def share_of(numbers: Whole, share: float) -> Whole:
-    """numbers·share for 0 ≤ share ≤ 1, rounded to nearest, with floor(share·2⁶²) in the share's place.
+    """numbers·share for 0 ≤ share ≤ 1, rounded to nearest, with floor(share·2⁶²) in the share's
+    place.
 
     >>> share_of(np.array([10, -5], dtype=object), 0.5).tolist()
     [5, -3]
