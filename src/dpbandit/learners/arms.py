@@ -7,6 +7,7 @@ which arm was pulled, and when, is public. An arm's mean is centre + width·(noi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from dpbandit.reference.whole import to_whole
 
 # The bonus of an arm that was never pulled: above every other, and its square is still a float.
 UNTRIED = 1e140
+# How many tails of K arms' trees over T rounds must not fail: sums of Gaussian noise, to either side; or every Laplace node.
+PUBLISHED_EVENTS: dict[str, Callable[[int, float, int], float]] = {
+    "gaussian": lambda arms, rounds, levels: 2.0 * arms * rounds,
+    "laplace": lambda arms, rounds, levels: arms * rounds * levels,
+}
 
 
 class ArmsLearner(Learner, Holder):
@@ -28,7 +34,7 @@ class ArmsLearner(Learner, Holder):
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         self.pending_size = 1
-        self.noise = find_noise(spec["noise"])
+        self.noise = find_noise(spec["noise"], tuple(PUBLISHED_EVENTS))
         levels, unknown = int(spec["levels"]), bool(spec["unknown_horizon"])
         self.trees = [Tree(1, levels=levels, unknown_horizon=unknown) for _ in range(self.dim)]
         self.pulls = np.zeros(self.dim, dtype=np.int64)
@@ -98,7 +104,8 @@ class ArmsLearner(Learner, Holder):
         rounds, levels = float(self.spec["horizon"]), int(self.spec["levels"])
         if self.spec["unknown_horizon"]:
             rounds, levels = float(t), t.bit_length()
-        return self.noise.tail_at(math.log(self.noise.published_events(self.dim, rounds, levels) / float(self.spec["failure"])))
+        events = PUBLISHED_EVENTS[self.noise.name](self.dim, rounds, levels)
+        return self.noise.tail_at(math.log(events / float(self.spec["failure"])))
 
     def bonus(self, arm: int, alpha: float) -> float:
         """What an arm's index has on top of its mean in the coming round. Arms never pulled come first."""

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.privacy.matrices import unpack
 from dpbandit.privacy.noise import find_noise
 from dpbandit.reference.fields import Count, Fields, Holder
 from dpbandit.reference.sums import Tree
@@ -28,16 +29,6 @@ def pack(v: Vector) -> Vector:
     off = np.where(rows == columns, 1.0, math.sqrt(2.0))
     packed: Vector = off * v[rows] * v[columns]
     return packed
-
-
-def unpack(packed: Vector, size: int) -> Matrix:
-    """The symmetric matrix that was packed."""
-    rows, columns = np.triu_indices(size)
-    matrix = np.zeros((size, size))
-    entries = packed / np.where(rows == columns, 1.0, math.sqrt(2.0))
-    matrix[rows, columns] = entries
-    matrix[columns, rows] = entries
-    return matrix
 
 
 class JointLearner(Learner, Holder):
@@ -72,7 +63,7 @@ class JointLearner(Learner, Holder):
 
     def commit(self, noisy: Vector) -> None:
         t, d, size = self.clock.rounds, self.dim, float(self.spec["size"])
-        total = size * unpack(self.tree.publish(t, noisy), d + 1)
+        total = size * unpack(self.tree.publish(t, noisy))
         amount, ridge = self.amount(t), float(self.spec["ridge"])
         lowest = self.on_matrices.lowest(amount, d, self.deviation(t))
         shift = ridge + size * float(self.spec["shift"]) * lowest - size * self.on_matrices.mean(amount)
@@ -93,7 +84,7 @@ class JointLearner(Learner, Holder):
         scales = [self._scale(levels)] * index.bit_count()
         if self.spec["unknown_horizon"]:
             scales += [self._scale(block) for block in range(1, levels)]  # each finished block is one node
-        return self.on_matrices.amount(np.array(scales))
+        return sum(self.on_matrices.amount(scale) for scale in scales)
 
     def _scale(self, levels: int) -> float:
         return float(self.spec["multipliers"][levels]) * float(self.spec["sensitivity"])
