@@ -12,10 +12,10 @@ from collections.abc import Callable
 import numpy as np
 
 from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.noise import find_noise
 from dpbandit.reference.fields import Count, Fields, Holder
-from dpbandit.reference.sums import Tree
-from dpbandit.reference.whole import to_whole
+from dpbandit.release.tree import TreeSums
 
 # The bonus of an arm that was never pulled: above every other, and its square is still a float.
 UNTRIED = 1e140
@@ -36,7 +36,7 @@ class ArmsLearner(Learner, Holder):
         self.pending_size = 1
         self.noise = find_noise(spec["noise"], tuple(PUBLISHED_EVENTS))
         levels, unknown = int(spec["levels"]), bool(spec["unknown_horizon"])
-        self.trees = [Tree(1, levels=levels, unknown_horizon=unknown) for _ in range(self.dim)]
+        self.trees = [TreeSums(1, levels=levels, unknown_horizon=unknown) for _ in range(self.dim)]
         self.pulls = np.zeros(self.dim, dtype=np.int64)
         self.spread = np.zeros(self.dim)  # how far the noise in each arm's sum reaches
         self.arm = 0
@@ -69,7 +69,7 @@ class ArmsLearner(Learner, Holder):
         self.pulls[self.arm] += 1
         pull = int(self.pulls[self.arm])
         item = to_whole(np.array([(reward - self.centre) / self.width]))
-        return Pending(self.trees[self.arm].add(pull, item), self.tree_scale(pull))
+        return Pending(self.trees[self.arm].add(pull, item), self.scale(self.place(pull).levels))
 
     def commit(self, noisy: Vector) -> None:
         arm, pull = self.arm, int(self.pulls[self.arm])
@@ -84,14 +84,11 @@ class ArmsLearner(Learner, Holder):
         """
         index, _level, levels = self.place(pull)
         published = bool(self.spec["published_term"])
-        scales = [self._scale(levels)] * (levels if published else index.bit_count())
+        scales = [self.scale(levels)] * (levels if published else index.bit_count())
         if self.spec["unknown_horizon"]:
-            scales += [self._scale(block) for block in range(1, levels)]  # a finished block is one node
+            scales += [self.scale(block) for block in range(1, levels)]  # a finished block is one node
         all_scales = np.array(scales)
         return self.noise.published_spread(all_scales) if published else float(np.linalg.norm(all_scales))
-
-    def _scale(self, levels: int) -> float:
-        return float(self.spec["multipliers"][levels]) * float(self.spec["sensitivity"])
 
     def privacy_weight(self, t: int) -> float:
         """What `spread` is multiplied by in round t: `privacy_bonus` times the noise's tail at probability 1/t, or the

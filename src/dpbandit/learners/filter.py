@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.learners.prior import LOOKED_AT, Prior
+from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.fields import Count, Fields, Holder
-from dpbandit.reference.sums import Decaying, Schedule
-from dpbandit.reference.whole import to_whole
+from dpbandit.release.anytime import AnytimeSums, kept, next_time, shown
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -26,14 +26,18 @@ Matrix = NDArray[np.float64]
 FACTORS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
 # Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything about some direction.
 LEAST_NOISE = 1e-6
+# The core adds rounds to N in batches of this many.
+WAITING = 16
 
 
-class Filter:
+class Filter(Holder):
     """What the releases say about θ⁺. All of it is public. Sizes are n = d + 1.
 
     Information is kept as a triangular root R, with what it pulls towards in z: it grows like t² in some directions and
     hardly in others, and a sum of squares would drown the small ones. No prior is in it, so that one may be chosen later.
     """
+
+    seen_waiting = Count()  # rounds that the core lets wait before it adds them; here none does
 
     def __init__(self, size: int) -> None:
         self.design = np.zeros((size, size))  # N
@@ -44,6 +48,8 @@ class Filter:
         self.covariance = np.zeros((size, size))  # Π
         self.root = np.zeros((size, size))  # R; RᵀR is the information on θ⁺
         self.target = np.zeros(size)  # z; Rᵀz is what the releases pull towards
+        self.rows_u, self.rows_x = np.zeros((2, WAITING, size))
+        self.seen_waiting = 0
 
     def see(self, longer: Vector, u: Vector, weight: float, prediction: float) -> None:
         """A round whose item is weight·u·(r − prediction); `longer` is (x, 1)."""
@@ -83,9 +89,28 @@ class Filter:
         likely = float(np.log(np.diag(upper)).sum() - np.log(np.diag(root)).sum()) - 0.5 * left
         return inverse @ target, inverse @ inverse.T, likely
 
+    def settle(self) -> None:
+        """Take in the rounds that the core lets wait."""
+        us, xs = self.rows_u[: self.seen_waiting], self.rows_x[: self.seen_waiting]
+        self.design += us.T @ xs
+        self.spread += us.T @ us
+        self.seen_waiting = 0
+
     def fields(self) -> Fields:
         """Everything that changes, by name."""
-        return {f"filter_{name}": field for name, field in vars(self).items()}
+        return {
+            "design": self.design,
+            "offset": self.offset,
+            "spread": self.spread,
+            "mean": self.mean,
+            "slope": self.slope,
+            "covariance": self.covariance,
+            "information_root": self.root,
+            "target": self.target,
+            "rows_u": self.rows_u,
+            "rows_x": self.rows_x,
+            **self.numbers,
+        }
 
 
 def _joined(root: Matrix, target: Vector, rows: Matrix, values: Vector) -> tuple[Matrix, Vector, float]:
@@ -100,7 +125,6 @@ def _joined(root: Matrix, target: Vector, rows: Matrix, values: Vector) -> tuple
 class FilterLearner(Learner, Holder):
     """One round: an instrument for the context, a residual for the reward, sometimes a release."""
 
-    due = Count()  # the round of the next release
     releases = Count()
     refresh_due = Count()  # the round in which the contexts offered so far change the whitener next
 
@@ -108,13 +132,13 @@ class FilterLearner(Learner, Holder):
         super().__init__(spec, clock)
         d = self.dim
         self.pending_size = d + 1
-        self.schedule = Schedule(float(spec["knee"]), float(spec["ratio"]), int(spec["first"]))
-        self.sum = Decaying(d + 1, self.schedule)
+        self.knee, self.ratio = float(spec["knee"]), float(spec["ratio"])
+        self.sum = AnytimeSums(d + 1, knee=self.knee, ratio=self.ratio, first=int(spec["first"]))
         self.filter = Filter(d + 1)
         self.prior = Prior(d, np.asarray(spec["public_contexts"], dtype=np.float64).reshape(-1, d))
-        self.estimate, self.covariance = np.zeros(d + 1), np.zeros((d + 1, d + 1))
-        self.window, self.scale = float(spec["window"]), float(spec["scale"])
-        self.due, self.releases, self.refresh_due = self.schedule.first, 0, 0
+        self.estimate, self.posterior = np.zeros(d + 1), np.zeros((d + 1, d + 1))
+        self.window, self.noise_scale = float(spec["window"]), float(spec["scale"])
+        self.releases = self.refresh_due = 0
         self._conclude()
 
     def look(self, contexts: Matrix, decision: int) -> None:
@@ -122,10 +146,10 @@ class FilterLearner(Learner, Holder):
             self.prior.look(contexts)
 
     def matrix(self, alpha: float) -> Matrix:
-        return self.covariance[: self.dim, : self.dim]
+        return self.posterior[: self.dim, : self.dim]
 
     def quiet(self, x: Vector) -> bool:
-        return self.clock.rounds + 1 < self.due
+        return self.clock.rounds + 1 < int(self.sum.due[0])
 
     def prepare(self, x: Vector, reward: float) -> Pending | None:
         t = self.clock.rounds
@@ -140,22 +164,20 @@ class FilterLearner(Learner, Holder):
         # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
         half, weight = self.window, 0.5 / self.window
         prediction = min(max(float(longer @ self.estimate), self.low + half), self.high - half)
-        self.sum.add(to_whole(min(max(reward - prediction, -half), half) * weight * u))
+        numbers = self.sum.add(t, to_whole(min(max(reward - prediction, -half), half) * weight * u))
         self.filter.see(longer, u, weight, prediction)
-        if t < self.due:
-            return None
-        return Pending(self.sum.show(t), self.scale)
+        return None if numbers is None else Pending(numbers, self.noise_scale)
 
     def _instrument(self, x: Vector) -> Vector:
         """The context and a constant, whitened, at norm 1. A context of zeros says nothing about θ."""
-        u = self.prior.whitener @ np.append(x / self.prior.size, 1.0 if x.any() else 0.0)
+        u = self.prior.whitener.T @ np.append(x / self.prior.context_size, 1.0 if x.any() else 0.0)
         length = float(np.linalg.norm(u))
         return u / length if length > 0.0 else u
 
     def commit(self, noisy: Vector) -> None:
         t = self.clock.rounds
-        self._learn(noisy, self.schedule.shown(t), self.schedule.kept(t), self.scale)
-        self.due = self.schedule.next(t)
+        rho = kept(t, next_time(t, self.ratio), self.knee)
+        self._learn(noisy, shown(rho), rho, self.noise_scale)
 
     def start(self, noisy: Vector, scale: float) -> None:
         """Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept. The filter saw its rows."""
@@ -167,10 +189,14 @@ class FilterLearner(Learner, Holder):
         self._conclude()
 
     def _refresh_when_due(self, t: int) -> None:
-        """Contexts offered so far change the whitener: every round at first, then as their number grows by a twentieth."""
+        """Contexts offered so far change the whitener: every round at first, then as their number grows by a twentieth.
+
+        In high dimension, where that takes long, more rarely.
+        """
         if self.prior.fixed or t < self.refresh_due:
             return
-        self.refresh_due = t + 1 if t < 50 else t + t // 20
+        later = 1 if t < 50 else t // 20
+        self.refresh_due = t + (max(later, t * self.dim // 1000) if self.dim > 64 else later)
         if self.releases == 0:
             self._conclude()
         else:
@@ -188,17 +214,19 @@ class FilterLearner(Learner, Holder):
         # With public contexts and a prior that is not fitted, it is what it was at the last release.
         if self.spec["empirical_bayes"] or not self.prior.fixed or self.releases == 0:
             self.prior.refresh(self.low, self.high, fitted)
-        self.estimate[:], self.covariance[:], _ = self.filter.read(self.prior.precision, self.prior.pull)
+        self.estimate[:], self.posterior[:], _ = self.filter.read(self.prior.precision, self.prior.pull)
         self.theta[:] = self.estimate[: self.dim]
 
     def fields(self) -> Fields:
-        prior = {f"prior_{name}": field for name, field in self.prior.fields().items()}
         return {
             "theta": self.theta,
             "estimate": self.estimate,
-            "covariance": self.covariance,
+            "posterior": self.posterior,
             **self.sum.fields(),
             **self.filter.fields(),
-            **prior,
+            **self.prior.fields(),
             **self.numbers,
         }
+
+    def loaded(self) -> None:
+        self.filter.settle()

@@ -11,11 +11,11 @@ import math
 import numpy as np
 
 from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.matrices import unpack
 from dpbandit.privacy.noise import find_noise
 from dpbandit.reference.fields import Count, Fields, Holder
-from dpbandit.reference.sums import Tree
-from dpbandit.reference.whole import to_whole
+from dpbandit.release.tree import TreeSums
 
 
 def pack(v: Vector) -> Vector:
@@ -41,7 +41,7 @@ class JointLearner(Learner, Holder):
         d, ridge = self.dim, float(spec["ridge"])
         self.pending_size = (d + 1) * (d + 2) // 2
         unknown = bool(spec["unknown_horizon"])
-        self.tree = Tree(self.pending_size, levels=int(spec["levels"]), unknown_horizon=unknown)
+        self.tree = TreeSums(self.pending_size, levels=int(spec["levels"]), unknown_horizon=unknown)
         self.gram, self.inverse, self.moments = ridge * np.eye(d), np.eye(d) / ridge, np.zeros(d)
         self.raised = 0
         self.noise = find_noise(spec["noise"])
@@ -59,7 +59,7 @@ class JointLearner(Learner, Holder):
         t = self.clock.rounds
         weighted = (reward - float(self.spec["reward_centre"])) * float(self.spec["reward_weight"])
         v = np.append(x, weighted) * (1.0 / math.sqrt(float(self.spec["size"])))
-        return Pending(self.tree.add(t, to_whole(pack(v))), self.tree_scale(t))
+        return Pending(self.tree.add(t, to_whole(pack(v))), self.scale(self.place(t).levels))
 
     def commit(self, noisy: Vector) -> None:
         t, d, size = self.clock.rounds, self.dim, float(self.spec["size"])
@@ -81,13 +81,10 @@ class JointLearner(Learner, Holder):
     def amount(self, t: int) -> float:
         """How much noise the sum at round t carries: the variance of a packed entry, or degrees of freedom."""
         index, _level, levels = self.place(t)
-        scales = [self._scale(levels)] * index.bit_count()
+        scales = [self.scale(levels)] * index.bit_count()
         if self.spec["unknown_horizon"]:
-            scales += [self._scale(block) for block in range(1, levels)]  # each finished block is one node
+            scales += [self.scale(block) for block in range(1, levels)]  # each finished block is one node
         return sum(self.on_matrices.amount(scale) for scale in scales)
-
-    def _scale(self, levels: int) -> float:
-        return float(self.spec["multipliers"][levels]) * float(self.spec["sensitivity"])
 
     def deviation(self, t: int) -> float:
         """√(2·log(4/ζ_t)): how many standard deviations bound one tail in round t, ζ_t = ζ/T, or ζ/(t(t + 1))."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.reference.fields import Count, Fields, Holder
-from dpbandit.reference.sums import Place, place
+from dpbandit.release.tree import Place, place
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -101,9 +101,9 @@ class Learner(ABC):
         unknown = bool(self.spec["unknown_horizon"])
         return place(t, unknown_horizon=unknown, levels=int(self.spec["levels"]))
 
-    def tree_scale(self, t: int) -> float:
-        """The noise of the node that round t completes."""
-        return float(self.spec["multipliers"][self.place(t).levels]) * float(self.spec["sensitivity"])
+    def scale(self, levels: int) -> float:
+        """The noise of a release when so many levels share the budget."""
+        return float(self.spec["multipliers"][levels]) * float(self.spec["sensitivity"])
 
 
 class NoLearner(Learner):

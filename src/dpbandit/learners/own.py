@@ -12,11 +12,11 @@ import numpy as np
 
 from dpbandit.learners.learner import Clock, Pending, Spec, Vector
 from dpbandit.learners.ridge import RidgeLearner
+from dpbandit.privacy.grid import STEP, to_floats, to_whole
 from dpbandit.privacy.noise import find_noise
 from dpbandit.reference.bound import LazyBound, lemma1
 from dpbandit.reference.fields import Fields
-from dpbandit.reference.sums import Tree
-from dpbandit.reference.whole import to_doubles, to_whole
+from dpbandit.release.tree import TreeSums
 
 
 class NoisyOwn(RidgeLearner):
@@ -25,11 +25,13 @@ class NoisyOwn(RidgeLearner):
     A is public, so A·(noisy node) is a noisy sum of x·r again, and the noise of old nodes shrinks with A⁻¹ like all else.
     """
 
+    keeps_moments = False
+
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         self.max_norm = float(spec["max_norm"])
-        self.tree = Tree(self.dim, levels=int(spec["levels"]), unknown_horizon=bool(spec["unknown_horizon"]))
-        self.context_sum = np.zeros(self.dim)
+        self.tree = TreeSums(self.dim, levels=int(spec["levels"]), unknown_horizon=bool(spec["unknown_horizon"]))
+        self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
         self.bound = LazyBound(max_norm=self.max_norm, norm=find_noise(spec["noise"]).norm)
         self.arms = np.asarray(spec["public_arms"], dtype=np.float64).reshape(-1, self.dim)
 
@@ -46,24 +48,32 @@ class NoisyOwn(RidgeLearner):
         bound = self.bound.after(inverse, arms, x, step, quadratic)
         self.context_sum += x
         node = self.tree.add(t, to_whole((reward - self.centre) / self.width * (x / self.max_norm)))
-        numbers = self.width * self.max_norm * (inverse @ to_doubles(node))
+        numbers = self.width * self.max_norm * (inverse @ to_floats(node))
         place = self.place(t)
-        far = float(self.spec["sensitivity"]) * bound + self._rounding(1 << place.level)
-        return Pending(numbers, float(self.spec["multipliers"][place.levels]) * far)
+        return Pending(numbers, self.scale(place.levels) * (bound + self._rounding(1 << place.level)))
 
     def _rounding(self, items: int) -> float:
-        """How far rounding in A⁻¹·s can move a neighbour, for a node of so many items; and a charge for contexts so
-        small that a bound on ‖A⁻¹x‖ vanishes."""
+        """What rounding can add to how far a reward moves a node of so many items, in the units of the bound.
+
+        Of an item to the grid, of A⁻¹·s in floats, of A⁻¹ since it was bounded, and of contexts whose squares vanish; all
+        of it through the trace of A⁻¹, which is no less than its norm.
+        """
         d, trace = self.dim, float(np.trace(self.ridge.inverse))
-        products = 4.0 * (d + 4) * 2.0**-53 * trace * self.width * self.max_norm * (items / 2) * math.sqrt(d)
-        return products + 1e-150 * self.max_norm * trace * self.width * math.sqrt(d)
+        ulps = (2.0 * (d + 4) * items + 512.0) * 2.0**-53
+        entries = d if self.bound.norm == 1 else math.sqrt(d)
+        return trace * self.max_norm * entries * (STEP + ulps + 1e-150)
 
     def commit(self, noisy: Vector) -> None:
         prefix = self.tree.publish(self.clock.rounds, self.ridge.gram @ noisy)
         self.theta[:] = self.ridge.inverse @ (prefix + self.centre * self.context_sum)
 
+    def loaded(self) -> None:
+        super().loaded()
+        self.context_sum += self.context_sum_low
+        self.context_sum_low[:] = 0.0
+
     def fields(self) -> Fields:
-        own = {"context_sum": self.context_sum}
+        own = {"context_sum": self.context_sum, "context_sum_low": self.context_sum_low}
         return {**super().fields(), **self.tree.fields(), **self.bound.fields(), **own}
 
 
@@ -73,7 +83,7 @@ class NoisyIncrements(RidgeLearner):
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         unknown = bool(spec["unknown_horizon"])
-        self.tree = Tree(self.dim, levels=int(spec["levels"]), unknown_horizon=unknown, whole=False)
+        self.tree = TreeSums(self.dim, levels=int(spec["levels"]), unknown_horizon=unknown, whole=False)
 
     def prepare(self, x: Vector, reward: float) -> Pending:
         t = self.clock.rounds

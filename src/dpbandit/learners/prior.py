@@ -36,21 +36,22 @@ class Prior(Holder):
     different = Number()  # contexts that differ
     pairs = Number()  # slates of at least two arms
     scatter = Number()  # of those slates, added up
-    fixed = Number()  # 1 if the contexts are public, and so all known
-    size = Number()  # √E‖x‖²
+    context_size = Number()  # √E‖x‖²
 
     def __init__(self, dim: int, public: Matrix) -> None:
         self.second = np.zeros((dim, dim))  # Σ xxᵀ, each slate weighing 1
         self.first = np.zeros(dim)  # Σ x
-        self.whitener = np.eye(dim + 1)  # L⁻¹, with LLᵀ the second moments of (x/size, 1)
+        # U and U⁻¹, with UᵀU the second moments of (x/size, 1): U⁻ᵀ makes them round.
+        self.factor, self.whitener = np.eye(dim + 1), np.eye(dim + 1)
         self.precision, self.pull = np.eye(dim + 1), np.zeros(dim + 1)  # of (θ, intercept); precision·mean
         self.cells = np.zeros(0 if len(public) else CELLS)  # 1 where a context has been seen
-        self.slates = self.different = self.pairs = self.scatter = self.fixed = 0.0
-        self.size = 1.0
+        self.fixed = len(public) > 0  # the contexts are public, and so all known
+        self.slates = self.different = self.pairs = self.scatter = 0.0
+        self.context_size = 1.0
         if len(public):
             self.second[:] = public.T @ public / len(public)
             self.first[:] = public.mean(axis=0)
-            self.slates = self.pairs = self.fixed = 1.0
+            self.slates = self.pairs = 1.0
             self.different = len(public)
             self.scatter = max(float(np.trace(self.second)) - float(self.first @ self.first), 0.0)
 
@@ -98,18 +99,18 @@ class Prior(Holder):
         square_size = float(np.trace(second))
         if square_size < 1e-200:  # nothing seen yet, or nothing to see
             square_size = 1.0
-        self.size = math.sqrt(square_size)
-        direction, length = mean / self.size, float(mean @ mean)
+        self.context_size = math.sqrt(square_size)
+        direction, length = mean / self.context_size, float(mean @ mean)
         # What was not seen yet is taken to be round, with the weight of one slate.
         known = slates / (slates + (0.0 if self.fixed else 1.0))
         moments = np.ones((d + 1, d + 1))
         moments[:d, :d] = second / square_size * known + (1.0 - known) / d * np.eye(d)
         moments[:d, d] = moments[d, :d] = direction * known
         moments += FAINTEST * np.abs(moments).sum(axis=1).max() * np.eye(d + 1)
-        factor = np.linalg.cholesky(moments)
-        self.whitener[:] = np.linalg.inv(factor)
+        self.factor[:] = np.linalg.cholesky(moments).T
+        self.whitener[:] = np.linalg.inv(self.factor)
         # R² of a constant on the contexts, with the usual correction for fitting d numbers.
-        solved = self.whitener[:d, :d] @ direction
+        solved = self.whitener[:d, :d].T @ direction
         square, seen = min(float(solved @ solved), 1.0), self.different
         explained = 1.0 - (1.0 - square) * (seen - 1.0) / (seen - d - 1.0) if seen > d + 1.0 else 0.0
         self._set_prior(direction, length, square_size, explained > 0.5, low, high, variance_factor)
@@ -136,17 +137,18 @@ class Prior(Holder):
         self.precision[:d, :d] = (np.eye(d) - shrink * np.outer(direction, direction)) / variance
         self.precision[d, d] = 1.0 / intercept
         # V⁻¹m = m/(v + κ‖m‖²/E‖x‖²)
-        self.pull[:d] = middle * direction / self.size / stiffness if along_mean else 0.0
+        self.pull[:d] = middle * direction / self.context_size / stiffness if along_mean else 0.0
         self.pull[d] = 0.0 if along_mean else middle / intercept
 
     def fields(self) -> Fields:
         """Everything that changes, by name."""
         return {
-            "second": self.second,
-            "first": self.first,
+            "context_second": self.second,
+            "context_first": self.first,
+            "factor": self.factor,
             "whitener": self.whitener,
             "precision": self.precision,
             "pull": self.pull,
-            "cells": self.cells,
+            **({} if self.fixed else {"cells": self.cells}),
             **self.numbers,
         }

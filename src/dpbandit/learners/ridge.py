@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.fields import Count, Fields, Holder
-from dpbandit.reference.whole import to_whole
 
 # The core adds contexts to A in batches of this many; here none ever waits.
 RECENT = 16
@@ -46,7 +46,7 @@ class Ridge(Holder):
         self.theta[:] = np.linalg.solve(self.gram, self.moments)
 
     def settle(self) -> None:
-        """Take in what a core kept beside A and b."""
+        """Take in what the core keeps beside A and b."""
         waiting = self.recent[: self.waiting]
         self.gram += self.gram_low + waiting.T @ waiting
         self.moments += self.moments_low
@@ -54,22 +54,27 @@ class Ridge(Holder):
         self.moments_low[:] = 0.0
         self.waiting = 0
 
-    def fields(self) -> Fields:
+    def fields(self, with_moments: bool = True) -> Fields:
         """Everything that changes, by name."""
+        rest = {
+            "moments": self.moments,
+            "moments_low": self.moments_low,
+            "ridge_theta": self.theta,
+        }
         return {
             "inverse": self.inverse,
             "gram": self.gram,
             "gram_low": self.gram_low,
-            "moments": self.moments,
-            "moments_low": self.moments_low,
-            "ridge_theta": self.theta,
             "recent": self.recent,
             **self.numbers,
+            **(rest if with_moments else {}),
         }
 
 
 class RidgeLearner(Learner):
     """What all sites share."""
+
+    keeps_moments = True  # whether the regression sees rewards, noisy or not
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
@@ -83,7 +88,7 @@ class RidgeLearner(Learner):
         return False
 
     def fields(self) -> Fields:
-        return {"theta": self.theta, **self.ridge.fields()}
+        return {"theta": self.theta, **self.ridge.fields(self.keeps_moments)}
 
     def loaded(self) -> None:
         self.ridge.settle()
@@ -117,7 +122,7 @@ class NoisyRewards(RidgeLearner):
     def prepare(self, x: Vector, reward: float) -> Pending:
         self.context[:] = x
         item = to_whole(np.array([(reward - self.centre) / self.width]))
-        return Pending(item, float(self.spec["multipliers"][1]) * float(self.spec["sensitivity"]))
+        return Pending(item, self.scale(1))
 
     def commit(self, noisy: Vector) -> None:
         self.ridge.add_context(self.context)

@@ -21,13 +21,13 @@ from dpbandit.learners.moments import NoisyMoments
 from dpbandit.learners.own import NoisyIncrements, NoisyOwn
 from dpbandit.learners.ridge import InTheClear, NoisyRewards
 from dpbandit.policies import POLICIES, TIE, View
+from dpbandit.privacy.grid import to_floats, to_whole
 from dpbandit.privacy.noise import NOISES
 from dpbandit.reference import loops
 from dpbandit.reference.fields import Fields
 from dpbandit.reference.gate import BUSY, DIMENSION, DUE, FINE, HORIZON, NO_ARMS, NOT_AN_ARRAY, Gate
 from dpbandit.reference.random import lots, normals
 from dpbandit.reference.spec import check
-from dpbandit.reference.whole import to_doubles, to_whole
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -203,7 +203,7 @@ class Engine:
     def pending(self) -> Vector:
         """The clean numbers to release, as doubles."""
         numbers = self._waiting().numbers
-        return to_doubles(numbers) if numbers.dtype == object else numbers.copy()
+        return to_floats(numbers) if numbers.dtype == object else numbers.copy()
 
     def pending_whole(self) -> list[int] | None:
         """The same in whole numbers of the grid; None where they are not whole."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpbandit.policies import POLICIES
 from dpbandit.privacy.noise import NOISES
-from dpbandit.reference.sums import RELEASES
+from dpbandit.release import Release
 
 COMMON = (
     "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key context_noise contexts_key"
@@ -21,21 +21,16 @@ KEYS = {
     "joint": f"{_TREE} size reward_weight reward_centre ridge shift log_rounds",
     "arms": f"{_TREE} published_term privacy_bonus failure",
 }
-# The releases that fit a site. Nothing is released in the clear, so there any name will do.
+# The releases that fit a site.
+SUMS = ("tree", "honaker", "pan-private", "toeplitz", "episodes")
 FITTING = {
-    "nothing": tuple(RELEASES),
+    "nothing": ("once", *SUMS),  # nothing is released, so any name will do
     "reward": ("once",),
-    "moments": tuple(name for name in RELEASES if name != "once"),
+    "moments": SUMS,
     "own": ("tree",),
     "increment": ("tree",),
 }
 FORMS = ("figure", "simplified", "full")
-# Policies that a learner's numbers have a meaning for.
-PLAYED_BY = {
-    "none": ("uniform",),
-    "arms": ("index", "uniform"),
-    "ridge": tuple(name for name in POLICIES if name != "index"),
-}
 
 
 def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str]) -> None:
@@ -48,10 +43,17 @@ def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str
         raise ValueError(f"the spec has unknown keys: {', '.join(sorted(set(spec) - wanted))}")
     _among("policy", spec["policy"], POLICIES)
     _among("noise", spec["noise"], NOISES)
+    if (spec["learner"] == "arms") != (spec["policy"] == "index"):
+        raise ValueError(f"policy {spec['policy']!r} does not go with learner {spec['learner']!r}")
+    if spec["learner"] == "none" and spec["policy"] != "uniform":
+        raise ValueError(f"policy {spec['policy']!r} has no use without a learner: 'uniform' has")
     if spec["learner"] != "ridge":
         return
     _among("site", spec["site"], sites)
     _among("form", spec["form"], FORMS)
+    release = spec["release"]
+    if not (spec["site"] == "moments" and isinstance(release, Release)):
+        _among(f"release for site {spec['site']!r}:", release, FITTING[spec["site"]])
 
 
 def _among(what: str, name: Any, known: Collection[str]) -> None:
