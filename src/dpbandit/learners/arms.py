@@ -1,7 +1,8 @@
 """Arms without features, a binary tree each (Mishra & Thakurta 2015, private UCB).
 
-A context is a one-hot row that names its arm. An arm's tree counts that arm's own pulls, so a reward enters one tree only;
-which arm was pulled, and when, is public. An arm's mean is centre + width·(noisy sum)/pulls.
+A context is a one-hot row that names its arm. An arm's tree counts that arm's own pulls, so a
+reward enters one tree only; which arm was pulled, and when, is public. An arm's mean is centre +
+width·(noisy sum)/pulls.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dpbandit.release.tree import TreeSums
 
 # The bonus of an arm that was never pulled: above every other, and its square is still a float.
 UNTRIED = 1e140
-# How many tails of K arms' trees over T rounds must not fail: sums of Gaussian noise, to either side; or every Laplace node.
+# How many tails of K arms' trees over T rounds must not fail: sums of Gaussian noise, to either
+# side; or every Laplace node.
 PUBLISHED_EVENTS: dict[str, Callable[[int, float, int], float]] = {
     "gaussian": lambda arms, rounds, levels: 2.0 * arms * rounds,
     "laplace": lambda arms, rounds, levels: arms * rounds * levels,
@@ -44,15 +46,10 @@ class ArmsLearner(Learner, Holder):
 
     def _gather(self) -> None:
         """All trees in few arrays, of which each has its part."""
-        self.sums_high, self.sums_low, self.noisy, self.carry = (
-            np.stack([part(tree) for tree in self.trees])
-            for part in (
-                lambda tree: tree.sums.high,
-                lambda tree: tree.sums.low,
-                lambda tree: tree.noisy,
-                lambda tree: tree.carry,
-            )
-        )
+        self.sums_high = np.stack([tree.sums.high for tree in self.trees])
+        self.sums_low = np.stack([tree.sums.low for tree in self.trees])
+        self.noisy = np.stack([tree.noisy for tree in self.trees])
+        self.carry = np.stack([tree.carry for tree in self.trees])
         for arm, tree in enumerate(self.trees):
             tree.sums.high, tree.sums.low = self.sums_high[arm], self.sums_low[arm]
             tree.noisy, tree.carry = self.noisy[arm], self.carry[arm]
@@ -78,21 +75,29 @@ class ArmsLearner(Learner, Holder):
         self.spread[arm] = self.width * self._spread(pull)
 
     def _spread(self, pull: int) -> float:
-        """How far the noise reaches after so many pulls, in units of an item: the root of the squared scales in use.
+        """How far the noise reaches after so many pulls, in units of an item: the root of the
+        squared scales in use.
 
-        For the paper's Γ, as many nodes as can be in use at once, added up as that noise's bound in the paper has it.
+        For the paper's Γ, as many nodes as can be in use at once, added up as that noise's bound
+        in the paper has it.
         """
         index, _level, levels = self.place(pull)
         published = bool(self.spec["published_term"])
         scales = [self.scale(levels)] * (levels if published else index.bit_count())
         if self.spec["unknown_horizon"]:
-            scales += [self.scale(block) for block in range(1, levels)]  # a finished block is one node
+            scales += [
+                self.scale(block) for block in range(1, levels)
+            ]  # a finished block is one node
         all_scales = np.array(scales)
-        return self.noise.published_spread(all_scales) if published else float(np.linalg.norm(all_scales))
+        return (
+            self.noise.published_spread(all_scales)
+            if published
+            else float(np.linalg.norm(all_scales))
+        )
 
     def privacy_weight(self, t: int) -> float:
-        """What `spread` is multiplied by in round t: `privacy_bonus` times the noise's tail at probability 1/t, or the
-        tail that all nodes of T rounds keep to.
+        """What `spread` is multiplied by in round t: `privacy_bonus` times the noise's tail at
+        probability 1/t, or the tail that all nodes of T rounds keep to.
 
         It grows with t: otherwise an arm that was unlucky early on may never be pulled again.
         """
@@ -105,7 +110,9 @@ class ArmsLearner(Learner, Holder):
         return self.noise.tail_at(math.log(events / float(self.spec["failure"])))
 
     def bonus(self, arm: int, alpha: float) -> float:
-        """What an arm's index has on top of its mean in the coming round. Arms never pulled come first."""
+        """What an arm's index has on top of its mean in the coming round. Arms never pulled come
+        first.
+        """
         pulls, t = int(self.pulls[arm]), self.clock.rounds + 1
         if pulls == 0:
             return UNTRIED

@@ -1,9 +1,11 @@
-"""The anytime learner: one sum of instruments × residuals, shown for ever, and an exact Kalman filter over what was shown.
+"""The anytime learner: one sum of instruments × residuals, shown for ever, and an exact Kalman
+filter over what was shown.
 
-A release is y = q·S + z. S = Σ ω·u·(r − p) is private. With the public offset O = Σ ω·u·p it is the sum of ω·u·r, and that is
-N·θ⁺ + E, where θ⁺ holds θ and an intercept, x⁺ = (x, 1), N = Σ ω·u·x⁺ᵀ is public and E is the sum of reward noises. E is
-carried from release to release, so it is part of the state: given θ⁺ and the releases so far it is Gaussian with mean ξ + Ξθ⁺
-and covariance Π. After each release all sums shrink by ρ.
+A release is y = q·S + z. S = Σ ω·u·(r − p) is private. With the public offset O = Σ ω·u·p it is
+the sum of ω·u·r, and that is N·θ⁺ + E, where θ⁺ holds θ and an intercept, x⁺ = (x, 1), N = Σ
+ω·u·x⁺ᵀ is public and E is the sum of reward noises. E is carried from release to release, so it is
+part of the state: given θ⁺ and the releases so far it is Gaussian with mean ξ + Ξθ⁺ and covariance
+Π. After each release all sums shrink by ρ.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ Matrix = NDArray[np.float64]
 
 # Factors tried on the prior variance where it is fitted to the releases (empirical Bayes).
 FACTORS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
-# Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything about some direction.
+# Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything
+# about some direction.
 LEAST_NOISE = 1e-6
 # The core adds rounds to N in batches of this many.
 WAITING = 16
@@ -33,8 +36,9 @@ WAITING = 16
 class Filter(Holder):
     """What the releases say about θ⁺. All of it is public. Sizes are n = d + 1.
 
-    Information is kept as a triangular root R, with what it pulls towards in z: it grows like t² in some directions and
-    hardly in others, and a sum of squares would drown the small ones. No prior is in it, so that one may be chosen later.
+    Information is kept as a triangular root R, with what it pulls towards in z: it grows like t²
+    in some directions and hardly in others, and a sum of squares would drown the small ones. No
+    prior is in it, so that one may be chosen later.
     """
 
     seen_waiting = Count()  # rounds that the core lets wait before it adds them; here none does
@@ -57,28 +61,34 @@ class Filter(Holder):
         self.design += weight * np.outer(u, longer)
         self.spread += weight * weight * np.outer(u, u)
 
-    def learn(self, noisy: Vector, q: float, rho: float, scale: float, reward_variance: float) -> None:
+    def learn(
+        self, noisy: Vector, q: float, rho: float, scale: float, reward_variance: float
+    ) -> None:
         """Take a release y = q·S + noise of this scale, made before all sums shrink by ρ."""
         n = len(noisy)
         self.covariance += reward_variance * self.spread
         self.spread[:] = 0.0
         noise = q * q * self.covariance + scale * scale * np.eye(n)  # F, of what is seen given θ⁺
         gain = q * np.linalg.solve(noise, self.covariance).T  # K = qΠF⁻¹
-        seen = q * (self.design + self.slope)  # what is seen is seen·θ⁺ + noise, once what was expected is taken off
+        seen = q * (
+            self.design + self.slope
+        )  # what is seen is seen·θ⁺ + noise, once what was expected is taken off
         surprise = noisy + q * (self.offset - self.mean)
         self.mean += gain @ surprise
         self.slope -= gain @ seen
         left = np.eye(n) - q * gain  # Joseph's form, which rounding cannot make negative
         self.covariance[:] = left @ self.covariance @ left.T + scale * scale * gain @ gain.T
         half = np.linalg.cholesky(noise)
-        rows, values = np.linalg.solve(half, seen), np.linalg.solve(half, surprise)
+        rows: Matrix = np.asarray(np.linalg.solve(half, seen), dtype=np.float64)
+        values = np.linalg.solve(half, surprise)
         self.root[:], self.target[:], _left = _joined(self.root, self.target, rows, values)
         for sums in (self.offset, self.mean, self.design, self.slope):
             sums *= rho
         self.covariance *= rho * rho
 
     def read(self, precision: Matrix, pull: Vector) -> tuple[Vector, Matrix, float]:
-        """Mean and covariance of θ⁺ under a prior with this precision matrix and pull = precision·mean.
+        """Mean and covariance of θ⁺ under a prior with this precision matrix and pull =
+        precision·mean.
 
         Third, the log of the releases' marginal likelihood, up to a constant that no prior changes.
         """
@@ -113,12 +123,18 @@ class Filter(Holder):
         }
 
 
-def _joined(root: Matrix, target: Vector, rows: Matrix, values: Vector) -> tuple[Matrix, Vector, float]:
-    """The triangular system of root·θ = target and rows·θ = values together, and the square of what does not fit."""
+def _joined(
+    root: Matrix, target: Vector, rows: Matrix, values: Vector
+) -> tuple[Matrix, Vector, float]:
+    """The triangular system of root·θ = target and rows·θ = values together, and the square of
+    what does not fit.
+    """
     n = len(target)
     system = np.block([[root, target[:, None]], [rows, values[:, None]]])
-    upper = np.linalg.qr(system, mode="r")
-    upper[np.diag(upper) < 0] *= -1.0  # rows have a sign of their own: roots have positive diagonals
+    upper: Matrix = np.asarray(np.linalg.qr(system, mode="r"))
+    upper[
+        np.diag(upper) < 0
+    ] *= -1.0  # rows have a sign of their own: roots have positive diagonals
     return upper[:n, :n], upper[:n, n], float(upper[n, n] ** 2)
 
 
@@ -169,8 +185,10 @@ class FilterLearner(Learner, Holder):
         return None if numbers is None else Pending(numbers, self.noise_scale)
 
     def _instrument(self, x: Vector) -> Vector:
-        """The context and a constant, whitened, at norm 1. A context of zeros says nothing about θ."""
-        u = self.prior.whitener.T @ np.append(x / self.prior.context_size, 1.0 if x.any() else 0.0)
+        """The context and a constant, whitened, at norm 1. Zeros say nothing about θ."""
+        u: Vector = self.prior.whitener.T @ np.append(
+            x / self.prior.context_size, 1.0 if x.any() else 0.0
+        )
         length = float(np.linalg.norm(u))
         return u / length if length > 0.0 else u
 
@@ -180,16 +198,21 @@ class FilterLearner(Learner, Holder):
         self._learn(noisy, shown(rho), rho, self.noise_scale)
 
     def start(self, noisy: Vector, scale: float) -> None:
-        """Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept. The filter saw its rows."""
+        """Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept. The
+        filter saw its rows.
+        """
         self._learn(noisy, 1.0, 0.0, scale)
 
     def _learn(self, noisy: Vector, q: float, rho: float, scale: float) -> None:
-        self.filter.learn(noisy, q, rho, max(scale, LEAST_NOISE), float(self.spec["reward_variance"]))
+        self.filter.learn(
+            noisy, q, rho, max(scale, LEAST_NOISE), float(self.spec["reward_variance"])
+        )
         self.releases += 1
         self._conclude()
 
     def _refresh_when_due(self, t: int) -> None:
-        """Contexts offered so far change the whitener: every round at first, then as their number grows by a twentieth.
+        """Contexts offered so far change the whitener: every round at first, then as their number
+        grows by a twentieth.
 
         In high dimension, where that takes long, more rarely.
         """
@@ -211,10 +234,13 @@ class FilterLearner(Learner, Holder):
                 likely = self.filter.read(self.prior.precision, self.prior.pull)[2]
                 if likely > best:
                     fitted, best = factor, likely
-        # With public contexts and a prior that is not fitted, it is what it was at the last release.
+        # With public contexts and a prior that is not fitted, it is what it was at the last
+        # release.
         if self.spec["empirical_bayes"] or not self.prior.fixed or self.releases == 0:
             self.prior.refresh(self.low, self.high, fitted)
-        self.estimate[:], self.posterior[:], _ = self.filter.read(self.prior.precision, self.prior.pull)
+        self.estimate[:], self.posterior[:], _ = self.filter.read(
+            self.prior.precision, self.prior.pull
+        )
         self.theta[:] = self.estimate[: self.dim]
 
     def fields(self) -> Fields:

@@ -1,7 +1,9 @@
-"""Contexts private too (Shariff & Sheffet 2018): a tree over sums of vvᵀ, v = (x; weighted reward)/√size, ‖v‖ ≤ 1.
+"""Contexts private too (Shariff & Sheffet 2018): a tree over sums of vvᵀ, v = (x; weighted
+reward)/√size, ‖v‖ ≤ 1.
 
-A symmetric matrix is packed into the vector of its upper triangle, row by row, with √2 off the diagonal: the vector's L2 norm
-is then the matrix's Frobenius norm. What is kept beside the clean sums of the tree is made of noisy sums alone.
+A symmetric matrix is packed into the vector of its upper triangle, row by row, with √2 off the
+diagonal: the vector's L2 norm is then the matrix's Frobenius norm. What is kept beside the clean
+sums of the tree is made of noisy sums alone.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class JointLearner(Learner, Holder):
         total = size * unpack(self.tree.publish(t, noisy))
         amount, ridge = self.amount(t), float(self.spec["ridge"])
         lowest = self.on_matrices.lowest(amount, d, self.deviation(t))
-        shift = ridge + size * float(self.spec["shift"]) * lowest - size * self.on_matrices.mean(amount)
+        shift = (
+            ridge + size * float(self.spec["shift"]) * lowest - size * self.on_matrices.mean(amount)
+        )
         self.gram[:] = total[:d, :d] + shift * np.eye(d)
         self.moments[:] = total[:d, d] / float(self.spec["reward_weight"])
         values, vectors = np.linalg.eigh(self.gram)
@@ -79,15 +83,21 @@ class JointLearner(Learner, Holder):
         self.theta[:] = self.inverse @ self.moments
 
     def amount(self, t: int) -> float:
-        """How much noise the sum at round t carries: the variance of a packed entry, or degrees of freedom."""
+        """How much noise the sum at round t carries: the variance of a packed entry, or degrees of
+        freedom.
+        """
         index, _level, levels = self.place(t)
         scales = [self.scale(levels)] * index.bit_count()
         if self.spec["unknown_horizon"]:
-            scales += [self.scale(block) for block in range(1, levels)]  # each finished block is one node
+            scales += [
+                self.scale(block) for block in range(1, levels)
+            ]  # each finished block is one node
         return sum(self.on_matrices.amount(scale) for scale in scales)
 
     def deviation(self, t: int) -> float:
-        """√(2·log(4/ζ_t)): how many standard deviations bound one tail in round t, ζ_t = ζ/T, or ζ/(t(t + 1))."""
+        """√(2·log(4/ζ_t)): how many standard deviations bound one tail in round t, ζ_t = ζ/T, or
+        ζ/(t(t + 1)).
+        """
         log = float(self.spec["log_rounds"])
         if self.spec["unknown_horizon"]:
             log += math.log(t) + math.log(t + 1.0)

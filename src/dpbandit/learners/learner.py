@@ -1,7 +1,9 @@
-"""What every learner is: a round is `prepare`, which sees the reward, and, if it releases anything, `commit`.
+"""What every learner is: a round is `prepare`, which sees the reward, and, if it releases
+anything, `commit`.
 
-`prepare` gives the clean numbers to release and the scale of their noise. Whoever calls adds the noise and gives the noisy
-numbers to `commit`. What `theta` and `matrix` show is made of noisy and public numbers alone.
+`prepare` gives the clean numbers to release and the scale of their noise. Whoever calls adds the
+noise and gives the noisy numbers to `commit`. What `theta` and `matrix` show is made of noisy and
+public numbers alone.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Learner(ABC):
         self.low, self.high = float(spec["low"]), float(spec["high"])
         self.width, self.centre = self.high - self.low, 0.5 * (self.low + self.high)
 
-    def look(self, contexts: Matrix, decision: int) -> None:
+    def look(self, contexts: Matrix, decision: int) -> None:  # noqa: B027 - most need not
         """A slate was offered. Most learners have nothing to learn from that."""
 
     @abstractmethod
@@ -62,7 +64,7 @@ class Learner(ABC):
 
     @abstractmethod
     def quiet(self, x: Vector) -> bool:
-        """Whether learning from x surely releases nothing. Changes nothing and looks at no reward."""
+        """Whether learning from x surely releases nothing. Changes nothing."""
 
     @abstractmethod
     def prepare(self, x: Vector, reward: float) -> Pending | None:
@@ -84,14 +86,14 @@ class Learner(ABC):
         """Pan-private form: put noise into such a node."""
         raise ValueError("only the pan-private release has nodes that begin with noise")
 
-    def leave_public_set(self) -> None:
+    def leave_public_set(self) -> None:  # noqa: B027 - only `own` must know
         """A context was not among those known in advance."""
 
     @abstractmethod
     def fields(self) -> Fields:
         """Everything that changes, by name."""
 
-    def loaded(self) -> None:
+    def loaded(self) -> None:  # noqa: B027 - mostly nothing
         """Fields were written from outside: whatever follows from them must be computed anew."""
 
     # ------------------------------------------------------------------ what trees need

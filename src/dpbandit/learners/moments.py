@@ -1,7 +1,7 @@
 """Noise on sums of x·r, published over time by one of the releases.
 
-Items are centred and scaled, so that they have norm at most ½: ((r − centre)/width)·(x/max_norm). The moments are then
-width·max_norm·(the noisy sum) + centre·Σx, and Σx is public.
+Items are centred and scaled, so that they have norm at most ½: ((r − centre)/width)·(x/max_norm).
+The moments are then width·max_norm·(the noisy sum) + centre·Σx, and Σx is public.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ TINY = 1e-150
 class NoisyMoments(RidgeLearner, Holder):
     """Noise on sums of x·r, or of u·r with u = Px/max(‖Px‖, floor) where a shape P is given.
 
-    Shaped sums estimate Σ u·r = Σ u·xᵀθ. Multiplied by P⁻¹ that is (Σ xxᵀ/max(‖Px‖, floor))·θ: `weighted` has that matrix.
+    Shaped sums estimate Σ u·r = Σ u·xᵀθ. Multiplied by P⁻¹ that is (Σ xxᵀ/max(‖Px‖, floor))·θ:
+    `weighted` has that matrix.
     """
 
     keeps_moments = False
@@ -41,7 +42,8 @@ class NoisyMoments(RidgeLearner, Holder):
         self.sums = self._new_sums()
         if isinstance(self.sums, HonakerSums):
             self.pending_size = self.dim * int(spec["levels"])
-        # Of x, or of u: the items without their rewards. The core keeps what rounding lost beside it.
+        # Of x, or of u: the items without their rewards. The core keeps what rounding lost beside
+        # it.
         self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
         self.anchor = np.eye(self.dim) / float(spec["ridge"])  # episodes: A⁻¹ at the last release
         self.grown = 0.0
@@ -92,7 +94,11 @@ class NoisyMoments(RidgeLearner, Holder):
     def prepare(self, x: Vector, reward: float) -> Pending | None:
         t = self.clock.rounds
         _step, quadratic, _due = self.ridge.add_context(x)
-        u = x / float(self.spec["max_norm"]) if self.weighted is None else self._shaped(x, self.weighted)
+        u = (
+            x / float(self.spec["max_norm"])
+            if self.weighted is None
+            else self._shaped(x, self.weighted)
+        )
         self.context_sum += x if self.weighted is None else u
         numbers = self.sums.add(t, to_whole((reward - self.centre) / self.width * u))
         if isinstance(self.sums, EpisodeSums):
@@ -118,7 +124,9 @@ class NoisyMoments(RidgeLearner, Holder):
         if isinstance(self.sums, EpisodeSums):
             self.anchor[:] = self.ridge.inverse
         if self.weighted is None:
-            moments = self.width * float(self.spec["max_norm"]) * prefix + self.centre * self.context_sum
+            moments = (
+                self.width * float(self.spec["max_norm"]) * prefix + self.centre * self.context_sum
+            )
             self.theta[:] = self.ridge.inverse @ moments
         else:
             moments = self.unshape @ (self.width * prefix + self.centre * self.context_sum)

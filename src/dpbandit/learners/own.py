@@ -1,7 +1,9 @@
-"""Noise on θ̂ itself, node by node of a tree: the sound form of dynamic global sensitivity, and the published one.
+"""Noise on θ̂ itself, node by node of a tree: the sound form of dynamic global sensitivity, and
+the published one.
 
-An increment θ̂_e − θ̂_s moves with every earlier reward, not only with those of its node, so `NoisyIncrements` is not proven.
-`NoisyOwn` releases only what the node's own rewards add to θ̂_e, so a reward pays once for each level (docs/privacy.md).
+An increment θ̂_e − θ̂_s moves with every earlier reward, not only with those of its node, so
+`NoisyIncrements` is not proven. `NoisyOwn` releases only what the node's own rewards add to θ̂_e,
+so a reward pays once for each level (docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from dpbandit.release.tree import TreeSums
 
 
 class NoisyOwn(RidgeLearner):
-    """Noise on what a node's own rewards add to θ̂ at its end: A⁻¹·Σ x·r over the node, dynamic global sensitivity.
+    """Noise on what a node's own rewards add to θ̂ at its end: A⁻¹·Σ x·r over the node, dynamic
+    global sensitivity.
 
-    A is public, so A·(noisy node) is a noisy sum of x·r again, and the noise of old nodes shrinks with A⁻¹ like all else.
+    A is public, so A·(noisy node) is a noisy sum of x·r again, and the noise of old nodes shrinks
+    with A⁻¹ like all else.
     """
 
     keeps_moments = False
@@ -30,7 +34,9 @@ class NoisyOwn(RidgeLearner):
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         self.max_norm = float(spec["max_norm"])
-        self.tree = TreeSums(self.dim, levels=int(spec["levels"]), unknown_horizon=bool(spec["unknown_horizon"]))
+        self.tree = TreeSums(
+            self.dim, levels=int(spec["levels"]), unknown_horizon=bool(spec["unknown_horizon"])
+        )
         self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
         self.bound = LazyBound(max_norm=self.max_norm, norm=find_noise(spec["noise"]).norm)
         self.arms = np.asarray(spec["public_arms"], dtype=np.float64).reshape(-1, self.dim)
@@ -50,13 +56,16 @@ class NoisyOwn(RidgeLearner):
         node = self.tree.add(t, to_whole((reward - self.centre) / self.width * (x / self.max_norm)))
         numbers = self.width * self.max_norm * (inverse @ to_floats(node))
         place = self.place(t)
-        return Pending(numbers, self.scale(place.levels) * (bound + self._rounding(1 << place.level)))
+        return Pending(
+            numbers, self.scale(place.levels) * (bound + self._rounding(1 << place.level))
+        )
 
     def _rounding(self, items: int) -> float:
-        """What rounding can add to how far a reward moves a node of so many items, in the units of the bound.
+        """What rounding can add to how far a reward moves a node of so many items, in the units of
+        the bound.
 
-        Of an item to the grid, of A⁻¹·s in floats, of A⁻¹ since it was bounded, and of contexts whose squares vanish; all
-        of it through the trace of A⁻¹, which is no less than its norm.
+        Of an item to the grid, of A⁻¹·s in floats, of A⁻¹ since it was bounded, and of contexts
+        whose squares vanish; all of it through the trace of A⁻¹, which is no less than its norm.
         """
         d, trace = self.dim, float(np.trace(self.ridge.inverse))
         ulps = (2.0 * (d + 4) * items + 512.0) * 2.0**-53
@@ -78,12 +87,16 @@ class NoisyOwn(RidgeLearner):
 
 
 class NoisyIncrements(RidgeLearner):
-    """Noise on θ̂_e − θ̂_s of each node, scaled by Lemma 1. As published; in doubles, and not proven."""
+    """Noise on θ̂_e − θ̂_s of each node, scaled by Lemma 1. As published; in doubles, and not
+    proven.
+    """
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         unknown = bool(spec["unknown_horizon"])
-        self.tree = TreeSums(self.dim, levels=int(spec["levels"]), unknown_horizon=unknown, whole=False)
+        self.tree = TreeSums(
+            self.dim, levels=int(spec["levels"]), unknown_horizon=unknown, whole=False
+        )
 
     def prepare(self, x: Vector, reward: float) -> Pending:
         t = self.clock.rounds

@@ -1,9 +1,11 @@
-"""What contexts alone say before any reward: how they are spread, and what a sensible prior on θ is.
+"""What contexts alone say before any reward: how they are spread, and what a sensible prior on θ
+is.
 
-All of it is public. Statistics come from the public contexts, or grow from the contexts offered so far.
-The prior says that rewards lie around the middle of their range. Where contexts can express a constant (a linear function of
-x comes close to 1: R² = mᵀC⁻¹m above ½), that is said along the contexts' mean m; where they cannot, by an intercept.
-Differences between arms have a variance that is small against the range.
+All of it is public. Statistics come from the public contexts, or grow from the contexts offered so
+far. The prior says that rewards lie around the middle of their range. Where contexts can express a
+constant (a linear function of x comes close to 1: R² = mᵀC⁻¹m above ½), that is said along the
+contexts' mean m; where they cannot, by an intercept. Differences between arms have a variance that
+is small against the range.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ Matrix = NDArray[np.float64]
 
 # Directions that contexts hardly take would otherwise get instruments of their own.
 FAINTEST = 1e-4
-# The prior variance of differences between the arms of one slate, and of the intercept beside a mean direction, in W².
+# The prior variance of differences between the arms of one slate, and of the intercept beside a
+# mean direction, in W².
 DIFFERENCES = 1.0 / 256.0
 INTERCEPT = 0.01
 # All arms of this many decisions are looked at, then those of every eighth.
 LOOKED_AT = 64
-# Different contexts are told apart by the cell of this many that they fall into: exact for few, which is when it matters.
+# Different contexts are told apart by the cell of this many that they fall into: exact for few,
+# which is when it matters.
 CELLS = 4096
 
 
@@ -43,7 +47,10 @@ class Prior(Holder):
         self.first = np.zeros(dim)  # Σ x
         # U and U⁻¹, with UᵀU the second moments of (x/size, 1): U⁻ᵀ makes them round.
         self.factor, self.whitener = np.eye(dim + 1), np.eye(dim + 1)
-        self.precision, self.pull = np.eye(dim + 1), np.zeros(dim + 1)  # of (θ, intercept); precision·mean
+        self.precision, self.pull = (
+            np.eye(dim + 1),
+            np.zeros(dim + 1),
+        )  # of (θ, intercept); precision·mean
         self.cells = np.zeros(0 if len(public) else CELLS)  # 1 where a context has been seen
         self.fixed = len(public) > 0  # the contexts are public, and so all known
         self.slates = self.different = self.pairs = self.scatter = 0.0
@@ -76,9 +83,11 @@ class Prior(Holder):
         self._note(x)
 
     def _note(self, x: Vector) -> None:
-        """Count a context that was not seen before: four articles offered a thousand times say no more than four.
+        """Count a context that was not seen before: four articles offered a thousand times say no
+        more than four.
 
-        Its cell follows from direction and size, so that it does not matter in which unit contexts are measured.
+        Its cell follows from direction and size, so that it does not matter in which unit contexts
+        are measured.
         """
         total, length = 0.0, 0.0
         for i, entry in enumerate(x.tolist()):
@@ -93,7 +102,9 @@ class Prior(Holder):
         self.cells[cell] = 1.0
 
     def refresh(self, low: float, high: float, variance_factor: float = 1.0) -> None:
-        """Bring the whitener and the prior up to date. `variance_factor` multiplies the variance of differences."""
+        """Bring the whitener and the prior up to date. `variance_factor` multiplies the variance
+        of differences.
+        """
         d, slates = len(self.first), max(self.slates, 1.0)
         second, mean = self.second / slates, self.first / slates
         square_size = float(np.trace(second))
@@ -112,7 +123,9 @@ class Prior(Holder):
         # R² of a constant on the contexts, with the usual correction for fitting d numbers.
         solved = self.whitener[:d, :d].T @ direction
         square, seen = min(float(solved @ solved), 1.0), self.different
-        explained = 1.0 - (1.0 - square) * (seen - 1.0) / (seen - d - 1.0) if seen > d + 1.0 else 0.0
+        explained = (
+            1.0 - (1.0 - square) * (seen - 1.0) / (seen - d - 1.0) if seen > d + 1.0 else 0.0
+        )
         self._set_prior(direction, length, square_size, explained > 0.5, low, high, variance_factor)
 
     def _set_prior(
@@ -125,7 +138,9 @@ class Prior(Holder):
         high: float,
         variance_factor: float,
     ) -> None:
-        """V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; the prior mean of θ is middle·m/E‖x‖²."""
+        """V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; the prior mean of θ is
+        middle·m/E‖x‖².
+        """
         d, width, middle = len(direction), high - low, 0.5 * (low + high)
         scatter = self.scatter / self.pairs if self.pairs > 0.0 else square_size - length
         variance = variance_factor * DIFFERENCES * width * width / max(scatter, 1e-9 * square_size)

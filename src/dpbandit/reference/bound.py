@@ -1,12 +1,14 @@
 """How far A⁻¹·x can reach, brought up to date only now and then.
 
-`LazyBound` is a valid bound on max ‖A⁻¹x‖ over the public arms, or over the ball ‖x‖ ≤ max_norm, and at most some per cent
-too large. It rests on A alone, which is public and fixed before noise is drawn. Nothing here may look at a reward.
+`LazyBound` is a valid bound on max ‖A⁻¹x‖ over the public arms, or over the ball ‖x‖ ≤ max_norm,
+and at most some per cent too large. It rests on A alone, which is public and fixed before noise is
+drawn. Nothing here may look at a reward.
 """
 
 from __future__ import annotations
 
 import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,9 +17,11 @@ from dpbandit.reference.fields import Fields, Holder, Number
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-# By how much the bound may be too large before it is computed anew: noise that is 2% larger on average is hardly seen.
+# By how much the bound may be too large before it is computed anew: noise that is 2% larger on
+# average is hardly seen.
 TOO_LARGE = 0.05
-# It waits until rounds have grown by this factor (A⁻¹ shrinks about as 1/t), unless it may be twice too large.
+# It waits until rounds have grown by this factor (A⁻¹ shrinks about as 1/t), unless it may be
+# twice too large.
 LATER = 1.05
 MUCH_TOO_LARGE = 0.5
 # Rounds in which the ball's eigenvalue is computed itself.
@@ -46,11 +50,15 @@ class LazyBound(Holder):
         self.rounds = self.computed = self.distrusted = 0.0
 
     def distrust(self) -> None:
-        """A⁻¹ is not the old one updated but computed anew: no old bound is one to the last digit."""
+        """A⁻¹ was computed anew, not updated: an old bound may fail in the last digit."""
         self.distrusted = 1.0
 
-    def after(self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float) -> float:
-        """The bound after xxᵀ was added to A: `inverse` is A⁻¹, `step` the old A⁻¹x and `quadratic` the old xᵀA⁻¹x."""
+    def after(
+        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
+    ) -> float:
+        """The bound after xxᵀ was added to A: `inverse` is A⁻¹, `step` the old A⁻¹x and
+        `quadratic` the old xᵀA⁻¹x.
+        """
         self.rounds += 1.0
         if len(arms) == 0:
             return self._over_ball(inverse, step, quadratic)
@@ -58,10 +66,16 @@ class LazyBound(Holder):
 
     def _is_due(self) -> bool:
         moved = self.moved / self.bound
-        return moved > MUCH_TOO_LARGE or (moved > TOO_LARGE and self.rounds >= LATER * self.computed)
+        return moved > MUCH_TOO_LARGE or (
+            moved > TOO_LARGE and self.rounds >= LATER * self.computed
+        )
 
-    def _over_arms(self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float) -> float:
-        """‖A⁻¹z‖ of one z can grow although A⁻¹ shrinks as a matrix, so an old maximum needs `growth` on top."""
+    def _over_arms(
+        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
+    ) -> float:
+        """‖A⁻¹z‖ of one z can grow although A⁻¹ shrinks as a matrix, so an old maximum needs
+        `growth` on top.
+        """
         stale = self.bound <= 0.0 or self.distrusted > 0.0
         if not stale:
             factor, moved = growth(x, step, quadratic, self.max_norm, self.norm)
@@ -74,8 +88,9 @@ class LazyBound(Holder):
         return self.bound * self.growth
 
     def _over_ball(self, inverse: Matrix, step: Vector, quadratic: float) -> float:
-        """λ_max(A⁻¹)·max_norm only shrinks, by no more than ‖step‖²/(1 + quadratic) a round: when that adds up to 5%, it
-        is time to try whether a bound 5% lower holds."""
+        """λ_max(A⁻¹)·max_norm only shrinks, by no more than ‖step‖²/(1 + quadratic) a round: when
+        that adds up to 5%, it is time to try whether a bound 5% lower holds.
+        """
         largest = float(np.linalg.eigvalsh(inverse)[-1])
         if self.distrusted > 0.0:
             self.distrusted = 0.0
@@ -100,12 +115,16 @@ class LazyBound(Holder):
         return {f"bound_{name}": number for name, number in self.numbers.items()}
 
 
-def growth(x: Vector, step: Vector, quadratic: float, max_norm: float, norm: int) -> tuple[float, float]:
-    """By what adding xxᵀ to A can at most have multiplied ‖A⁻¹z‖, and how far it can have moved it, for ‖z‖₂ ≤ max_norm.
+def growth(
+    x: Vector, step: Vector, quadratic: float, max_norm: float, norm: int
+) -> tuple[float, float]:
+    """By what adding xxᵀ to A can at most have multiplied ‖A⁻¹z‖, and how far it can have moved
+    it, for ‖z‖₂ ≤ max_norm.
 
-    The new A⁻¹z is (1 − vxᵀ/(1 + q))·(the old one), v = `step`, q = `quadratic`. With a = ‖v‖‖x‖/(1 + q) that matrix has
-    the L2 norm (a + √(a² + 4/(1 + q)))/2, because its singular values off 1 have the product 1/(1 + q) and squares that add
-    up to a² + 2/(1 + q); in L1 its norm is the largest column's sum.
+    The new A⁻¹z is (1 − vxᵀ/(1 + q))·(the old one), v = `step`, q = `quadratic`. With a =
+    ‖v‖‖x‖/(1 + q) that matrix has the L2 norm (a + √(a² + 4/(1 + q)))/2, because its singular
+    values off 1 have the product 1/(1 + q) and squares that add up to a² + 2/(1 + q); in L1 its
+    norm is the largest column's sum.
     """
     inside = 1.0 / (1.0 + quadratic)
     square, total = float(step @ step), float(np.abs(step).sum())
@@ -126,10 +145,11 @@ def lemma1(
     width_times_norm: float,
     ridge: float,
 ) -> float:
-    """Δ_t as published (Wang, Zhao & Wang 2022): W·L/λ'(t), and at most W·L/ridge because λ_min(A_t) ≥ ridge.
+    """Δ_t as published (Wang, Zhao & Wang 2022): W·L/λ'(t), and at most W·L/ridge because
+    λ_min(A_t) ≥ ridge.
 
-    'figure' is 1/t, the scale behind the published figures. λ'(t) is λ₀t/16 from t > 32 log(1/δ)/λ₀ on ('simplified'), or
-    λ₀t/4 − 8 log((t + 3)/δ) − 2√(t log((t + 3)/δ)) ('full').
+    'figure' is 1/t, the scale behind the published figures. λ'(t) is λ₀t/16 from t > 32
+    log(1/δ)/λ₀ on ('simplified'), or λ₀t/4 − 8 log((t + 3)/δ) − 2√(t log((t + 3)/δ)) ('full').
     """
     if form == "figure":
         return 1.0 / t

@@ -1,7 +1,9 @@
-"""The engine in plain NumPy: what the compiled core must do, in the shortest words that are still right.
+"""The engine in plain NumPy: what the compiled core must do, in the shortest words that are still
+right.
 
-An engine admits, clips, adds up and picks arms. It draws no real noise and knows no budget. Its parts come from the spec by
-name; a part that it does not know is refused by name. A release or a policy that only Python has works here too.
+An engine admits, clips, adds up and picks arms. It draws no real noise and knows no budget. Its
+parts come from the spec by name; a part that it does not know is refused by name. A release or a
+policy that only Python has works here too.
 """
 
 from __future__ import annotations
@@ -13,6 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.engine import (
+    BUSY,
+    DIMENSION,
+    DUE,
+    HORIZON,
+    LEARNED,
+    NO_ARMS,
+    NO_RELEASE,
+    NOT_AN_ARRAY,
+)
 from dpbandit.learners.arms import ArmsLearner
 from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.joint import JointLearner
@@ -25,14 +37,14 @@ from dpbandit.privacy.grid import to_floats, to_whole
 from dpbandit.privacy.noise import NOISES
 from dpbandit.reference import loops
 from dpbandit.reference.fields import Fields
-from dpbandit.reference.gate import BUSY, DIMENSION, DUE, FINE, HORIZON, NO_ARMS, NOT_AN_ARRAY, Gate
+from dpbandit.reference.gate import Gate
 from dpbandit.reference.random import lots, normals
 from dpbandit.reference.spec import check
+from dpbandit.release.toeplitz import MOST_ROUNDS as TOEPLITZ_ROUNDS
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-NO_RELEASE = -1.0
 # Perturbations of contexts that were not selected last have numbers of their own.
 UNSEEN = 1 << 40
 
@@ -75,7 +87,9 @@ class Engine:
         kind = SITES[spec["site"]] if spec["learner"] == "ridge" else LEARNERS[spec["learner"]]
         self._learner = kind(self.spec, self._clock)
         self._pending: Pending | None = None
-        self._perturbed: dict[bytes, Vector] = {}  # contexts as `select` scored them, by what they were
+        self._perturbed: dict[
+            bytes, Vector
+        ] = {}  # contexts as `select` scored them, by what they were
         self._fresh = self.snapshot()
 
     # ------------------------------------------------------------------ choosing
@@ -88,7 +102,7 @@ class Engine:
     def rank(self, contexts: Matrix, k: int, alpha: float = math.nan) -> list[int] | int:
         """The k best arms, best first, or a code."""
         code = self._admit_slate(contexts)
-        if code != FINE:
+        if code != LEARNED:
             return code
         decision = self._clock.decisions
         offered = self._as_scored(contexts, decision)
@@ -115,31 +129,37 @@ class Engine:
         return self._policy.scores(view, contexts, width, int(self.spec["ties_key"]), decision)
 
     def _as_scored(self, contexts: Matrix, decision: int) -> Matrix:
-        """Contexts with noise of their own where `context_noise` says so (Corollary 1 of Wang, Zhao & Wang 2022).
+        """Contexts with noise of their own where `context_noise` says so (Corollary 1 of Wang,
+        Zhao & Wang 2022).
 
-        They are brought back to norm `max_norm`: otherwise the noise on sums, scaled for that norm, would not cover them.
+        They are brought back to norm `max_norm`: otherwise the noise on sums, scaled for that
+        norm, would not cover them.
         """
         sigma, most = float(self.spec["context_noise"]), float(self.spec["max_norm"])
         if sigma == 0.0:
             return contexts
         noise = normals(int(self.spec["contexts_key"]), decision, contexts.size)
-        moved = contexts + sigma * noise.reshape(contexts.shape)
+        moved: Matrix = contexts + sigma * noise.reshape(contexts.shape)
         lengths = np.linalg.norm(moved, axis=1, keepdims=True)
-        return moved * np.minimum(1.0, most / np.maximum(lengths, 1e-300))
+        moved *= np.minimum(1.0, most / np.maximum(lengths, 1e-300))
+        return moved
 
     def _as_seen(self, x: Vector) -> Vector:
-        """The context as `select` scored it; a new perturbation of one that was not selected last."""
+        """The context as `select` scored it; perturbed anew if it was not selected last."""
         if self.spec["context_noise"] == 0.0:
             return x
         if x.tobytes() in self._perturbed:
             return self._perturbed[x.tobytes()]
-        return self._as_scored(x[None, :], UNSEEN + self._clock.rounds)[0]
+        alone: Vector = self._as_scored(x[None, :], UNSEEN + self._clock.rounds)[0]
+        return alone
 
     # ------------------------------------------------------------------ learning
 
     def admit(self, x: Vector, reward: float) -> int:
         """0, or the code with which this row would be refused."""
-        return self._admit_rows(x[None, :] if _is_array(x, 1) else x, np.array([reward], dtype=np.float64))
+        return self._admit_rows(
+            x[None, :] if _is_array(x, 1) else x, np.array([reward], dtype=np.float64)
+        )
 
     def _admit_slate(self, contexts: Any) -> int:
         if not _is_array(contexts, 2):
@@ -154,34 +174,43 @@ class Engine:
         if len(xs) != len(rs):
             return DIMENSION
         code = self._gate.admit(xs) or self._gate.admit_rewards(rs)
-        if code == FINE and self._pending is not None:
+        if code == LEARNED and self._pending is not None:
             return BUSY
-        horizon = int(self.spec["horizon"])
-        if code == FINE and horizon > 0 and self._clock.rounds + len(rs) > horizon:
-            return HORIZON
-        return code
+        return (
+            HORIZON if code == LEARNED and self._clock.rounds + len(rs) > self.most_rounds else code
+        )
+
+    @property
+    def most_rounds(self) -> float:
+        """How many rewards may be learned."""
+        if self.spec["horizon"] > 0:
+            return int(self.spec["horizon"])
+        # Rounding in Toeplitz buffers is paid for up to here.
+        return TOEPLITZ_ROUNDS if self.spec.get("release") == "toeplitz" else math.inf
 
     def learn(self, x: Vector, reward: float) -> int:
         """0: learned; 1: a release is due and nothing was changed; or a code."""
         code = self.admit(x, reward)
-        return code if code != FINE else self._learn_quietly(x, reward)
+        return code if code != LEARNED else self._learn_quietly(x, reward)
 
     def _learn_quietly(self, x: Vector, reward: float) -> int:
         seen = self._as_seen(x)
         if not self._learner.quiet(seen):
             return DUE
         self._prepare(seen, reward, in_public_set=True)
-        return FINE
+        return LEARNED
 
     def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
-        """How many rows were learned before a release was due, and 0, 1 or a code. All rows are admitted first."""
+        """How many rows were learned before a release was due, and 0, 1 or a code. All rows are
+        admitted first.
+        """
         code = self._admit_rows(xs, rs)
-        if code != FINE:
+        if code != LEARNED:
             return 0, code
         for n in range(len(rs)):
             if self._learn_quietly(xs[n], float(rs[n])) == DUE:
                 return n, DUE
-        return len(rs), FINE
+        return len(rs), LEARNED
 
     def prepare(self, x: Vector, reward: float, in_public_set: bool = True) -> float:
         """Learn from one admitted row. The noise scale of what is pending then, or NO_RELEASE."""
@@ -218,7 +247,9 @@ class Engine:
     def commit(self, noisy: Vector) -> None:
         """Take the pending numbers with noise, and make the released parameter of them."""
         if np.shape(noisy) != np.shape(self._waiting().numbers):
-            raise ValueError(f"{np.shape(self._waiting().numbers)} numbers are pending, not {np.shape(noisy)}")
+            raise ValueError(
+                f"{np.shape(self._waiting().numbers)} numbers are pending, not {np.shape(noisy)}"
+            )
         self._pending = None
         self._learner.commit(np.asarray(noisy, dtype=np.float64))
 
@@ -294,7 +325,9 @@ class Engine:
         """Go on from these."""
         own = self.fields()
         if set(own) != set(fields):
-            raise ValueError(f"other fields than this engine's: {', '.join(sorted(set(own) ^ set(fields)))}")
+            raise ValueError(
+                f"other fields than this engine's: {', '.join(sorted(set(own) ^ set(fields)))}"
+            )
         for name, field in own.items():
             field[...] = fields[name]
         self._pending = None

@@ -1,4 +1,6 @@
-"""Numbers that change, kept in arrays of one entry, so that everything a bandit must save is an array with a name."""
+"""Numbers that change, kept in arrays of one entry, so that everything a bandit must save is an
+array with a name.
+"""
 
 from __future__ import annotations
 

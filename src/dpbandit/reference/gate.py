@@ -7,14 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.engine import (
+    DIMENSION,
+    LEARNED,
+    NOT_FINITE,
+    NOT_ONE_HOT,
+    REWARD_NOT_FINITE,
+    TOO_LONG,
+    TOO_LONG_L1,
+)
+
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-FINE, DUE = 0, 1
-NOT_AN_ARRAY, DIMENSION, NO_ARMS, NOT_FINITE, TOO_LONG, TOO_LONG_L1, NOT_ONE_HOT = range(-1, -8, -1)
-REWARD_NOT_FINITE, HORIZON, BUSY, FORKED = -8, -9, -10, -11
-
-# Contexts are normalised in floats: a hair above max_norm is rounding, and the noise scales allow for it.
+# Contexts are normalised in floats: a hair above max_norm is rounding, and the noise scales allow
+# for it.
 TOLERANCE = 1e-9
 
 
@@ -24,7 +31,11 @@ class Gate:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.dim, self.max_norm = int(spec["dim"]), float(spec["max_norm"])
         self.l1_limit, self.one_hot = float(spec["l1_limit"]), bool(spec["one_hot"])
-        self.clips, self.low, self.high = bool(spec["clips"]), float(spec["low"]), float(spec["high"])
+        self.clips, self.low, self.high = (
+            bool(spec["clips"]),
+            float(spec["low"]),
+            float(spec["high"]),
+        )
 
     def admit(self, contexts: Matrix) -> int:
         """0, or the code of the first thing that is wrong."""
@@ -43,11 +54,11 @@ class Gate:
         most = self.l1_limit * (1.0 + TOLERANCE)
         if self.l1_limit > 0.0 and not (np.abs(contexts).sum(axis=1) <= most).all():
             return TOO_LONG_L1
-        return FINE
+        return LEARNED
 
     def admit_rewards(self, rewards: Vector) -> int:
         """0, or REWARD_NOT_FINITE."""
-        return FINE if np.isfinite(rewards).all() else REWARD_NOT_FINITE
+        return LEARNED if np.isfinite(rewards).all() else REWARD_NOT_FINITE
 
     def clip(self, reward: float) -> float:
         """The reward, brought into its range."""

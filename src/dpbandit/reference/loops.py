@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit.reference.gate import FINE, HORIZON
+from dpbandit.engine import HORIZON, LEARNED, NO_RELEASE
 from dpbandit.reference.random import lot
 
 if TYPE_CHECKING:
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-NO_RELEASE = -1.0
 
 
 def play(
@@ -88,10 +85,11 @@ def trace(
     start_key: int,
     noisy: Matrix | None = None,
 ) -> tuple[Matrix, Matrix, Vector]:
-    """Learn a stream from the start: the noisy numbers, the clean numbers and the noise scale of every release.
+    """Learn a stream from the start: the noisy numbers, the clean numbers and the noise scale of
+    every release.
 
-    With `noisy`, an earlier run's, those are what is released: this is what a neighbouring stream looks like to someone who
-    saw that run. In the clear, θ is what is released, at scale 0.
+    With `noisy`, an earlier run's, those are what is released: this is what a neighbouring stream
+    looks like to someone who saw that run. In the clear, θ is what is released, at scale 0.
     """
     _refuse(engine, xs, rs, 0)
     runner = engine.copy()
@@ -124,9 +122,11 @@ def scores(
     first: int,
     count: int,
 ) -> Vector:
-    """log p(what was released | this stream) − log p(the same | the other one), for runs first, first + 1, …
+    """log p(what was released | this stream) − log p(the same | the other one), for runs first,
+    first + 1, …
 
-    A twin learns the other stream and is told the same noisy numbers, so both clean values are known for the run at hand.
+    A twin learns the other stream and is told the same noisy numbers, so both clean values are
+    known for the run at hand.
     """
     _refuse(engine, xs, rs, 0)
     _refuse(engine, other_xs, other_rs, 0)
@@ -148,7 +148,9 @@ def scores(
                 out[n] += own._noise.log_ratio(shown, twin._learner.theta, shown, 0.0)
                 continue
             if (scale == NO_RELEASE) != (twin_scale == NO_RELEASE):
-                raise ValueError("the two streams release in different rounds: contexts must be the same")
+                raise ValueError(
+                    "the two streams release in different rounds: contexts must be the same"
+                )
             if scale == NO_RELEASE:
                 continue
             told = own._noise.simulate(noise_key, t + 1, scale, own.pending())
@@ -160,9 +162,8 @@ def scores(
 
 def _refuse(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> None:
     """ValueError with the code where a context or a reward is not allowed."""
-    code: int = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
-    horizon: Any = engine.spec["horizon"]
-    if code == FINE and horizon and engine.rounds + more > horizon:
+    code = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
+    if code == LEARNED and engine.rounds + more > engine.most_rounds:
         code = HORIZON
-    if code != FINE or not math.isfinite(float(rewards.sum())):
-        raise ValueError(f"this is not admitted: code {code}")
+    if code != LEARNED:
+        raise ValueError(f"contexts or rewards are not admitted: code {code}")

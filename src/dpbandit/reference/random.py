@@ -1,8 +1,10 @@
-"""Random numbers for simulations: Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011) and what is made of it.
+"""Random numbers for simulations: Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011) and what is
+made of it.
 
-A number is a function of (key, stream, index), so it is the same on every machine and in every order. Logarithm, sine and
-cosine are polynomials whose operations are rounded one by one: the compiled core has the same bits.
-Nothing here may protect anybody: real noise comes from `privacy.opendp`.
+A number is a function of (key, stream, index), so it is the same on every machine and in every
+order. Logarithm, sine and cosine are polynomials whose operations are rounded one by one: the
+compiled core has the same bits. Nothing here may protect anybody: real noise comes from
+`privacy.opendp`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ Words = NDArray[np.uint64]
 # Purposes have keys of their own, so that no number is used twice.
 NOISE, TIES, CONTEXTS, START, WORLD = range(5)
 
-# Streams of one key that must not meet: radii beside directions, a Wishart matrix's off-diagonals, Thompson's draws.
+# Streams of one key that must not meet: radii beside directions, a Wishart matrix's off-diagonals,
+# Thompson's draws.
 RADII, OFF_DIAGONALS, THOMPSON = 1 << 62, 1 << 60, 1 << 61
 ATTEMPTS = 64  # of a gamma number: one in twenty is rejected at worst
 
@@ -130,9 +133,11 @@ def gamma(key: int, number: int, shape: float) -> float:
 
 
 def wishart(key: int, stream: int, degrees: float, entries: int) -> Vector:
-    """A Wishart matrix W_p(I, degrees) of so many entries, packed: its upper triangle row by row, √2 off the diagonal.
+    """A Wishart matrix W_p(I, degrees) of so many entries, packed: its upper triangle row by row,
+    √2 off the diagonal.
 
-    By Bartlett's decomposition T·Tᵀ, T lower triangular with χ on its diagonal and normals below it. No degrees, no noise.
+    By Bartlett's decomposition T·Tᵀ, T lower triangular with χ on its diagonal and normals below
+    it. No degrees, no noise.
     """
     if degrees <= 0.0:
         return np.zeros(entries)
@@ -156,7 +161,7 @@ def _added_up(terms: Vector) -> float:
     return total
 
 
-# ------------------------------------------------------------------ polynomials (Sun's fdlibm, 1993)
+# -------------------------------------------------------------- polynomials (Sun's fdlibm, 1993)
 
 
 def log(x: ArrayLike) -> Vector:

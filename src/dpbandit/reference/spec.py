@@ -10,13 +10,14 @@ from dpbandit.privacy.noise import NOISES
 from dpbandit.release import Release
 
 COMMON = (
-    "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key context_noise contexts_key"
+    "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
+    "context_noise contexts_key"
 )
 _TREE = "levels unknown_horizon sensitivity multipliers"
 KEYS = {
     "none": "",
-    "ridge": f"site release ridge {_TREE} growth shape unshape floor public_arms rates weights form "
-    "smallest_eigenvalue lemma_delta printed_index",
+    "ridge": f"site release ridge {_TREE} growth shape unshape floor public_arms rates weights "
+    "form smallest_eigenvalue lemma_delta printed_index",
     "filter": "scale window knee ratio first reward_variance empirical_bayes public_contexts",
     "joint": f"{_TREE} size reward_weight reward_centre ridge shift log_rounds",
     "arms": f"{_TREE} published_term privacy_bonus failure",
@@ -34,7 +35,9 @@ FORMS = ("figure", "simplified", "full")
 
 
 def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str]) -> None:
-    """ValueError, with the name, for a key that is missing or unknown, and for a part that is not known."""
+    """ValueError, with the name, for a key that is missing or unknown, and for a part that is not
+    known.
+    """
     _among("learner", spec.get("learner"), (*learners, "ridge"))
     wanted = {*COMMON.split(), *KEYS[spec["learner"]].split()}
     if wanted - set(spec):
