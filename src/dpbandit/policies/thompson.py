@@ -27,11 +27,11 @@ DRAWS = 1 << 61
 
 
 class Thompson(Policy):
-    """x·(θ + α·M^{½}z) with one normal z for the whole slate."""
+    """x·(θ + α·L·z) with LLᵀ = M, L lower triangular, and one normal z for the whole slate."""
 
     name = "thompson"
     in_core = True
-    description = "x·(θ + α·M^½·z), z normal"
+    description = "x·(θ + α·L·z), LLᵀ = M, z normal"
 
     def scores(
         self, view: View, contexts: Matrix, alpha: float, key: int, decision: int
@@ -39,7 +39,7 @@ class Thompson(Policy):
         from dpbandit.reference.random import normals
 
         z = normals(key, decision | DRAWS, len(view.theta))
-        drawn: Vector = contexts @ (view.theta + alpha * (half(view.matrix) @ z))
+        drawn: Vector = contexts @ (view.theta + alpha * (np.linalg.cholesky(view.matrix) @ z))
         return drawn
 
     def propensities(
