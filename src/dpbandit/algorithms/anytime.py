@@ -21,6 +21,7 @@ from dpbandit.errors import OptionError
 from dpbandit.options import Options, positive, whole
 from dpbandit.policies import CENTRED_UCB
 from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import Anytime
 
 DESCRIPTION = (
@@ -67,7 +68,7 @@ def design(name: str, options: Options) -> Design:
     release = Anytime(
         noise,
         options.horizon,
-        presets.with_margin(1.0, coordinates=numbers, norm=noise.norm),
+        on_grid(1.0, dim=numbers, norm=noise.norm),
         budget,
         dim=numbers,
         knee=knee,

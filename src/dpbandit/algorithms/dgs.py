@@ -25,6 +25,7 @@ from dpbandit.privacy.accounting import mu_of
 from dpbandit.privacy.claim import Claim, Status
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.noise import GAUSSIAN, find_noise
+from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import MAX_LEVELS, Tree
 
 DESCRIPTION = (
@@ -62,7 +63,7 @@ def design(name: str, options: Options) -> Design:
     )
     presets.check_range(options)
     budget = noise.budget(options, Tree.draws(options.dim, options.horizon))
-    width = presets.with_margin(1.0, coordinates=options.dim, norm=noise.norm) * options.width
+    width = on_grid(1.0, dim=options.dim, norm=noise.norm) * options.width
     release = Tree(noise, options.horizon, width, budget)
     return presets.ridge(
         options,

@@ -10,6 +10,7 @@ from dpbandit.algorithms import bonus, presets
 from dpbandit.design import Design
 from dpbandit.options import Options
 from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import Once
 
 DESCRIPTION = "noise on each reward (Laplace; Gaussian as an option)"
@@ -23,7 +24,7 @@ def design(name: str, options: Options) -> Design:
     presets.refuse_pan_private(options, name, "it needs none, its memory holds noisy rewards only")
     presets.check_range(options)
     budget = noise.budget(options, Once.draws(1, options.horizon))
-    one = presets.with_margin(1.0, coordinates=1, norm=noise.norm)
+    one = on_grid(1.0, dim=1, norm=noise.norm)
     release = Once(noise, options.horizon, one, budget)
     return presets.ridge(
         options,

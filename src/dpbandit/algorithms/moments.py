@@ -15,6 +15,7 @@ from dpbandit.errors import OptionError
 from dpbandit.options import Options
 from dpbandit.policies import UCB, Policy
 from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import PanPrivate, Release, Tree
 
 NOISES = ("gaussian", "laplace", "laplace-l2")
@@ -65,7 +66,7 @@ def on_moments(
     shown = release(
         noise,
         options.horizon,
-        presets.with_margin(one, coordinates=options.dim, norm=noise.norm),
+        on_grid(one, dim=options.dim, norm=noise.norm),
         budget,
         **more(),
     )

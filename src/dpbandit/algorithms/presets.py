@@ -14,7 +14,6 @@ from dpbandit.errors import OptionError
 from dpbandit.options import Options
 from dpbandit.policies import UCB, Policy
 from dpbandit.privacy.claim import Claim, NoiseKind, Notion, Status
-from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.noise import GAUSSIAN, Noise
 from dpbandit.release import Nothing, Release
@@ -29,19 +28,8 @@ CONTEXTS_PUBLIC = (
 OTHERS = (
     "other people's rewards do not react to the changed one except through what was released"
 )
-# Norms are checked to 1e-9, and products of floats are good to far less.
-CHECKED = 2e-9
 # A reward this many widths from 0 loses half of its digits.
 FURTHEST = 1e9
-
-
-def with_margin(one: float, *, coordinates: int, norm: int) -> float:
-    """How far one reward can move an item that it could move by `one` in exact arithmetic.
-
-    Both neighbours are rounded to the grid, which moves them apart by a step in each coordinate.
-    """
-    steps = coordinates if norm == 1 else math.sqrt(coordinates)
-    return one * (1 + CHECKED) + 2 * steps * STEP
 
 
 def check_range(options: Options) -> None:

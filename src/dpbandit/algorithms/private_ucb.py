@@ -13,6 +13,7 @@ from dpbandit.errors import OptionError
 from dpbandit.options import Options, number_or_theory
 from dpbandit.policies import INDEX
 from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import MAX_LEVELS, ArmTrees
 
 DESCRIPTION = "UCB for arms without features (one-hot contexts), a Laplace tree for each arm"
@@ -53,7 +54,7 @@ def design(name: str, options: Options) -> Design:
     release = ArmTrees(
         noise,
         options.horizon,
-        presets.with_margin(1.0, coordinates=1, norm=noise.norm),
+        on_grid(1.0, dim=1, norm=noise.norm),
         budget,
         scales,
     )
