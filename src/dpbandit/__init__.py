@@ -24,8 +24,8 @@ _PLACES = {
     "register": "dpbandit.algorithms.registry",
     "load": "dpbandit.files",
     "warm_start": "dpbandit.warmstart.start",
-    "run": "dpbandit.lab.engine",
-    "Results": "dpbandit.lab.results",
+    "run": "dpbandit.simulate.run",
+    "Results": "dpbandit.simulate.results",
     "verify": "dpbandit.auditing.joint_cost",
     "audit": "dpbandit.auditing.attack",
     "plan": "dpbandit.planning.planner",
@@ -76,8 +76,8 @@ if TYPE_CHECKING:
     from dpbandit.files import load
     from dpbandit.algorithms.registry import algorithms, make, register
     from dpbandit.client import AsyncClient, Client, Decision
-    from dpbandit.lab.engine import run
-    from dpbandit.lab.results import Results
+    from dpbandit.simulate.run import run
+    from dpbandit.simulate.results import Results
     from dpbandit.planning.affordable import affordable_epsilon
     from dpbandit.planning.planner import plan
     from dpbandit.privacy.claim import Claim

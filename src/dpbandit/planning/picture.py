@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpbandit.lab.figures import COLOURS, DASHES, MARKERS
+from dpbandit.simulate.figures import COLOURS, DASHES, MARKERS
 from dpbandit.planning.forecast import REFERENCE, claim_in_words
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dpbandit.errors import OptionError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpbandit.lab.results import Results
+    from dpbandit.simulate.results import Results
 
 # Okabe & Ito's palette, told apart with any colour vision; markers and dashes tell curves apart in black and white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B", "#7F7F7F")

@@ -16,16 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import spread
-from dpbandit.bandits import registry
-from dpbandit.bandits.options import SHARED, whole
+from dpbandit.algorithms import registry
 from dpbandit.errors import OptionError, nearest
 from dpbandit.gpu.machines import DEVICES
-from dpbandit.lab.players import Job, new_bandit, new_player
-from dpbandit.lab.results import Results
+from dpbandit.options import SHARED, whole
+from dpbandit.simulate.players import Job, new_bandit, new_player
+from dpbandit.simulate.results import Results
 from dpbandit.spread import Place, Task, Tell
 from dpbandit.worlds.block import World
 
 BLOCK = 4096
+CHUNK = 1 << 16  # rounds played in one call of the core: few enough that Ctrl-C is heard
 RECORDED = 200
 
 Progress = Callable[[int, int], None]
@@ -65,7 +66,7 @@ def run(
         raise OptionError("a GPU needs no cluster: leave out one of device and cluster")
     match = prepare(world, algorithms, horizon=horizon, seeds=seeds, record=record, **options)
     if device != "cpu":
-        from dpbandit.lab.on_gpu import play_jobs
+        from dpbandit.simulate.on_gpu import play_jobs
 
         game, results = match.game, match.results
         with spread.over(None, 1) as place, _bar(progress, match.size, place) as advance:
@@ -188,9 +189,16 @@ def _play_seed(game: Game, own: tuple[int, range], tell: Tell) -> list[dict[str,
     world, horizon, rounds = game.world, game.horizon, game.rounds
     episode = world.episode(seed)
     players = [new_player(game.jobs[job], world, episode, seed, horizon, rounds) for job in chosen]
-    for start in range(0, horizon, BLOCK):
+    inside = [player for player in players if player.draws_itself(episode)]
+    for player in inside:
+        for start in range(0, horizon, CHUNK):
+            count = min(CHUNK, horizon - start)
+            player.play_episode(episode, start, count)
+            tell(count)
+    others = [player for player in players if player not in inside]
+    for start in range(0, horizon if others else 0, BLOCK):
         block = episode.block(min(BLOCK, horizon - start))
-        for player in players:
+        for player in others:
             player.play(block, start)
             tell(len(block.shown))
     return [{"algorithm": p.label, "seed": seed, "round": rounds, **p.columns()} for p in players]

@@ -76,13 +76,13 @@ class Results:
 
     def plot(self, what: str = "regret") -> Figure:
         """A picture of regret, reward or theta_error over rounds: means with bands of two standard errors."""
-        from dpbandit.lab.figures import curves
+        from dpbandit.simulate.figures import curves
 
         return curves(self, what)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write table, summary, pictures and configuration into a folder; returns the files."""
-        from dpbandit.lab.figures import save_all
+        from dpbandit.simulate.figures import save_all
 
         return save_all(self, Path(folder))
 
