@@ -1,4 +1,5 @@
-"""Honaker's estimate against least squares over explicit trees, and against the design's numbers."""
+"""Honaker's estimate against least squares over explicit trees, and against the design's
+numbers."""
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from dpbandit.release.tree import tree_standard_error
 
 
 def nodes_of(n, horizon):
-    """Every node in the order of publication: (round, level, block, first item, last item), items from 1."""
+    """Every node in the order of publication: (round, level, block, first item, last item), items
+    from 1."""
     nodes = []
     for t in range(1, n + 1):
         block = t.bit_length() - 1 if horizon is None else 0
@@ -43,11 +45,15 @@ def play(items, noises, horizon):
 
 
 def best_weights(nodes, top):
-    """How generalised least squares weighs the published nodes inside `top` to estimate its sum, by brute force."""
+    """How generalised least squares weighs the published nodes inside `top` to estimate its sum, by
+    brute force."""
     _, _, _, first, last = top
     inside = [i for i, (_, _, _, a, b) in enumerate(nodes) if first <= a and b <= last]
     design = np.array(
-        [[a <= item <= b for item in range(first, last + 1)] for _, _, _, a, b in (nodes[i] for i in inside)]
+        [
+            [a <= item <= b for item in range(first, last + 1)]
+            for _, _, _, a, b in (nodes[i] for i in inside)
+        ]
     )
     design = design.astype(float)
     weights = np.zeros(len(nodes))
@@ -76,7 +82,10 @@ def test_the_estimate_is_least_squares_over_each_finished_subtree(horizon):
     nodes = nodes_of(n, horizon)
     got = play(np.zeros((n, len(nodes))), np.eye(len(nodes)), horizon)
     scales = np.array(
-        [float(block + 1 if horizon is None else levels_for(horizon)) for _, _, block, _, _ in nodes]
+        [
+            float(block + 1 if horizon is None else levels_for(horizon))
+            for _, _, block, _, _ in nodes
+        ]
     )
     for t in range(1, n + 1):
         wanted = {(first, last) for first, last in prefix_tops(t, horizon)}
@@ -93,7 +102,9 @@ def test_sums_are_exact_without_noise_and_each_item_is_in_one_node_a_level(n, se
     horizon = n
     items = np.random.default_rng(seed).normal(size=(n, 2))
     nodes = nodes_of(n, horizon)
-    np.testing.assert_allclose(play(items, np.zeros((len(nodes), 2)), horizon), np.cumsum(items, axis=0), atol=1e-9)
+    np.testing.assert_allclose(
+        play(items, np.zeros((len(nodes), 2)), horizon), np.cumsum(items, axis=0), atol=1e-9
+    )
     containing = np.zeros(n + 1, dtype=int)
     for _, _, _, first, last in nodes:
         containing[first : last + 1] += 1
@@ -112,8 +123,11 @@ def test_a_node_uses_published_nodes_only():
 def test_the_plain_trees_variance_counts_binary_digits():
     t = np.arange(1, 1001)
     bits = np.array([int(v).bit_count() for v in t])
-    np.testing.assert_allclose(tree_standard_error(t, 1000, honaker=False) ** 2, 10 * bits, rtol=1e-12)
-    # unknown horizon, round 12: blocks 1 + 2 + 4 are finished (variances 1, 2, 3), 5 = 4 + 1 of the next (2 nodes of 4)
+    np.testing.assert_allclose(
+        tree_standard_error(t, 1000, honaker=False) ** 2, 10 * bits, rtol=1e-12
+    )
+    # unknown horizon, round 12: blocks 1 + 2 + 4 are finished (variances 1, 2, 3), 5 = 4 + 1 of the
+    # next (2 nodes of 4)
     assert tree_standard_error(12, None, honaker=False) ** 2 == pytest.approx(1 + 2 + 3 + 2 * 4)
 
 

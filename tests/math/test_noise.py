@@ -1,4 +1,5 @@
-"""The noises and the two sources. Fixed seeds; each statistical test states its false-alarm rate."""
+"""The noises and the two sources. Fixed seeds; each statistical test states its false-alarm
+rate."""
 
 import math
 import multiprocessing
@@ -44,7 +45,8 @@ def options(**given):
     return SimpleNamespace(**{**base, **need, **given})
 
 
-# ------------------------------------------------------------------ a choice with all its consequences
+# ------------------------------------------------------------------ a choice with all its
+# consequences
 
 
 def methods():
@@ -250,7 +252,9 @@ def test_real_noise_refuses_what_it_cannot_sample_exactly():
 def test_nothing_is_released_where_more_is_proven_than_was_charged(monkeypatch):
     monkeypatch.setattr(opendp.Sampler, "cost", lambda self, shift: 1.01)
     for given in (pending([0.0]), Pending(np.zeros(1))):
-        with pytest.raises(NoiseError, match=r"proves cost 1.01, more than the 1.0 that was charged"):
+        with pytest.raises(
+            NoiseError, match=r"proves cost 1.01, more than the 1.0 that was charged"
+        ):
             Real().release("gaussian", given, scale=1.0, shift=1.0, index=0)
 
 

@@ -16,7 +16,9 @@ FIGURE, SIMPLIFIED, FULL = sensitivity.FORMS
 
 def test_lemma_1_in_full_says_nothing_in_the_papers_simulation_before_two_million_rounds():
     positive_from = next(
-        t for t in range(10_000, 5_000_000, 10_000) if sensitivity.smallest_eigenvalue_bound(t, FULL, 0.022, 0.1) > 0
+        t
+        for t in range(10_000, 5_000_000, 10_000)
+        if sensitivity.smallest_eigenvalue_bound(t, FULL, 0.022, 0.1) > 0
     )
     assert 2.2e6 < positive_from < 2.5e6
     # … and is below the simplified form until about 4.2 million
@@ -32,7 +34,9 @@ def test_the_simplified_form_starts_at_its_threshold():
     threshold = 32 * math.log(10) / 0.022
     assert threshold == pytest.approx(3349, abs=1)
     assert sensitivity.lemma1(3349.0, SIMPLIFIED, 0.022, 0.1, 2.0, 1.0) == 2.0
-    assert sensitivity.lemma1(3350.0, SIMPLIFIED, 0.022, 0.1, 2.0, 1.0) == pytest.approx(2.0 / (0.022 * 3350 / 16))
+    assert sensitivity.lemma1(3350.0, SIMPLIFIED, 0.022, 0.1, 2.0, 1.0) == pytest.approx(
+        2.0 / (0.022 * 3350 / 16)
+    )
 
 
 @given(
@@ -101,7 +105,8 @@ def test_a_form_that_is_none_is_named():
 
 
 def test_the_length_of_one_arms_image_can_grow_although_the_inverse_only_shrinks():
-    """Why an old maximum over arms is no bound by itself (the counter-example in docs/privacy.md)."""
+    """Why an old maximum over arms is no bound by itself (the counter-example in
+    docs/privacy.md)."""
     before = np.diag([1.0, 0.01])
     after = before + np.outer([1.0, 1.0], [1.0, 1.0])
     arm = np.array([1.0, 0.0])
@@ -135,7 +140,9 @@ def test_no_image_grows_by_more_than_the_bound_on_its_growth(d, norm, seed):
     factor, moved = sensitivity.growth(x, old @ x, float(x @ old @ x), 1.0, norm)
     images = rng.normal(size=(d, 200))  # any vector is the image of some z
     grown = new @ before
-    ratios = np.linalg.norm(grown @ images, ord=norm, axis=0) / np.linalg.norm(images, ord=norm, axis=0)
+    ratios = np.linalg.norm(grown @ images, ord=norm, axis=0) / np.linalg.norm(
+        images, ord=norm, axis=0
+    )
     assert ratios.max() <= factor * (1 + 1e-9)
     zs = rng.normal(size=(200, d))
     zs /= np.linalg.norm(zs, axis=1, keepdims=True)

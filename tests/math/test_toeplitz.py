@@ -1,4 +1,5 @@
-"""The Toeplitz factorisation against dense matrices, against the exact square root, and over a million rounds."""
+"""The Toeplitz factorisation against dense matrices, against the exact square root, and over a
+million rounds."""
 
 import importlib.util
 import math
@@ -53,22 +54,27 @@ def square_root_column(n):
 
 
 def square_root_errors(horizons):
-    """Worst and root-mean-square error of the exact square root over the rounds of each horizon, ρ = ½."""
+    """Worst and root-mean-square error of the exact square root over the rounds of each horizon, ρ
+    = ½."""
     squares = np.cumsum(square_root_column(int(horizons.max())) ** 2)
     column = squares[horizons - 1]
     return column, np.sqrt(column * np.cumsum(squares)[horizons - 1] / horizons)
 
 
 def errors(horizons):
-    """The same two errors of what is released, each horizon with its entry and its own sensitivity."""
+    """The same two errors of what is released, each horizon with its entry and its own
+    sensitivity."""
     worst, rms = [], []
     for horizon in horizons:
-        # every round of a short horizon; beyond, 400 rounds and the trapezoidal rule, good to 1e-4 for so smooth a function
+        # every round of a short horizon; beyond, 400 rounds and the trapezoidal rule, good to 1e-4
+        # for so smooth a function
         few = horizon <= 10**4
         t = np.arange(1, horizon + 1) if few else np.unique(np.rint(np.geomspace(1, horizon, 400)))
         error = toeplitz.standard_error(t, int(horizon))
         worst.append(error.max())
-        rms.append(math.sqrt(np.mean(error**2) if few else np.trapezoid(error**2, t) / (horizon - 1)))
+        rms.append(
+            math.sqrt(np.mean(error**2) if few else np.trapezoid(error**2, t) / (horizon - 1))
+        )
     return np.array(worst), np.array(rms)
 
 
@@ -77,13 +83,15 @@ def test_encoding_is_multiplication_by_the_dense_matrix_and_decoding_gives_prefi
     n, d = 60, 3
     items = np.random.default_rng(1).normal(size=(n, d))
     encoded, released = stream(sums_for(d, horizon), items, np.zeros((n, d)))
-    np.testing.assert_allclose(encoded, lower_toeplitz(coefficients(horizon, n)) @ items, atol=1e-12)
+    np.testing.assert_allclose(
+        encoded, lower_toeplitz(coefficients(horizon, n)) @ items, atol=1e-12
+    )
     np.testing.assert_allclose(released, np.cumsum(items, axis=0), atol=1e-12)
 
 
 def test_two_rounds_by_hand():
-    """θ = (1/2, 1/4), ω = (1/4, 1/8): c = 1, 3/8, 5/32. Items 8, 16: encoded 8, 16 + 3. Noisy values 9, 20 decode to
-    items 9 and 20 − 27/8, so to sums 9 and 25.625."""
+    """θ = (1/2, 1/4), ω = (1/4, 1/8): c = 1, 3/8, 5/32. Items 8, 16: encoded 8, 16 + 3. Noisy
+    values 9, 20 decode to items 9 and 20 − 27/8, so to sums 9 and 25.625."""
     state = ToeplitzSums(1, rates=np.array([0.5, 0.75]), weights=np.array([0.25, 0.125]))
     for item, value, encoded, total in ((8.0, 9.0, 8.0, 9.0), (16.0, 20.0, 19.0, 25.625)):
         whole = np.array([int(item / STEP)], dtype=object)
@@ -93,14 +101,17 @@ def test_two_rounds_by_hand():
 
 @pytest.mark.parametrize("horizon", [50, 10**6])
 def test_noise_covariance_is_that_of_the_decoding_matrix(horizon):
-    # With items 0 and unit basis noises the releases are the rows of B = AC⁻¹: inner products are exact.
+    # With items 0 and unit basis noises the releases are the rows of B = AC⁻¹: inner products are
+    # exact.
     n = 50
     _, rows = stream(sums_for(n, horizon), np.zeros((n, n)), np.eye(n))
     b = np.tril(np.ones((n, n))) @ np.linalg.inv(lower_toeplitz(coefficients(horizon, n)))
     np.testing.assert_allclose(rows, b, atol=1e-12)
     np.testing.assert_allclose(rows @ rows.T, b @ b.T, atol=1e-11)
     expected = toeplitz.column_norm(horizon) * np.linalg.norm(b, axis=1)
-    np.testing.assert_allclose(toeplitz.standard_error(np.arange(1, n + 1), horizon), expected, rtol=1e-11)
+    np.testing.assert_allclose(
+        toeplitz.standard_error(np.arange(1, n + 1), horizon), expected, rtol=1e-11
+    )
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 40, 300])
@@ -112,13 +123,17 @@ def test_the_column_norm_is_the_largest_over_all_positions_of_an_item(horizon):
 
 @pytest.mark.parametrize("horizon", [2, 1000, 10**6, None])
 def test_the_column_norm_is_rounded_up_and_barely(horizon):
-    rates, weights = ([mpmath.mpf(float(v)) for v in values] for values in toeplitz.decays_for(horizon))
+    rates, weights = (
+        [mpmath.mpf(float(v)) for v in values] for values in toeplitz.decays_for(horizon)
+    )
     with mpmath.workdps(40):
         exact = mpmath.mpf(1)
         for r, w in zip(rates, weights, strict=True):
             for s, v in zip(rates, weights, strict=True):
                 decay = (1 - r) * (1 - s)
-                exact += w * v * (1 - (0 if horizon is None else decay ** (horizon - 1))) / (1 - decay)
+                exact += (
+                    w * v * (1 - (0 if horizon is None else decay ** (horizon - 1))) / (1 - decay)
+                )
         exact = mpmath.sqrt(exact)
         assert exact <= toeplitz.column_norm(horizon) <= exact * (1 + mpmath.mpf("2e-12"))
 
@@ -138,7 +153,9 @@ def test_the_square_root_has_the_errors_of_the_design():
 def test_errors_are_within_a_percent_of_the_square_root_at_every_horizon():
     for ours, exact in zip(errors(HORIZONS), square_root_errors(HORIZONS), strict=True):
         assert (ours / exact).max() < 1.002
-        assert (ours / exact).min() > 0.99  # better than the square root is possible, but not by much
+        assert (
+            ours / exact
+        ).min() > 0.99  # better than the square root is possible, but not by much
     decades = 10 ** np.arange(1, 7)
     for ours, exact in zip(errors(decades), square_root_errors(decades), strict=True):
         np.testing.assert_allclose(ours, exact, rtol=0.01)
@@ -287,9 +304,13 @@ def generator():
 def test_the_generators_losses_are_the_errors_by_definition(generator):
     horizons = np.array([2, 30, 1000])
     rates, weights = toeplitz.decays_for(1000)
-    for ours, theirs in zip(errors(horizons), generator.errors(rates, weights, horizons), strict=True):
+    for ours, theirs in zip(
+        errors(horizons), generator.errors(rates, weights, horizons), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
-    for ours, theirs in zip(square_root_errors(horizons), generator.square_root_errors(horizons), strict=True):
+    for ours, theirs in zip(
+        square_root_errors(horizons), generator.square_root_errors(horizons), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 

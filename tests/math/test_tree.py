@@ -1,5 +1,6 @@
 """The tree against a brute-force tree that stores every node, in whole numbers."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,15 +10,14 @@ from hypothesis import strategies as st
 
 from dpbandit.errors import BudgetError
 from dpbandit.privacy.grid import GRID_BITS, to_floats, to_whole
-from dpbandit.privacy.noise import GAUSSIAN, LAPLACE
-from dpbandit.release import ArmTrees, PanPrivate, Tree, levels_for
+from dpbandit.privacy.noise import GAUSSIAN, LAPLACE, WISHART
+from dpbandit.privacy.wishart import calibrate_all
+from dpbandit.release import ArmTrees, PanPrivate, Tree, WishartTree, levels_for
 from dpbandit.release.tree import TreeSums, place
 
 
 def sums_for(dim, horizon, whole=True):
-    return TreeSums(
-        dim, levels=levels_for(horizon), unknown_horizon=horizon is None, whole=whole
-    )
+    return TreeSums(dim, levels=levels_for(horizon), unknown_horizon=horizon is None, whole=whole)
 
 
 def play(items, noises, horizon):
@@ -138,7 +138,7 @@ def test_whole_sums_do_not_depend_on_the_order_of_the_items(seed, unknown):
         for t, k in enumerate(order, start=1):
             node = tree.add(t, items[k])
             shown.append(node)
-        return (shown[-1] if not unknown else sum(shown[end - 1] for end in (1, 3, 7, 15, 31, 63)))
+        return shown[-1] if not unknown else sum(shown[end - 1] for end in (1, 3, 7, 15, 31, 63))
 
     one, other = last_of(range(n)), last_of(rng.permutation(n))
     assert (one == other).all()
@@ -150,7 +150,8 @@ def test_neighbours_after_a_million_rounds_differ_by_exactly_the_items_differenc
     whole = np.random.default_rng(4).integers(-(2**39), 2**39, size=n)
 
     def last_node(stream):
-        """The root, from the nodes that stand before the last round: (n − 2^{l+1}, n − 2^l] each."""
+        """The root, from the nodes that stand before the last round: (n − 2^{l+1}, n − 2^l]
+        each."""
         tree = sums_for(1, n)
         for level in range(20):
             part = stream[n - (2 << level) : n - (1 << level)]
@@ -220,3 +221,20 @@ def test_each_arm_has_a_tree_and_groups_of_its_own():
     fields["pulls"][4] = 15
     with pytest.raises(BudgetError, match="could bring an arm's tree to one level more than the 4"):
         known.room(engine)
+
+
+@pytest.mark.parametrize("horizon", [50, None])
+def test_a_tree_with_wishart_noise_costs_what_its_calibrations_say(horizon):
+    levels = [levels_for(horizon)] if horizon else list(range(1, 7))
+    found = calibrate_all(epsilon=2.0, delta=1e-5, rewards_per_unit=1, levels=levels)
+    tree = WishartTree(WISHART, horizon, 1.0, 2.0, None, 4, found)
+    ledger = WISHART.ledger(2.0)
+    for t in range(1, 51):
+        charge = tree.charge(None, t)
+        ledger.charge(charge.share, when=t, what=charge.what, group=charge.group)
+        assert tree.scale(t) == found[tree.place(t).levels].degrees + 4
+    assert 1.5 < ledger.total <= 2.0
+    assert set(tree.core()) == {"levels", "unknown_horizon", "sensitivity", "multipliers"}
+    free = WishartTree(WISHART, horizon, 1.0, math.inf, None, 4, {})
+    assert free.charge(None, 1).share == math.inf
+    assert free.scale(1) == 0.0
