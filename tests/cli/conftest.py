@@ -34,14 +34,14 @@ def dpbandit_(monkeypatch, capsys, tmp_path):
 @pytest.fixture
 def small(monkeypatch):
     """Profiles that take a second where the real ones take minutes."""
-    from dpbandit.lab.leaderboard import grid
-    from dpbandit.lab.reproduction import experiments
+    from experiments.leaderboard import grid
+    from experiments.reproduction import parts
 
     tiny = grid.Profile("tiny", {100: 4}, {100: 4}, (grid.Budget(2.0, 1e-5),))
     monkeypatch.setattr(grid, "profile", lambda name: tiny)
-    shrunk = experiments.replace(experiments.PROFILES["quick"], horizon=200, seeds=4)
-    monkeypatch.setitem(experiments.PROFILES, "quick", shrunk)
-    from dpbandit.lab.speed import measure
+    shrunk = parts.replace(parts.PROFILES["quick"], horizon=200, seeds=4)
+    monkeypatch.setitem(parts.PROFILES, "quick", shrunk)
+    from experiments.speed import measure
 
     engine, decisions = measure.engine, measure.decisions
     few = [one for one in measure.CONTESTANTS if one.name in ("dpbandit linucb", "NumPy, by hand")]

@@ -62,8 +62,8 @@ def test_the_script_for_a_shell_calls_dpbandit(shell):
 
 
 def test_names_are_those_of_the_registry_and_the_lab():
-    from dpbandit.lab.leaderboard import grid
-    from dpbandit.lab.reproduction.experiments import FIGURES
+    from experiments.leaderboard import grid
+    from experiments.reproduction.parts import FIGURES
 
     read = from_source()
     built_in = {n: a for n, a in registry.algorithms().items() if not a.registered_by_user}

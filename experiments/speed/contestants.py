@@ -62,7 +62,9 @@ def _ours(algorithm: str, **options: Any) -> Callable[[int, int], Player]:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            bandit = construct(algorithm, {"dim": dim, "alpha": ALPHA, "reward_range": (-0.5, 1.5), **options})
+            bandit = construct(
+                algorithm, {"dim": dim, "alpha": ALPHA, "reward_range": (-0.5, 1.5), **options}
+            )
         return Player(bandit.select, bandit.update)
 
     return make
@@ -144,11 +146,15 @@ def _vowpal(dim: int, _arms: int) -> Player:
 
     # Without the range of costs its bounds never leave [0, 1], where negative costs do not lie, and it learns nothing.
     costs = "--cb_min_cost -1.5 --cb_max_cost 0.5"
-    model = vw.Workspace(f"--cb_explore_adf --regcbopt --mellowness 0.1 {costs} --quiet --noconstant")
+    model = vw.Workspace(
+        f"--cb_explore_adf --regcbopt --mellowness 0.1 {costs} --quiet --noconstant"
+    )
     names = [f"f{i}" for i in range(dim)]
 
     def line(x: Matrix) -> str:
-        return "| " + " ".join(f"{name}:{value:.9g}" for name, value in zip(names, x.tolist(), strict=True))
+        return "| " + " ".join(
+            f"{name}:{value:.9g}" for name, value in zip(names, x.tolist(), strict=True)
+        )
 
     slate: list[str] = []
     chosen = [0, 1.0]
@@ -160,7 +166,9 @@ def _vowpal(dim: int, _arms: int) -> Player:
         return int(chosen[0])
 
     def learn(x: Matrix, reward: float) -> None:
-        del x  # it is among the lines that were chosen from: the whole decision is what is learned from
+        del (
+            x
+        )  # it is among the lines that were chosen from: the whole decision is what is learned from
         arm = int(chosen[0])
         labelled = f"0:{-reward:.9g}:{chosen[1]:.6g} {slate[arm]}"
         model.learn([*slate[:arm], labelled, *slate[arm + 1 :]])
@@ -198,7 +206,12 @@ def _bayesianbandits(dim: int, arms: int) -> Player:
 PRIVATE = {"epsilon": 1.0, "delta": 1e-6}
 
 CONTESTANTS: tuple[Contestant, ...] = (
-    Contestant("dpbandit linucb", _ours("linucb"), "not private; checks every input, keeps a ledger", ours=True),
+    Contestant(
+        "dpbandit linucb",
+        _ours("linucb"),
+        "not private; checks every input, keeps a ledger",
+        ours=True,
+    ),
     Contestant(
         "dpbandit anytime",
         _ours("anytime", **PRIVATE),
@@ -214,7 +227,11 @@ CONTESTANTS: tuple[Contestant, ...] = (
     ),
     Contestant("NumPy, by hand", _numpy, "LinUCB without any check: what one writes oneself"),
     Contestant(
-        "contextualbandits", _contextualbandits, "its shared `linreg`, rank-one updates", "contextualbandits", 0.2
+        "contextualbandits",
+        _contextualbandits,
+        "its shared `linreg`, rank-one updates",
+        "contextualbandits",
+        0.2,
     ),
     Contestant(
         "Vowpal Wabbit",
@@ -223,8 +240,20 @@ CONTESTANTS: tuple[Contestant, ...] = (
         "vowpalwabbit",
         0.05,
     ),
-    Contestant("MABWiser", _mabwiser, "LinUCB; one arm stands for all, so that they share a model", "mabwiser", 0.05),
-    Contestant("river", _river, "Bayesian regression, one context at a time, as dictionaries", "river", 0.03),
+    Contestant(
+        "MABWiser",
+        _mabwiser,
+        "LinUCB; one arm stands for all, so that they share a model",
+        "mabwiser",
+        0.05,
+    ),
+    Contestant(
+        "river",
+        _river,
+        "Bayesian regression, one context at a time, as dictionaries",
+        "river",
+        0.03,
+    ),
     Contestant(
         "bayesianbandits",
         _bayesianbandits,

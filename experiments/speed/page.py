@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpbandit.lab.speed.contestants import CONTESTANTS
-from dpbandit.lab.speed.measure import Turn
+from experiments.speed.contestants import CONTESTANTS
 
 START, END = "<!-- bench speed: begin -->", "<!-- bench speed: end -->"
-
-
-def rows(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """One row a contestant: µs and the ratio to our linucb, for each task."""
-    found: dict[str, dict[str, Any]] = {}
-    base = {turn.task: turn.microseconds for turn in turns if turn.contestant == "dpbandit linucb"}
-    for turn in turns:
-        row = found.setdefault(
-            turn.contestant, {"contestant": turn.contestant, "version": turn.version, "ours": turn.ours}
-        )
-        row[turn.task] = turn.microseconds
-        row[f"{turn.task} ratio"] = turn.microseconds / base[turn.task] if turn.task in base else None
-        row[f"{turn.task} regret"] = turn.regret
-    order = [one.name for one in CONTESTANTS]
-    return sorted(found.values(), key=lambda row: order.index(row["contestant"]) if row["contestant"] in order else 99)
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -35,25 +18,39 @@ def markdown(result: dict[str, Any]) -> str:
     differs = {one.name: one.differs for one in CONTESTANTS}
     for row in result["decisions"]:
         cells = [f"{_short(row.get(n))} | {_short(row.get(f'{n} ratio'))}" for n in names]
-        name = f"**{row['contestant']}**" if row["ours"] else f"{row['contestant']} {row['version']}"
+        name = (
+            f"**{row['contestant']}**" if row["ours"] else f"{row['contestant']} {row['version']}"
+        )
         lines.append(f"| {name} | {' | '.join(cells)} | {differs.get(row['contestant'], '')} |")
     machine = result["machine"]
-    where = f"{machine['processor']}, {machine['cores']} cores (one used), Python {machine['python']}"
+    where = (
+        f"{machine['processor']}, {machine['cores']} cores (one used), Python {machine['python']}"
+    )
     tasks = "; ".join(f"{task['name']}: {task['words']}" for task in result["tasks"])
     missing = result["missing"]
     lines += ["", f"{tasks}. {where}. Best of {result['repeats']} interleaved turns."]
     if missing:
         lines.append(f"Not installed, so not here: {', '.join(missing)}.")
     if result.get("engine"):
-        lines += ["", "| whole runs (`dpb.run`, one core) | µs a round | × linucb |", "|---|---|---|"]
+        lines += [
+            "",
+            "| whole runs (`dpb.run`, one core) | µs a round | × linucb |",
+            "|---|---|---|",
+        ]
         base = result["engine"].get("linucb")
         for name, taken in sorted(result["engine"].items(), key=lambda pair: pair[1]):
             lines.append(f"| `{name}` | {_short(taken)} | {_short(taken / base) if base else ''} |")
     if result.get("noise"):
-        lines += ["", "| W1, a round with | a seed: µs | real noise: µs | releases |", "|---|---|---|---|"]
+        lines += [
+            "",
+            "| W1, a round with | a seed: µs | real noise: µs | releases |",
+            "|---|---|---|---|",
+        ]
         for name, cost in sorted(result["noise"].items(), key=lambda pair: pair[1]["real"]):
             often = f"{cost['releases']:,.0f} in {cost['rounds']:,.0f} rounds"
-            lines.append(f"| `{name}` | {_short(cost['seeded'])} | {_short(cost['real'])} | {often} |")
+            lines.append(
+                f"| `{name}` | {_short(cost['seeded'])} | {_short(cost['real'])} | {often} |"
+            )
         lines.append(
             "\n`select` and `update` from Python, the same loop twice. A release draws ten numbers, for `local` one, for "
             "`anytime` eleven, for `joint` 66."
@@ -64,7 +61,9 @@ def markdown(result: dict[str, Any]) -> str:
 def _short(number: float | None) -> str:
     if number is None:
         return ""
-    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+    return (
+        f"{number:,.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+    )
 
 
 def put_into(page: Path, text: str) -> None:
@@ -91,7 +90,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
         curves: dict[str, list[tuple[int, float]]] = {}
         for point in result["growth"]:
             if point["axis"] == axis:
-                curves.setdefault(point["contestant"], []).append((point["at"], point["microseconds"]))
+                curves.setdefault(point["contestant"], []).append(
+                    (point["at"], point["microseconds"])
+                )
         for name, points in curves.items():
             ours = name.startswith("dpbandit")
             xs, ys = zip(*sorted(points), strict=True)

@@ -20,26 +20,37 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+import dpbandit
 from dpbandit import spread
 from dpbandit.bandits import registry
 from dpbandit.errors import DpbanditError, PrivacyWarning
 from dpbandit.lab.engine import Match, play_all, prepare
-from dpbandit.lab.leaderboard import grid
-from dpbandit.lab.leaderboard.grid import Budget, Entry, Place, Profile
 from dpbandit.lab.results import Results
 from dpbandit.worlds import World
+from experiments.leaderboard import grid
+from experiments.leaderboard.grid import Budget, Entry, Place, Profile
 
 # Called with what is being played, and the work done and in all (in units of its own).
 Progress = Callable[[str, float, float], None]
 
-COLUMNS = ("world", "epsilon", "delta", "horizon", "label", "algorithm", "seed", "reward", "regret", "claim", "key")
-PACKAGE = Path(__file__).parents[2]
-# Folders and files whose text decides the numbers.
-DECIDING = ("bandits", "release", "worlds", "lab/engine.py", "lab/players.py", "lab/loops.py", *(
-    f"{name}.py" for name in (
-        "budget", "compiled", "factors", "lanes", "noise", "numerics", "products", "randomness", "scoring", "sensitivity", "theory"
-    )
-))  # fmt: skip
+COLUMNS = (
+    "world",
+    "epsilon",
+    "delta",
+    "horizon",
+    "label",
+    "algorithm",
+    "seed",
+    "reward",
+    "regret",
+    "claim",
+    "key",
+)
+PACKAGE = Path(dpbandit.__file__).parent
+# Rooms of the package whose text decides no number of the leaderboard.
+NEUTRAL = (
+    "adapters", "audit", "auditing", "cli", "client", "gpu", "plan", "planning", "service", "warmstart",
+)  # fmt: skip
 
 
 @dataclass
@@ -67,7 +78,11 @@ class Cell:
     @property
     def file(self) -> str:
         """Where its rows are kept."""
-        setting = "reference" if self.budget is None else f"eps{self.budget.epsilon:g}-delta{self.budget.delta:g}"
+        setting = (
+            "reference"
+            if self.budget is None
+            else f"eps{self.budget.epsilon:g}-delta{self.budget.delta:g}"
+        )
         return f"{self.place.name}-{setting}-{self.horizon}.parquet"
 
     def __str__(self) -> str:
@@ -113,7 +128,9 @@ def play(
     """
     cells_folder = Path(folder) / "cells"
     cells_folder.mkdir(parents=True, exist_ok=True)
-    result = Run(size, grid.places(worlds), grid.entries(algorithms), pd.DataFrame(columns=list(COLUMNS)))
+    result = Run(
+        size, grid.places(worlds), grid.entries(algorithms), pd.DataFrame(columns=list(COLUMNS))
+    )
     start, version = time.monotonic(), code_version()
     say = progress or (lambda what, done, total: None)
     parts: list[pd.DataFrame] = []
@@ -132,8 +149,13 @@ def play(
             fit = _fitting(place, world, result)
             for cell, lines in _cells(place, fit, size):
                 counts = {e.label: grid.seeds_for(size, e, place, cell.horizon) for e in lines}
-                stored = _stored(cells_folder / cell.file, {key(cell, world, e, version): e for e in lines})
-                within = [seed < counts[label] for seed, label in zip(stored["seed"], stored["label"], strict=True)]
+                stored = _stored(
+                    cells_folder / cell.file, {key(cell, world, e, version): e for e in lines}
+                )
+                within = [
+                    seed < counts[label]
+                    for seed, label in zip(stored["seed"], stored["label"], strict=True)
+                ]
                 stored = stored.loc[np.array(within, dtype=bool)]
                 todo += _missing(cell, world, lines, stored, counts)
                 parts.append(stored)
@@ -169,16 +191,16 @@ def key(cell: Cell, world: World, entry: Entry, version: str) -> str:
 
 
 def code_version(package: Path = PACKAGE) -> str:
-    """A fingerprint of the source that decides the numbers.
+    """A fingerprint of the source that decides the numbers, with the compiled core's beside it.
 
     >>> len(code_version())
     16
     """
     found = hashlib.sha256()
-    for name in DECIDING:
-        place = package / name
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            found.update(str(path.relative_to(package)).encode() + path.read_bytes())
+    for path in sorted([*package.rglob("*.py"), *package.parent.glob("core/**/*.[ch]pp")]):
+        name = path.relative_to(package.parent)
+        if name.parts[1] not in NEUTRAL:
+            found.update(str(name).encode() + path.read_bytes())
     return found.hexdigest()[:16]
 
 
@@ -221,7 +243,9 @@ def _cells(place: Place, fit: list[Entry], size: Profile) -> list[tuple[Cell, li
     return found
 
 
-def _missing(cell: Cell, world: World, lines: list[Entry], stored: pd.DataFrame, counts: dict[str, int]) -> list[Task]:
+def _missing(
+    cell: Cell, world: World, lines: list[Entry], stored: pd.DataFrame, counts: dict[str, int]
+) -> list[Task]:
     """What is not stored. Lines that miss the same seeds go together: they share the making of the world's rounds."""
     groups: dict[tuple[int, ...], list[Entry]] = {}
     for entry in lines:
@@ -271,14 +295,19 @@ def _match(task: Task) -> Match:
     if task.cell.budget is not None:
         options |= task.cell.budget._asdict()
     jobs = {entry.label: (entry.algorithm, entry.options) for entry in task.entries}
-    return prepare(task.world, jobs, horizon=task.cell.horizon, seeds=task.seeds, record=[], **options)
+    return prepare(
+        task.world, jobs, horizon=task.cell.horizon, seeds=task.seeds, record=[], **options
+    )
 
 
 def _rows(task: Task, version: str, results: Results) -> pd.DataFrame:
     """The task's rows, as they are stored."""
     cell, group, frame = task.cell, task.entries, results.frame()
     keys = {entry.label: key(cell, task.world, entry, version) for entry in group}
-    claims = {label: json.dumps(_brief(claim), ensure_ascii=False) for label, claim in results.claims.items()}
+    claims = {
+        label: json.dumps(_brief(claim), ensure_ascii=False)
+        for label, claim in results.claims.items()
+    }
     names = {entry.label: entry.algorithm for entry in group}
     budget = cell.budget or Budget(float("nan"), float("nan"))
     label = frame["algorithm"]
@@ -290,7 +319,9 @@ def _rows(task: Task, version: str, results: Results) -> pd.DataFrame:
 
 def _brief(claim: Any) -> dict[str, Any] | None:
     """A claim without its assumptions, which may name a seed's own contexts."""
-    return None if claim is None else {k: v for k, v in claim.to_dict().items() if k != "assumptions"}
+    return (
+        None if claim is None else {k: v for k, v in claim.to_dict().items() if k != "assumptions"}
+    )
 
 
 def _stored(path: Path, wanted: dict[str, Entry]) -> pd.DataFrame:

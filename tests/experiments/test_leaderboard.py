@@ -12,13 +12,20 @@ import dpbandit as dpb
 from dpbandit.bandits import registry
 from dpbandit.cli.shared import app
 from dpbandit.errors import OptionError
-from dpbandit.lab.leaderboard import grid, page, runner, table
-from dpbandit.lab.leaderboard.grid import Budget, Entry, Place, Profile
 from dpbandit.spread import threads
+from experiments.leaderboard import grid, page, runner, table
+from experiments.leaderboard.grid import Budget, Entry, Place, Profile
 
 BUDGET = Budget(2.0, 1e-5)
 TINY = Profile("tiny", {60: 3, 120: 3}, {60: 2, 120: 0}, (BUDGET, Budget(1.0, 1e-6)))
-LINES = ["tree-gauss", "local, Gaussian", "dgs-figure", "dgs-published", "private-linucb", "toeplitz + instruments"]
+LINES = [
+    "tree-gauss",
+    "local, Gaussian",
+    "dgs-figure",
+    "dgs-published",
+    "private-linucb",
+    "toeplitz + instruments",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +41,18 @@ def _no_network(*_args, **_kwargs):
 
 
 def played(folder, **kwargs):
-    return runner.play(folder, TINY, **{"worlds": ["synthetic", "drifting"], "algorithms": LINES, **kwargs})
+    return runner.play(
+        folder, TINY, **{"worlds": ["synthetic", "drifting"], "algorithms": LINES, **kwargs}
+    )
 
 
 def test_added_regret_is_the_mean_of_differences_to_linucb_on_the_same_seeds(tmp_path):
     run = played(tmp_path, worlds=["synthetic"], algorithms=["tree-gauss"])
-    found = table.standings(run).set_index(["label", "epsilon", "horizon"]).loc[("tree-gauss", 2.0, 120)]
+    found = (
+        table.standings(run)
+        .set_index(["label", "epsilon", "horizon"])
+        .loc[("tree-gauss", 2.0, 120)]
+    )
     by_hand = dpb.run(
         dpb.worlds.Synthetic(), ["linucb", "tree-gauss"], horizon=120, seeds=3, record=[], reward_range=(-0.5, 1.5),
         **BUDGET._asdict(),
@@ -56,7 +69,10 @@ def test_where_there_is_no_regret_it_is_the_reward_lost_to_linucb():
     row = {"world": "w", "horizon": 9, "regret": math.nan, "epsilon": 1.0, "delta": 0.1}
     rows = pd.DataFrame(
         [
-            *(row | {"label": "linucb", "epsilon": math.nan, "seed": s, "reward": 10.0 + s} for s in (0, 1)),
+            *(
+                row | {"label": "linucb", "epsilon": math.nan, "seed": s, "reward": 10.0 + s}
+                for s in (0, 1)
+            ),
             *(row | {"label": "local", "seed": s, "reward": 6.0} for s in (0, 1)),
         ]
     )
@@ -68,7 +84,15 @@ def counted(monkeypatch):
     calls, prepare = [], runner.prepare
 
     def count(world, jobs, **kwargs):
-        calls.append((repr(world), list(jobs), kwargs["horizon"], kwargs.get("epsilon"), list(kwargs["seeds"])))
+        calls.append(
+            (
+                repr(world),
+                list(jobs),
+                kwargs["horizon"],
+                kwargs.get("epsilon"),
+                list(kwargs["seeds"]),
+            )
+        )
         return prepare(world, jobs, **kwargs)
 
     monkeypatch.setattr(runner, "prepare", count)
@@ -97,7 +121,9 @@ def test_an_interrupted_run_goes_on_without_playing_finished_seeds_again(tmp_pat
     calls = counted(monkeypatch)
     second = played(tmp_path / "parts")
     assert second.complete
-    assert sum(len(labels) * len(seeds) for _, labels, _, _, seeds in calls) == len(whole.rows) - len(first.rows)
+    assert sum(len(labels) * len(seeds) for _, labels, _, _, seeds in calls) == len(
+        whole.rows
+    ) - len(first.rows)
     pd.testing.assert_frame_equal(second.rows, whole.rows)
     calls.clear()
     third = played(tmp_path / "parts")
@@ -122,9 +148,10 @@ def test_only_what_is_proven_is_ranked_and_statuses_come_from_claims(tmp_path):
     status = found.groupby("label")["status"].first().to_dict()
     assert status["dgs-figure"] == "none"
     assert status["dgs-published"] == "as-published"
-    assert {status[n] for n in ("tree-gauss", "local, Gaussian", "private-linucb", "toeplitz + instruments")} == {
-        "proven"
-    }
+    assert {
+        status[n]
+        for n in ("tree-gauss", "local, Gaussian", "private-linucb", "toeplitz + instruments")
+    } == {"proven"}
     assert found.loc[found["status"] != "proven", "rank"].isna().all()
     assert not found.loc[found["status"] != "proven", "tied"].any()
     for _, cell in found.groupby(table.CELL):
@@ -158,7 +185,9 @@ def test_an_algorithm_that_refuses_the_contexts_is_left_out(tmp_path, monkeypatc
             raise dpb.errors.ShapeError("only one-hot contexts")
 
     monkeypatch.setitem(
-        registry.ALGORITHMS, "picky", registry.Algorithm("picky", "none", "", lambda **o: Picky(**o), (), True)
+        registry.ALGORITHMS,
+        "picky",
+        registry.Algorithm("picky", "none", "", lambda **o: Picky(**o), (), True),
     )
     run = played(tmp_path, worlds=["synthetic"], algorithms=["picky", "local"])
     assert run.skipped == [("synthetic", "picky", "only one-hot contexts")]
@@ -217,13 +246,26 @@ def test_a_line_with_fewer_seeds_does_not_win_by_having_had_the_easy_ones():
     claim = json.dumps({"status": "proven", "notion": "gdp", "delta": 1e-5})
     hard = np.array([0.0, 0.0, 100.0, 100.0])
     rows = []
-    for label, values in (("linucb", 0 * hard), ("random", hard + 500), ("good", hard + 10), ("few", hard[:2] + 20)):
+    for label, values in (
+        ("linucb", 0 * hard),
+        ("random", hard + 500),
+        ("good", hard + 10),
+        ("few", hard[:2] + 20),
+    ):
         budget = (math.nan, math.nan) if label in grid.REFERENCES else BUDGET
         rows += [
-            dict(zip(runner.COLUMNS, ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"), strict=True))
+            dict(
+                zip(
+                    runner.COLUMNS,
+                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"),
+                    strict=True,
+                )
+            )
             for s, v in enumerate(values)
         ]
-    found = table.standings(runner.Run(TINY, grid.places(["synthetic"]), [], pd.DataFrame(rows))).set_index("label")
+    found = table.standings(
+        runner.Run(TINY, grid.places(["synthetic"]), [], pd.DataFrame(rows))
+    ).set_index("label")
     assert found["added"].to_dict() == {"good": 60.0, "few": 20.0}
     assert found["comparable"].to_dict() == {"good": 60.0, "few": 70.0}
     assert found.loc["good", "rank"] == 1
@@ -244,7 +286,13 @@ def test_ties_are_judged_on_paired_differences():
     ):
         budget = (math.nan, math.nan) if label in grid.REFERENCES else BUDGET
         rows += [
-            dict(zip(runner.COLUMNS, ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"), strict=True))
+            dict(
+                zip(
+                    runner.COLUMNS,
+                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"),
+                    strict=True,
+                )
+            )
             for s, v in enumerate(values)
         ]
     found = table.standings(runner.Run(TINY, [place], [], pd.DataFrame(rows)))
@@ -256,10 +304,24 @@ def test_ties_are_judged_on_paired_differences():
 
 
 def test_the_command_writes_table_figure_and_page(tmp_path):
-    arguments = ["bench", "privacy-cost", "--profile", "tiny", "--worlds", "synthetic", "--worlds", "degenerate"]
+    arguments = [
+        "bench",
+        "privacy-cost",
+        "--profile",
+        "tiny",
+        "--worlds",
+        "synthetic",
+        "--worlds",
+        "degenerate",
+    ]
     for line in LINES:
         arguments += ["--algorithms", line]
-    arguments += ["--out", str(tmp_path / "out"), "--docs", str(tmp_path / "docs" / "leaderboard.md")]
+    arguments += [
+        "--out",
+        str(tmp_path / "out"),
+        "--docs",
+        str(tmp_path / "docs" / "leaderboard.md"),
+    ]
     ran = CliRunner().invoke(app, [*arguments, "--json"])
     assert ran.exit_code == 0, ran.output
     record = json.loads(ran.stdout)
@@ -269,7 +331,9 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     out, docs = tmp_path / "out", tmp_path / "docs"
     for ending in ("parquet", "csv", "svg", "png", "md"):
         assert (out / f"leaderboard.{ending}").stat().st_size > 500
-    assert {path.name for path in docs.iterdir()} == {f"leaderboard.{e}" for e in ("md", "png", "svg", "csv")}
+    assert {path.name for path in docs.iterdir()} == {
+        f"leaderboard.{e}" for e in ("md", "png", "svg", "csv")
+    }
     text = (docs / "leaderboard.md").read_text()
     for words in (
         "# What privacy costs",
@@ -298,8 +362,12 @@ def test_help_of_the_bench_has_examples():
 def test_lower_bounds_grow_as_they_should():
     from dpbandit import theory
 
-    assert theory.worst_case_regret(40_000, dim=10) == pytest.approx(2 * theory.worst_case_regret(10_000, dim=10))
-    assert theory.worst_case_regret(100, dim=4, reward_noise=1.0) == pytest.approx(4 * 10 / (16 * math.sqrt(3)))
+    assert theory.worst_case_regret(40_000, dim=10) == pytest.approx(
+        2 * theory.worst_case_regret(10_000, dim=10)
+    )
+    assert theory.worst_case_regret(100, dim=4, reward_noise=1.0) == pytest.approx(
+        4 * 10 / (16 * math.sqrt(3))
+    )
     with pytest.raises(ValueError, match="dim ≤ 2·horizon"):
         theory.worst_case_regret(2, dim=5)
     assert theory.privacy_order(dim=20, mu=1.0) == pytest.approx(20 / math.sqrt(1 / 2))

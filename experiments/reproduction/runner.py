@@ -17,9 +17,9 @@ import pandas as pd
 
 from dpbandit import __version__, spread
 from dpbandit.errors import OptionError, PrivacyWarning, nearest
-from dpbandit.lab.reproduction import drawings, report, verdicts
-from dpbandit.lab.reproduction.experiments import EXPERIMENTS, FIGURES, Experiment, profile
 from dpbandit.spread import Place
+from experiments.reproduction import drawings, report, verdicts
+from experiments.reproduction.parts import EXPERIMENTS, FIGURES, Experiment, profile
 
 Progress = Callable[[str, int, int], None]
 
@@ -33,6 +33,15 @@ class Reproduction:
     left_out: list[str] = field(default_factory=list)
     complete: bool = True
     files: list[Path] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "verdicts": [v.to_dict() for v in self.verdicts],
+            "left_out": self.left_out,
+            "complete": self.complete,
+            "files": [str(path) for path in self.files],
+        }
 
 
 def reproduce(
@@ -57,14 +66,18 @@ def reproduce(
     say = progress or (lambda what, done, total: None)
     result = Reproduction(folder, [])
     tables: dict[str, pd.DataFrame] = {}
-    stamp = hashlib.sha256(json.dumps([asdict(sizes), __version__], sort_keys=True).encode()).hexdigest()[:16]
+    stamp = hashlib.sha256(
+        json.dumps([asdict(sizes), __version__], sort_keys=True).encode()
+    ).hexdigest()[:16]
     try:
         with spread.over(cluster) as place:
             for experiment in EXPERIMENTS:
                 if figures is not None and not set(experiment.figures) & set(wanted):
                     continue
                 try:
-                    tables[experiment.name] = _table(experiment, sizes, tables_folder, stamp, say, place)
+                    tables[experiment.name] = _table(
+                        experiment, sizes, tables_folder, stamp, say, place
+                    )
                 except FileNotFoundError as missing:
                     if str(missing) not in result.left_out:
                         result.left_out.append(str(missing))
@@ -95,12 +108,16 @@ def reproduce(
         json.dumps([v.to_dict() for v in result.verdicts], indent=1, ensure_ascii=False)
     )
     (folder / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False))
-    (folder / "report.html").write_text(report.page(result.verdicts, drawn, result.left_out, config, extra))
+    (folder / "report.html").write_text(
+        report.page(result.verdicts, drawn, result.left_out, config, extra)
+    )
     result.files += [folder / "verdicts.json", folder / "config.json", folder / "report.html"]
     return result
 
 
-def _table(experiment: Experiment, sizes: Any, folder: Path, stamp: str, say: Progress, place: Place) -> pd.DataFrame:
+def _table(
+    experiment: Experiment, sizes: Any, folder: Path, stamp: str, say: Progress, place: Place
+) -> pd.DataFrame:
     """The experiment's table: from an earlier run of the same size and version, or made now."""
     path, mark = folder / f"{experiment.name}.parquet", folder / f"{experiment.name}.stamp"
     if path.exists() and mark.exists() and mark.read_text() == stamp:
@@ -134,7 +151,16 @@ def _config(size: str, sizes: dict[str, Any], left_out: list[str]) -> dict[str, 
             "python": platform.python_version(),
             **{
                 n: version(n)
-                for n in ("dpbandit", "numpy", "numba", "scipy", "pandas", "scikit-learn", "matplotlib", "opendp")
+                for n in (
+                    "dpbandit",
+                    "numpy",
+                    "numba",
+                    "scipy",
+                    "pandas",
+                    "scikit-learn",
+                    "matplotlib",
+                    "opendp",
+                )
             },
         },
     }

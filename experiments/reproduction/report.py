@@ -10,11 +10,18 @@ from typing import Any
 
 import pandas as pd
 
-from dpbandit.lab.reproduction.drawings import CAPTIONS
-from dpbandit.lab.reproduction.verdicts import FIGURE_ONLY, LEFT_OUT, NOT, REPRODUCED, Verdict
+from experiments.reproduction.drawings import CAPTIONS
+from experiments.reproduction.verdicts import FIGURE_ONLY, LEFT_OUT, NOT, REPRODUCED, Verdict
 
-MARK = {REPRODUCED: ("✓", "yes"), FIGURE_ONLY: ("◐", "half"), NOT: ("✗", "no"), LEFT_OUT: ("–", "out")}
-NAMES = {"noise": "The explaining figure"} | {n: f"Figure {n[0]}({n[1]})" for n in ("1a", "1b", "1c", "2a", "2b", "2c")}
+MARK = {
+    REPRODUCED: ("✓", "yes"),
+    FIGURE_ONLY: ("◐", "half"),
+    NOT: ("✗", "no"),
+    LEFT_OUT: ("–", "out"),
+}
+NAMES = {"noise": "The explaining figure"} | {
+    n: f"Figure {n[0]}({n[1]})" for n in ("1a", "1b", "1c", "2a", "2b", "2c")
+}
 
 CSS = """
 :root{--ink:#1b1f24;--soft:#57606a;--paper:#fff;--card:#f6f8fa;--line:#d0d7de;--yes:#116329;--half:#7d4e00;--no:#a40e26}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from dpbandit.lab.leaderboard import drawing, grid, table
-from dpbandit.lab.leaderboard.runner import Run, code_version
+from experiments.leaderboard import drawing, grid, table
+from experiments.leaderboard.runner import Run, code_version
 
 READING = """\
 Every private algorithm learns with noise, so it loses more than LinUCB, which sees rewards in the clear. The **added regret** is
@@ -85,7 +85,10 @@ def _caption(run: Run, standings: pd.DataFrame) -> str:
 def _count(found: list[table.Winner]) -> str:
     if not found:
         return "No cell has a proven line."
-    wins, shared = Counter(w.label for w in found), Counter(label for w in found for label in (w.label, *w.tied))
+    wins, shared = (
+        Counter(w.label for w in found),
+        Counter(label for w in found for label in (w.label, *w.tied)),
+    )
     listed = "; ".join(f"`{label}` {count}" for label, count in wins.most_common())
     ties = "; ".join(f"`{label}` {count}" for label, count in shared.most_common(4))
     return f"Cells won, of {len(found)}: {listed}. Won or tied: {ties}."
@@ -103,7 +106,10 @@ def surprises(standings: pd.DataFrame) -> list[str]:
         return said
     lost = [w for w in found if not w.beats_random]
     if lost:
-        where = ", ".join(f"{grid.PLACES[w.world].title} at {w.budget}, T = {table.power(w.horizon)}" for w in lost[:6])
+        where = ", ".join(
+            f"{grid.PLACES[w.world].title} at {w.budget}, T = {table.power(w.horizon)}"
+            for w in lost[:6]
+        )
         said.append(
             f"In {len(lost)} of {len(found)} cells no proven algorithm beats random play: {where}{' and more' if len(lost) > 6 else ''}."
         )
@@ -120,26 +126,40 @@ def surprises(standings: pd.DataFrame) -> list[str]:
     others = [
         w
         for w in found
-        if algorithm[w.label] != algorithm[usual] and not any(algorithm[t] == algorithm[usual] for t in w.tied)
+        if algorithm[w.label] != algorithm[usual]
+        and not any(algorithm[t] == algorithm[usual] for t in w.tied)
     ]
     for label, count in Counter(w.label for w in others).most_common(4):
         cells = [w for w in others if w.label == label]
-        where = ", ".join(f"{grid.PLACES[w.world].title} {w.budget}, T = {table.power(w.horizon)}" for w in cells[:3])
+        where = ", ".join(
+            f"{grid.PLACES[w.world].title} {w.budget}, T = {table.power(w.horizon)}"
+            for w in cells[:3]
+        )
         said.append(
             f"`{usual}` wins most cells, but `{label}` wins {count} clearly: {where}{' and more' if count > 3 else ''}."
         )
     for name, part in standings[standings["status"] == "as-published"].groupby("label"):
         worse = int((part["added"] >= part["random"]).sum())
         if worse:
-            said.append(f"*{name}* † does no better than random play in {worse} of {len(part)} cells.")
+            said.append(
+                f"*{name}* † does no better than random play in {worse} of {len(part)} cells."
+            )
     for variant in grid.VARIANTS:
         text = _against_plain(standings, variant)
         if text:
             said.append(text)
     last = standings[standings["horizon"] == standings["horizon"].max()]
-    cheap = last[(last["status"] == "proven") & (last["measure"] == "regret") & (last["added"] < last["linucb"])]
+    cheap = last[
+        (last["status"] == "proven")
+        & (last["measure"] == "regret")
+        & (last["added"] < last["linucb"])
+    ]
     if len(cheap):
-        row = cheap.assign(share=cheap["added"] / cheap["linucb"]).sort_values(["epsilon", "delta", "share"]).iloc[0]
+        row = (
+            cheap.assign(share=cheap["added"] / cheap["linucb"])
+            .sort_values(["epsilon", "delta", "share"])
+            .iloc[0]
+        )
         said.append(
             f"At T = {table.power(int(row['horizon']))} `{row['label']}` (proven) has less than twice LinUCB's regret at the setting "
             f"{grid.Budget(row['epsilon'], row['delta'])}, {grid.PLACES[row['world']].title}: "
@@ -166,7 +186,10 @@ def _against_plain(standings: pd.DataFrame, variant: grid.Entry) -> str | None:
 
 
 def _setting(run: Run) -> str:
-    size, slow = run.profile, [name for name in grid.SLOW if any(entry.algorithm == name for entry in run.entries)]
+    size, slow = (
+        run.profile,
+        [name for name in grid.SLOW if any(entry.algorithm == name for entry in run.entries)],
+    )
     lines = [
         f"- Profile `{size.name}`: " + "; ".join(f"T = {table.power(t)}, {n} seeds" for t, n in size.seeds.items())
         + ". Seeds count from 0."
@@ -180,7 +203,10 @@ def _setting(run: Run) -> str:
     reasons: dict[tuple[str, str], list[str]] = {}
     for world, label, reason in run.skipped:
         reasons.setdefault((label, reason), []).append(world)
-    lines += [f"- Not run: `{label}` on {', '.join(worlds)}: {reason}." for (label, reason), worlds in reasons.items()]
+    lines += [
+        f"- Not run: `{label}` on {', '.join(worlds)}: {reason}."
+        for (label, reason), worlds in reasons.items()
+    ]
     lines += [f"- Left out: {text}" for text in run.left_out]
     lines.append(
         f"- Version {version('dpbandit')}, code {code_version()}. The same command gives the same numbers on any number of cores."
@@ -188,11 +214,15 @@ def _setting(run: Run) -> str:
     return "\n".join(lines)
 
 
-def write(run: Run, standings: pd.DataFrame, folder: str | Path, docs: str | Path | None = None) -> list[Path]:
+def write(
+    run: Run, standings: pd.DataFrame, folder: str | Path, docs: str | Path | None = None
+) -> list[Path]:
     """Tables (Parquet, CSV, Markdown), picture (SVG, PNG) and configuration into a folder; the page also to `docs`, its picture beside it."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    files = {name: folder / f"leaderboard.{name}" for name in ("parquet", "csv", "svg", "png", "md")}
+    files = {
+        name: folder / f"leaderboard.{name}" for name in ("parquet", "csv", "svg", "png", "md")
+    }
     standings.to_parquet(files["parquet"])
     standings.to_csv(files["csv"], index=False, float_format="%.6g")
     picture = drawing.figure(standings)
@@ -218,8 +248,12 @@ def _config(run: Run) -> dict[str, Any]:
         "seeds": {str(t): n for t, n in run.profile.seeds.items()},
         "slow_seeds": {str(t): n for t, n in run.profile.slow_seeds.items()},
         "budgets": [list(b) for b in run.profile.budgets],
-        "worlds": {p.name: {"title": p.title, "reward_range": list(p.reward_range)} for p in run.places},
-        "lines": {e.label: {"algorithm": e.algorithm, "options": dict(e.options)} for e in run.entries},
+        "worlds": {
+            p.name: {"title": p.title, "reward_range": list(p.reward_range)} for p in run.places
+        },
+        "lines": {
+            e.label: {"algorithm": e.algorithm, "options": dict(e.options)} for e in run.entries
+        },
         "skipped": [list(s) for s in run.skipped],
         "left_out": run.left_out,
         "complete": run.complete,
@@ -243,7 +277,9 @@ def as_json(run: Run, standings: pd.DataFrame, files: list[Path]) -> dict[str, A
         "complete": run.complete,
         "standings": rows,
         "winners": [w.to_dict() for w in table.winners(standings)],
-        "skipped": [{"world": w, "label": label, "reason": reason} for w, label, reason in run.skipped],
+        "skipped": [
+            {"world": w, "label": label, "reason": reason} for w, label, reason in run.skipped
+        ],
         "left_out": run.left_out,
         "files": [str(path) for path in files],
     }

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from dpbandit.lab.speed import measure, page, tasks
-from dpbandit.lab.speed.contestants import CONTESTANTS, Contestant, Player
+from experiments.speed import measure, page, tasks
+from experiments.speed.contestants import CONTESTANTS, Contestant, Player
 
 NAMES = [one.name for one in CONTESTANTS]
 
@@ -19,7 +19,9 @@ def test_every_contestant_learns(one):
     if one.name == "dpbandit tree-gauss":
         pytest.skip("private from few rounds: nothing to see yet")
     turn = measure.play(
-        tasks.w1(1500), Contestant(one.name, one.make, one.differs, one.package, 1.0, one.ours), warm=False
+        tasks.w1(1500),
+        Contestant(one.name, one.make, one.differs, one.package, 1.0, one.ours),
+        warm=False,
     )
     assert turn.rounds == 1500
     assert turn.microseconds > 0
@@ -43,7 +45,9 @@ def test_the_best_of_several_turns_counts():
     one = Contestant("a", make, "")
     first = measure.play(tasks.w1(200), one, warm=False)
     again = measure.decisions(
-        [tasks.w1(200)], [Contestant("b", lambda d, k: Player(lambda c: 1, lambda x, r: None), "")], repeats=2
+        [tasks.w1(200)],
+        [Contestant("b", lambda d, k: Player(lambda c: 1, lambda x, r: None), "")],
+        repeats=2,
     )
     assert first.microseconds >= 30
     assert again[0].microseconds < 30
@@ -55,18 +59,26 @@ def test_tasks_are_the_same_for_everybody():
     assert np.array_equal(one.rewards, two.rewards)
     assert (one.dim, one.arms, one.pool.shape) == (10, 10, (1000, 10))
     assert np.allclose(np.linalg.norm(one.pool, axis=1), 1)
-    axes = {axis: [at for a, at, _ in measure.growth_tasks(20) if a == axis] for axis in ("features", "arms")}
+    axes = {
+        axis: [at for a, at, _ in measure.growth_tasks(20) if a == axis]
+        for axis in ("features", "arms")
+    }
     assert (min(axes["features"]), max(axes["features"])) == (5, 500)
     assert (min(axes["arms"]), max(axes["arms"])) == (10, 100_000)
 
 
 def test_real_noise_is_timed_beside_a_seeded_twin_and_its_releases_are_counted():
-    found = measure.noise_costs(["linucb", "local", "anytime"], rounds=400, noisy_rounds=50, repeats=1)
+    found = measure.noise_costs(
+        ["linucb", "local", "anytime"], rounds=400, noisy_rounds=50, repeats=1
+    )
     assert set(found) == {"local", "anytime"}  # linucb has no noise
     assert (found["local"]["rounds"], found["local"]["releases"]) == (50, 50)
     assert found["anytime"]["rounds"] == 400
     assert 1 < found["anytime"]["releases"] < 100
-    assert all(0 < cost["seeded"] < float("inf") and 0 < cost["real"] < float("inf") for cost in found.values())
+    assert all(
+        0 < cost["seeded"] < float("inf") and 0 < cost["real"] < float("inf")
+        for cost in found.values()
+    )
 
 
 def test_the_page_is_written_between_its_marks(tmp_path):
@@ -82,7 +94,10 @@ def test_the_page_is_written_between_its_marks(tmp_path):
         "missing": ["VW"],
         "engine": {"linucb": 0.5, "anytime": 1.0},
         "noise": {"local": {"seeded": 5.0, "real": 60.0, "rounds": 1000, "releases": 1000}},
-        "growth": [{"axis": a, "at": 10, "contestant": "river", "microseconds": 3.0} for a in ("features", "arms")],
+        "growth": [
+            {"axis": a, "at": 10, "contestant": "river", "microseconds": 3.0}
+            for a in ("features", "arms")
+        ],
     }
     file = tmp_path / "page.md"
     file.write_text("# Title\n\nkept\n")

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from dpbandit.errors import OptionError
-from dpbandit.lab.reproduction import experiments, runner, verdicts
-from dpbandit.lab.reproduction.drawings import CAPTIONS, DRAW
 from dpbandit.spread import threads
+from experiments.reproduction import runner, verdicts
+from experiments.reproduction.drawings import CAPTIONS, DRAW
 
 DATA = os.environ.get("DPBANDIT_DATA") or str(Path(__file__).parents[2].parent / "shared" / "data")
 TINY = replace(
-    experiments.PAPER,
+    parts.PAPER,
     name="tiny",
     horizon=600,
     seeds=3,
@@ -32,7 +32,7 @@ TINY = replace(
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch, tmp_path):
-    monkeypatch.setitem(experiments.PROFILES, "tiny", TINY)
+    monkeypatch.setitem(parts.PROFILES, "tiny", TINY)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path / "nothing here"))
     monkeypatch.setattr("dpbandit.worlds.data.download", _no_network)
@@ -74,7 +74,12 @@ def test_running_again_uses_what_is_there_and_gives_the_same_numbers(tmp_path):
         assert (tmp_path / "a" / "tables" / f"{name}.csv").exists()
     assert [v.to_dict() for v in first.verdicts] == [v.to_dict() for v in again.verdicts]
     made = []
-    runner.reproduce(tmp_path / "a", size="tiny", figures=["1a", "2b"], progress=lambda what, *_: made.append(what))
+    runner.reproduce(
+        tmp_path / "a",
+        size="tiny",
+        figures=["1a", "2b"],
+        progress=lambda what, *_: made.append(what),
+    )
     assert made == []
 
 
@@ -82,7 +87,9 @@ def test_interrupting_keeps_finished_parts_and_says_so(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    broken = tuple(replace(e, make=stop) if e.name == "privacy-levels" else e for e in experiments.EXPERIMENTS)
+    broken = tuple(
+        replace(e, make=stop) if e.name == "privacy-levels" else e for e in parts.EXPERIMENTS
+    )
     monkeypatch.setattr(runner, "EXPERIMENTS", broken)
     result = runner.reproduce(tmp_path, size="tiny")
     assert not result.complete
@@ -110,12 +117,16 @@ def test_with_lastfm_every_figure_is_drawn_and_every_claim_judged(tmp_path, monk
     monkeypatch.setenv("DPBANDIT_DATA", DATA)
     result = runner.reproduce(tmp_path, size="tiny")
     assert result.left_out == []
-    for name in experiments.FIGURES:
+    for name in parts.FIGURES:
         assert (tmp_path / f"figure-{name}.svg").exists()
     assert all(v.verdict != verdicts.LEFT_OUT for v in result.verdicts)
-    assert {v.verdict for v in result.verdicts} <= {verdicts.REPRODUCED, verdicts.FIGURE_ONLY, verdicts.NOT}
+    assert {v.verdict for v in result.verdicts} <= {
+        verdicts.REPRODUCED,
+        verdicts.FIGURE_ONLY,
+        verdicts.NOT,
+    }
     assert json.loads((tmp_path / "config.json").read_text())["versions"]["dpbandit"]
-    assert set(DRAW) == set(CAPTIONS) == set(experiments.FIGURES)
+    assert set(DRAW) == set(CAPTIONS) == set(parts.FIGURES)
 
 
 def test_unknown_figures_and_profiles_are_named(tmp_path):
@@ -130,7 +141,9 @@ def test_one_model_per_user_learns_each_user_apart(monkeypatch):
     import dpbandit as dpb
 
     monkeypatch.setenv("DPBANDIT_DATA", DATA)
-    frame = dpb.run(dpb.worlds.LastFM(per_user=True), ["random", "linucb"], horizon=300, seeds=1).frame()
+    frame = dpb.run(
+        dpb.worlds.LastFM(per_user=True), ["random", "linucb"], horizon=300, seeds=1
+    ).frame()
     assert frame["round"].max() == 300
     assert frame["reward"].notna().all()
 

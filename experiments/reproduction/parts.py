@@ -6,6 +6,7 @@ Calibrations: the figures' own (`dgs-figure`, `private-linucb-published`), the c
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbandit import numerics
 from dpbandit.bandits import registry, rounds
 from dpbandit.errors import OptionError, nearest
 from dpbandit.lab.engine import play_all, prepare, run
@@ -49,7 +49,18 @@ class Profile:
     lastfm_change_runs: int
 
 
-PAPER = Profile("paper", 10_000, 20, 50_000, 20, (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0), 500, 5_000, 5, 5)
+PAPER = Profile(
+    "paper",
+    10_000,
+    20,
+    50_000,
+    20,
+    (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0),
+    500,
+    5_000,
+    5,
+    5,
+)
 PROFILES = {
     "quick": replace(
         PAPER,
@@ -85,7 +96,15 @@ def simulation(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     names = [*ALL, "random"]
     options: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "reward_range": SIMULATION_RANGE}
     return _all_of(
-        run(Synthetic(), names, horizon=size.horizon, seeds=size.seeds, progress=progress, cluster=place, **options)
+        run(
+            Synthetic(),
+            names,
+            horizon=size.horizon,
+            seeds=size.seeds,
+            progress=progress,
+            cluster=place,
+            **options,
+        )
     )
 
 
@@ -94,7 +113,9 @@ def lastfm(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     names = [*ALL, "random"]
     options: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "reward_range": LASTFM_RANGE}
     horizon, seeds, world = size.lastfm_horizon, size.lastfm_seeds, LastFM(features="pca")
-    frame = _all_of(run(world, names, horizon=horizon, seeds=seeds, progress=progress, cluster=place, **options))
+    frame = _all_of(
+        run(world, names, horizon=horizon, seeds=seeds, progress=progress, cluster=place, **options)
+    )
     # Random play's own reward is noisy early on; its expectation is known without running it: one hit in 25.
     frame["ratio"] = frame["reward"] / (frame["round"] / world.arms)
     return frame
@@ -121,7 +142,9 @@ def changed_arms(size: Profile, progress: Progress, place: Place) -> pd.DataFram
 def changed_arms_lastfm(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Figure 2(c): the same after one reward is flipped, on LastFM."""
     rounds = size.lastfm_change_rounds
-    change = Change(LastFM(features="pca"), rounds, (0, 1000, 2000), lambda r: 1.0 - r, LASTFM_RANGE)
+    change = Change(
+        LastFM(features="pca"), rounds, (0, 1000, 2000), lambda r: 1.0 - r, LASTFM_RANGE
+    )
     return _changes(change, size.lastfm_change_runs, progress, place)
 
 
@@ -139,7 +162,14 @@ class Change:
 def _changes(change: Change, runs: int, progress: Progress, place: Place) -> pd.DataFrame:
     wanted = [(name, number) for name in ALL for number in range(1 if name == "linucb" else runs)]
     found: dict[int, list[dict[str, Any]]] = {}
-    with closing(place.for_python.each(_changed, [Task(change, own, 1) for own in wanted], lambda *_: None)) as results:
+    if place.elsewhere:
+        from ray import cloudpickle
+
+        # Nodes have dpbandit and not this module: its functions must travel as a whole.
+        cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    with closing(
+        place.for_python.each(_changed, [Task(change, own, 1) for own in wanted], lambda *_: None)
+    ) as results:
         for number, rows in results:
             found[number] = rows
             progress(len(found), len(wanted))
@@ -151,14 +181,30 @@ def _changed(change: Change, own: tuple[str, int], tell: Tell) -> list[dict[str,
     (name, number), world = own, change.world
     episode = world.episode(0)
     block = episode.block(change.rounds)
-    options = {"dim": world.dim, "epsilon": EPSILON, "delta": DELTA, "reward_range": change.reward_range}
-    options |= {"horizon": change.rounds, "public_contexts": episode.public_contexts, "seed": number}
+    options = {
+        "dim": world.dim,
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "reward_range": change.reward_range,
+    }
+    options |= {
+        "horizon": change.rounds,
+        "public_contexts": episode.public_contexts,
+        "seed": number,
+    }
     before = _arms(registry.construct(name, options), block, None, change.change)
     rows = []
     for position in change.positions:
         tell(0)
         after = _arms(registry.construct(name, options), block, position, change.change)
-        rows.append({"algorithm": name, "run": number, "position": position, "changed": int((before != after).sum())})
+        rows.append(
+            {
+                "algorithm": name,
+                "run": number,
+                "position": position,
+                "changed": int((before != after).sum()),
+            }
+        )
     return rows
 
 
@@ -176,7 +222,12 @@ def noise_levels(size: Profile, progress: Progress, place: Place) -> pd.DataFram
     """The seventh figure: the noise each calibration adds to θ at a node's end, beside the noise that is required."""
     world = Synthetic()
     episode = world.episode(0)
-    options = {"dim": world.dim, "epsilon": EPSILON, "delta": DELTA, "reward_range": SIMULATION_RANGE}
+    options = {
+        "dim": world.dim,
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "reward_range": SIMULATION_RANGE,
+    }
     options |= {"horizon": size.horizon, "public_contexts": episode.public_contexts, "seed": 0}
     labels = {
         "dgs-figure": ("dgs-figure", {}),
@@ -184,7 +235,9 @@ def noise_levels(size: Profile, progress: Progress, place: Place) -> pd.DataFram
         "required, Laplace": ("dgs", {"noise": "laplace"}),
         "required, Gaussian": ("dgs", {}),
     }
-    bandits = {label: registry.construct(name, options | own) for label, (name, own) in labels.items()}
+    bandits = {
+        label: registry.construct(name, options | own) for label, (name, own) in labels.items()
+    }
     leader = registry.construct("linucb", options)
     block = episode.block(size.horizon)
     marks = set(np.unique(np.geomspace(1, size.horizon, 120).astype(int)).tolist())
@@ -219,14 +272,15 @@ def assumption(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
             continue
         longest, smallest = estimate_bounds(episode.public_contexts)
         horizon = size.horizon
-        bandit = registry.construct("linucb", {"dim": world.dim, "seed": 0})
+        bandit = registry.construct("linucb", {"dim": world.dim, "ridge": 1.0, "seed": 0})
+        gram = np.eye(world.dim)
         block = episode.block(horizon)
         for t, shown in enumerate(block.shown):
             contexts = block.pool[shown]
             arm = bandit.select(contexts)
             bandit.update(contexts[arm], float(block.rewards[t, arm]))
-        numerics.settle(bandit.learner.ridge)
-        least = float(np.linalg.eigvalsh(bandit.learner.ridge.gram)[0])
+            gram += np.outer(contexts[arm], contexts[arm])
+        least = float(np.linalg.eigvalsh(gram)[0])
         rows.append(
             {
                 "world": label,
@@ -245,8 +299,16 @@ def growth(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
     """Added regret at growing horizons, each with noise scaled for that horizon."""
     horizons = [size.horizon // 8, size.horizon // 4, size.horizon // 2, size.horizon]
     names = ["linucb", "dgs-figure", "dgs-published", "dgs"]
-    options: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "reward_range": SIMULATION_RANGE, "record": []}
-    matches = [prepare(Synthetic(), names, horizon=horizon, seeds=size.seeds, **options) for horizon in horizons]
+    options: dict[str, Any] = {
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "reward_range": SIMULATION_RANGE,
+        "record": [],
+    }
+    matches = [
+        prepare(Synthetic(), names, horizon=horizon, seeds=size.seeds, **options)
+        for horizon in horizons
+    ]
     total = sum(match.size for match in matches)
     done, lock = 0, threading.Lock()
 
@@ -257,7 +319,10 @@ def growth(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
             progress(done, total)
 
     found = play_all(matches, place, advance, among=len(matches))
-    parts = [_all_of(results).assign(horizon=horizon) for results, horizon in zip(found, horizons, strict=True)]
+    parts = [
+        _all_of(results).assign(horizon=horizon)
+        for results, horizon in zip(found, horizons, strict=True)
+    ]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -312,6 +377,3 @@ EXPERIMENTS = (
     Experiment("open-bandit", open_bandit, ()),
 )
 FIGURES = ("1a", "1b", "1c", "2a", "2b", "2c", "noise")
-
-
-__all__ = ["EXPERIMENTS", "FIGURES", "Experiment", "Profile", "profile"]

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import os
 import platform
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpbandit.lab.speed import tasks
-from dpbandit.lab.speed.contestants import CONTESTANTS, Contestant
-from dpbandit.lab.speed.tasks import Task
+from dpbandit.bandits.registry import algorithms, construct
+from dpbandit.budget import Ledger
+from dpbandit.errors import DpbanditError
+from dpbandit.lab.engine import run
+from dpbandit.worlds import Synthetic
+from experiments.speed import tasks
+from experiments.speed.contestants import ALPHA, CONTESTANTS, Contestant
+from experiments.speed.tasks import Task
 
 FEWEST = 200  # rounds of a turn, however slow
+SLOW = ("river", "Vowpal Wabbit", "bayesianbandits")  # not timed on many features or arms
 
 Say = Callable[[str, int, int], None]  # (what is being timed, turns done, turns in all)
 
@@ -68,7 +76,9 @@ def play(task: Task, one: Contestant, *, warm: bool) -> Turn:
         _rounds(one.make(task.dim, task.arms), slates[:FEWEST], rewards)
     arms, seconds = _rounds(one.make(task.dim, task.arms), slates, rewards)
     lost = sum(float(task.means[n].max() - task.means[n, arm]) for n, arm in enumerate(arms))
-    return Turn(task.name, one.name, one.version, 1e6 * seconds / count, count, lost / count, one.ours)
+    return Turn(
+        task.name, one.name, one.version, 1e6 * seconds / count, count, lost / count, one.ours
+    )
 
 
 def _rounds(player: Any, slates: list[Any], rewards: Any) -> tuple[list[int], float]:
@@ -102,26 +112,21 @@ def _one_thread() -> Iterator[None]:
 
 
 def engine(
-    algorithms: Sequence[str], *, rounds: int = 10_000, repeats: int = 5, say: Say = lambda *_: None
+    names: Sequence[str], *, rounds: int = 10_000, repeats: int = 5, say: Say = lambda *_: None
 ) -> dict[str, float]:
     """Microseconds a round of `dpb.run` on one core, noise simulated, the paper's world; it includes drawing the world."""
-    import warnings
-
-    from dpbandit.lab.engine import run
-    from dpbandit.worlds import Synthetic
-
     best: dict[str, float] = {}
-    done, total = 0, repeats * len(algorithms)
+    done, total = 0, repeats * len(names)
     with contextlib.suppress(KeyboardInterrupt), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for repeat in range(repeats):
-            for name in algorithms:
+            for name in names:
                 say(f"engine: {name}", done, total)
                 for count in (50, rounds) if repeat == 0 else (rounds,):
                     began = time.perf_counter()
                     run(
                         Synthetic(), [name], horizon=count, seeds=1, workers=1, record=[count], epsilon=1.0, delta=1e-6,
-                        reward_range=(-0.5, 1.5), alpha=0.3,
+                        reward_range=(-0.5, 1.5), alpha=ALPHA,
                     )  # fmt: skip
                     seconds = time.perf_counter() - began
                 best[name] = min(best.get(name, float("inf")), 1e6 * seconds / rounds)
@@ -137,24 +142,21 @@ def noise_costs(
     repeats: int = 3,
     say: Say = lambda *_: None,
 ) -> dict[str, dict[str, float]]:
-    """For every private algorithm, or these: microseconds a round takes, select and update together, with a seed and with real
-    noise, in the same loop. Those that release in every round play `noisy_rounds`, the others `rounds`."""
-    import warnings
-
-    from dpbandit.bandits import rounds as seats
-    from dpbandit.bandits.registry import ALGORITHMS, construct
-    from dpbandit.errors import DpbanditError
-
+    """For every private algorithm, or these: microseconds a round takes, with a seed and with
+    real noise, in the same loop. Those that release in every round play `noisy_rounds`."""
     task = tasks.w1(max(rounds, noisy_rounds))
     slates = task.slates(len(task.shown))
+    given = {"dim": task.dim, "epsilon": 1.0, "delta": 1e-6, "horizon": 10**6, "alpha": ALPHA}
+    given |= {"reward_range": (-0.5, 1.5)}
+    names = built_in() if names is None else names
+    counts: dict[str, int] = {}  # of rounds, for those that add noise
     found: dict[str, dict[str, float]] = {}
-    if names is None:
-        names = [n for n, a in ALGORITHMS.items() if not a.one_hot and not a.registered_by_user]
     done, total = 0, repeats * len(names)
-    given = {"dim": task.dim, "epsilon": 1.0, "delta": 1e-6, "reward_range": (-0.5, 1.5), "horizon": 10**6}
 
-    def made(name: str, kind: str) -> Any:
-        return construct(name, {**given, "alpha": 0.3, **({"seed": 0} if kind == "seeded" else {})})
+    def turn(name: str, kind: str, count: int) -> tuple[float, Ledger]:
+        bandit = construct(name, given | ({"seed": 0} if kind == "seeded" else {}))
+        _, seconds = _rounds((bandit.select, bandit.update), slates[:count], task.rewards)
+        return 1e6 * seconds / count, bandit.ledger
 
     with contextlib.suppress(KeyboardInterrupt), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -162,41 +164,82 @@ def noise_costs(
             for name in names:
                 say(f"noise: {name}", done, total)
                 done += 1
-                best = found.get(name, {"seeded": float("inf"), "real": float("inf")})
-                try:
+                taken = dict(found.get(name, {"seeded": math.inf, "real": math.inf}))
+                # One may lack an exact sampler for its noise, or need more options.
+                with contextlib.suppress(DpbanditError):
                     for kind in ("seeded", "real"):
-                        bandit = made(name, kind)
-                        if bandit.plan.seat < seats.REWARD:  # no privacy, no noise
-                            break
-                        count = min(rounds if bandit._has_quiet_rounds() else noisy_rounds, len(slates))
                         if repeat == 0:
-                            first = made(name, kind)
-                            _rounds((first.select, first.update), slates[:FEWEST], task.rewards)
-                        _arms, seconds = _rounds((bandit.select, bandit.update), slates[:count], task.rewards)
-                        best[kind] = min(best[kind], 1e6 * seconds / count)
+                            _, ledger = turn(name, kind, FEWEST)
+                            if ledger.releases and not math.isinf(ledger.total):
+                                often = ledger.releases == FEWEST
+                                counts[name] = noisy_rounds if often else rounds
+                        if name not in counts:
+                            break
+                        microseconds, ledger = turn(name, kind, counts[name])
+                        taken[kind] = min(taken[kind], microseconds)
                     else:
-                        found[name] = {**best, "rounds": count, "releases": bandit.ledger.releases}
-                except DpbanditError:  # one without an exact sampler for its noise, or that needs more options
-                    continue
+                        more = {"rounds": counts[name], "releases": ledger.releases}
+                        found[name] = taken | more
     return found
 
 
-def growth_tasks(rounds: int = 300) -> list[tuple[str, int, Task]]:
-    """(which axis, where on it, task): features from 5 to 500 at 25 arms, arms from 10 to 10⁵ at 10 features."""
-    wide = [
-        ("features", d, tasks.linear(f"d = {d}", dim=d, arms=25, pool=200, rounds=rounds))
-        for d in (5, 10, 25, 50, 100, 200, 500)
-    ]
-    many = [
-        ("arms", k, tasks.linear(f"{k:,} arms", dim=10, arms=k, pool=k, rounds=max(20, min(rounds, 3_000_000 // k))))
-        for k in (10, 100, 1_000, 10_000, 100_000)
-    ]
-    return wide + many
+def built_in() -> list[str]:
+    """All algorithms of ours that take contexts with features."""
+    known = algorithms().items()
+    return [name for name, a in known if not a.one_hot and not a.registered_by_user]
 
 
 def machine() -> dict[str, str]:
     """What it was measured on."""
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
-        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), model)
+        model = next(
+            (line.split(":")[1].strip() for line in file if line.startswith("model name")), model
+        )
     return {"processor": model, "cores": str(os.cpu_count()), "python": platform.python_version()}
+
+
+def rows(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """One row a contestant: µs and the ratio to our linucb, for each task."""
+    found: dict[str, dict[str, Any]] = {}
+    base = {turn.task: turn.microseconds for turn in turns if turn.contestant == "dpbandit linucb"}
+    for turn in turns:
+        row = found.setdefault(
+            turn.contestant,
+            {"contestant": turn.contestant, "version": turn.version, "ours": turn.ours},
+        )
+        row[turn.task] = turn.microseconds
+        row[f"{turn.task} ratio"] = (
+            turn.microseconds / base[turn.task] if turn.task in base else None
+        )
+        row[f"{turn.task} regret"] = turn.regret
+    order = [one.name for one in CONTESTANTS]
+    return sorted(
+        found.values(),
+        key=lambda row: order.index(row["contestant"]) if row["contestant"] in order else 99,
+    )
+
+
+def everything(
+    *, rounds: int = 100_000, repeats: int = 5, growth: bool = True, say: Say = lambda *_: None
+) -> dict[str, Any]:
+    """All of `dpbandit bench speed` as one record: decisions, whole runs, noise, growth."""
+    chosen = [tasks.w1(rounds), tasks.w2(rounds)]
+    turns = decisions(chosen, repeats=repeats, say=say)
+    result: dict[str, Any] = {
+        "machine": machine(),
+        "repeats": repeats,
+        "tasks": [{"name": task.name, "words": task.words, "rounds": rounds} for task in chosen],
+        "decisions": rows(turns),
+        "missing": [one.name for one in CONTESTANTS if not one.installed],
+        "engine": engine(built_in(), repeats=repeats, say=say),
+        "noise": noise_costs(say=say),
+        "growth": [],
+    }
+    if growth:
+        for axis, at, task in tasks.growth():
+            slow = at > 1_000 if axis == "arms" else at > 100
+            who = [one for one in CONTESTANTS if not (slow and one.name in SLOW)]
+            for turn in decisions([task], who, repeats=min(repeats, 2), say=say):
+                result["growth"].append({"axis": axis, "at": at, **turn.record()})
+    return result

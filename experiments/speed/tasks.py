@@ -42,7 +42,11 @@ def linear(name: str, *, dim: int, arms: int, pool: int, rounds: int, seed: int 
     theta = rng.uniform(size=dim)
     theta /= np.linalg.norm(theta)
     everything = arms == pool
-    shown = np.tile(np.arange(pool), (rounds, 1)) if everything else rng.integers(pool, size=(rounds, arms))
+    shown = (
+        np.tile(np.arange(pool), (rounds, 1))
+        if everything
+        else rng.integers(pool, size=(rounds, arms))
+    )
     means = (contexts @ theta)[shown]
     rewards = means + 0.5 * rng.normal(size=(rounds, 1))
     words = f"d = {dim}, " + (f"{arms:,} arms" if everything else f"{arms:,} of {pool:,} arms")
@@ -57,3 +61,22 @@ def w1(rounds: int) -> Task:
 def w2(rounds: int) -> Task:
     """A size common in applications."""
     return linear("W2", dim=25, arms=25, pool=1000, rounds=rounds)
+
+
+def growth(rounds: int = 300) -> list[tuple[str, int, Task]]:
+    """(which axis, where on it, task): features from 5 to 500 at 25 arms, arms from 10 to 10⁵ at 10 features."""
+    wide = [
+        ("features", d, linear(f"d = {d}", dim=d, arms=25, pool=200, rounds=rounds))
+        for d in (5, 10, 25, 50, 100, 200, 500)
+    ]
+    many = [
+        (
+            "arms",
+            k,
+            linear(
+                f"{k:,} arms", dim=10, arms=k, pool=k, rounds=max(20, min(rounds, 3_000_000 // k))
+            ),
+        )
+        for k in (10, 100, 1_000, 10_000, 100_000)
+    ]
+    return wide + many

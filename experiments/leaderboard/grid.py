@@ -43,7 +43,14 @@ PLACES: dict[str, Place] = {
         Place("synthetic", "Simulation, d = 10", Synthetic, 10, SIMULATED),
         Place("synthetic-50", "Simulation, d = 50", lambda: Synthetic(dim=50), 50, SIMULATED),
         Place("lastfm-pca", "LastFM, PCA, d = 25", LastFM, 25, (0.0, 1.0), None),
-        Place("lastfm-svd", "LastFM, SVD, d = 25", lambda: LastFM(features="svd"), 25, (0.0, 1.0), None),
+        Place(
+            "lastfm-svd",
+            "LastFM, SVD, d = 25",
+            lambda: LastFM(features="svd"),
+            25,
+            (0.0, 1.0),
+            None,
+        ),
         Place("drifting", "Drifting contexts, d = 10", Drifting, 10, SIMULATED),
         Place("degenerate", "Degenerate contexts, d = 10", Degenerate, 10, SIMULATED),
     )
@@ -93,7 +100,11 @@ def entries(wanted: Iterable[str] | None = None) -> list[Entry]:
     ['toeplitz', 'toeplitz + ellipsoid', 'toeplitz + instruments', 'local, Gaussian']
     """
     known = registry.algorithms()
-    built_in = [Entry(name, name) for name, a in known.items() if not a.registered_by_user and name not in REFERENCES]
+    built_in = [
+        Entry(name, name)
+        for name, a in known.items()
+        if not a.registered_by_user and name not in REFERENCES
+    ]
     every = [*built_in, *(variant for variant in VARIANTS if variant.algorithm in known)]
     if wanted is None:
         return every
@@ -122,7 +133,9 @@ def places(wanted: Iterable[str] | None = None) -> list[Place]:
     names = list(PLACES) if wanted is None else list(dict.fromkeys(wanted))
     for name in names:
         if name not in PLACES:
-            raise OptionError(f"no world of the leaderboard is called {name!r}: {nearest(name, PLACES)}")
+            raise OptionError(
+                f"no world of the leaderboard is called {name!r}: {nearest(name, PLACES)}"
+            )
     return [PLACES[name] for name in names]
 
 
@@ -169,5 +182,7 @@ def seeds_for(size: Profile, entry: Entry, place: Place, horizon: int) -> int:
 
 def work(entry: Entry, place: Place) -> float:
     """About how many microseconds a round takes: for the time left, nothing else."""
-    slow = {"dgs": 8.0, "joint": 8.0}.get(entry.algorithm, 1.0) * (4.0 if place.name.startswith("lastfm") else 1.0)
+    slow = {"dgs": 8.0, "joint": 8.0}.get(entry.algorithm, 1.0) * (
+        4.0 if place.name.startswith("lastfm") else 1.0
+    )
     return (1.5 + place.dim**2 / 200) * (slow if entry.algorithm in SLOW else 1.0)

@@ -45,7 +45,9 @@ def test_regret_is_consistent_with_the_earlier_figures(summary, name):
     low, high, earlier_error = EARLIER[name]
     mean, error = summary.loc[name, ["regret", "regret_se"]]
     allowed = 4 * math.hypot(error, earlier_error)
-    assert low - allowed <= mean <= high + allowed, f"{mean:.0f} ± {error:.0f} against {low}–{high} ± {earlier_error}"
+    assert low - allowed <= mean <= high + allowed, (
+        f"{mean:.0f} ± {error:.0f} against {low}–{high} ± {earlier_error}"
+    )
 
 
 def test_dgs_beats_the_409_to_446_of_noise_on_increments(summary):
@@ -53,7 +55,9 @@ def test_dgs_beats_the_409_to_446_of_noise_on_increments(summary):
     assert 300 < summary.loc["dgs", "regret"] < 409
 
 
-def test_the_papers_ordering_appears_at_the_figures_calibration_and_not_at_the_published_one(summary):
+def test_the_papers_ordering_appears_at_the_figures_calibration_and_not_at_the_published_one(
+    summary,
+):
     regret = summary["regret"]
     # Figure 1(a): LinUCB a little better than DGS, both far better than Private LinUCB
     assert regret["linucb"] < regret["dgs-figure"] < 0.5 * regret["private-linucb-published"]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpbandit import theory
 from dpbandit.lab.figures import COLOURS, MARKERS
-from dpbandit.lab.reproduction.experiments import DELTA, EPSILON, FIGURE_SET, PROVEN_SET
+from experiments.reproduction.parts import DELTA, EPSILON, FIGURE_SET, PROVEN_SET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,19 +57,33 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
     for one in axes:
         for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    figure.legend(
+        found.values(), found.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False
+    )
 
 
 def _curve(axes: Axes, frame: pd.DataFrame, name: str, column: str) -> None:
     part = frame[frame["algorithm"] == name].groupby("round")[column].agg(["mean", "sem"])
-    x, mean, error = part.index.to_numpy(), part["mean"].to_numpy(), part["sem"].fillna(0).to_numpy()
-    axes.plot(x, mean, lw=1.6, ms=4.5, markevery=max(1, len(x) // 10), label=WORDS[name], **STYLE[name])
-    axes.fill_between(x, mean - 2 * error, mean + 2 * error, color=STYLE[name]["color"], alpha=0.15, lw=0)
+    x, mean, error = (
+        part.index.to_numpy(),
+        part["mean"].to_numpy(),
+        part["sem"].fillna(0).to_numpy(),
+    )
+    axes.plot(
+        x, mean, lw=1.6, ms=4.5, markevery=max(1, len(x) // 10), label=WORDS[name], **STYLE[name]
+    )
+    axes.fill_between(
+        x, mean - 2 * error, mean + 2 * error, color=STYLE[name]["color"], alpha=0.15, lw=0
+    )
 
 
-def _over_rounds(frame: pd.DataFrame, column: str, title: str, label: str, *, log: bool = False) -> Figure:
+def _over_rounds(
+    frame: pd.DataFrame, column: str, title: str, label: str, *, log: bool = False
+) -> Figure:
     figure, panels = _panels(title)
-    for axes, names in zip(panels, (FIGURE_SET, ("linucb", "dgs-published", *PROVEN_SET, "random")), strict=True):
+    for axes, names in zip(
+        panels, (FIGURE_SET, ("linucb", "dgs-published", *PROVEN_SET, "random")), strict=True
+    ):
         for name in names:
             if column == "theta_error" and name == "random":
                 continue
@@ -147,7 +161,12 @@ def figure_1c(tables: dict[str, pd.DataFrame]) -> Figure:
     ):
         bound = np.asarray(theory.noise_bound(rounds, **common, **more))
         figure.axes[1].plot(
-            rounds, bound, color="grey", lw=1.1, dashes=dashes, label=f"{words}: noise of DGS as published"
+            rounds,
+            bound,
+            color="grey",
+            lw=1.1,
+            dashes=dashes,
+            label=f"{words}: noise of DGS as published",
         )
     for legend in list(figure.legends):
         legend.remove()
@@ -159,10 +178,14 @@ def figure_2a(tables: dict[str, pd.DataFrame]) -> Figure:
     frame = tables["privacy-levels"]
     figure, panels = _panels("Figure 2(a): regret at the last round against ε (δ = 0.1)")
     for axes, names in zip(
-        panels, (("dgs-figure",), ("dgs-published", "private-linucb-published", "dgs", "tree-gauss")), strict=True
+        panels,
+        (("dgs-figure",), ("dgs-published", "private-linucb-published", "dgs", "tree-gauss")),
+        strict=True,
     ):
         for name in names:
-            part = frame[frame["algorithm"] == name].groupby("epsilon")["regret"].agg(["mean", "sem"])
+            part = (
+                frame[frame["algorithm"] == name].groupby("epsilon")["regret"].agg(["mean", "sem"])
+            )
             axes.errorbar(
                 part.index,
                 part["mean"],
@@ -181,11 +204,17 @@ def figure_2a(tables: dict[str, pd.DataFrame]) -> Figure:
 
 def _bars(frame: pd.DataFrame, title: str) -> Figure:
     figure, panels = _panels(title)
-    for axes, names in zip(panels, (FIGURE_SET, ("linucb", "dgs-published", *PROVEN_SET)), strict=True):
+    for axes, names in zip(
+        panels, (FIGURE_SET, ("linucb", "dgs-published", *PROVEN_SET)), strict=True
+    ):
         positions = sorted(frame["position"].unique())
         width = 0.8 / len(names)
         for i, name in enumerate(names):
-            part = frame[frame["algorithm"] == name].groupby("position")["changed"].agg(["mean", "std"])
+            part = (
+                frame[frame["algorithm"] == name]
+                .groupby("position")["changed"]
+                .agg(["mean", "std"])
+            )
             x = np.arange(len(positions)) + (i - (len(names) - 1) / 2) * width
             hatch = ("", "//", "..", "xx", "\\\\", "++")[i % 6]
             axes.bar(
@@ -210,13 +239,15 @@ def _bars(frame: pd.DataFrame, title: str) -> Figure:
 
 def figure_2b(tables: dict[str, pd.DataFrame]) -> Figure:
     return _bars(
-        tables["changed-arms"], "Figure 2(b): arms changed by raising one reward by 0.5, simulation, 500 rounds"
+        tables["changed-arms"],
+        "Figure 2(b): arms changed by raising one reward by 0.5, simulation, 500 rounds",
     )
 
 
 def figure_2c(tables: dict[str, pd.DataFrame]) -> Figure:
     return _bars(
-        tables["changed-arms-lastfm"], "Figure 2(c): arms changed by flipping one reward, LastFM, 5,000 rounds"
+        tables["changed-arms-lastfm"],
+        "Figure 2(c): arms changed by flipping one reward, LastFM, 5,000 rounds",
     )
 
 
@@ -227,7 +258,11 @@ def figure_noise(tables: dict[str, pd.DataFrame]) -> Figure:
     figure = Figure(figsize=(8.4, 4.6), layout="constrained")
     axes = figure.subplots()
     looks: dict[str, dict[str, Any]] = {
-        "dgs-published": {"color": COLOURS[1], "marker": "s", "label": "added by DGS as published (Lemma 1)"},
+        "dgs-published": {
+            "color": COLOURS[1],
+            "marker": "s",
+            "label": "added by DGS as published (Lemma 1)",
+        },
         "required, Laplace": {
             "color": "black",
             "marker": "^",

@@ -45,7 +45,9 @@ def judge(tables: Tables) -> list[Verdict]:
     return [_try(claim, where, rule, tables) for claim, where, rule in CLAIMS]
 
 
-def _try(claim: str, where: str, rule: Callable[[Tables], tuple[str, str, str]], tables: Tables) -> Verdict:
+def _try(
+    claim: str, where: str, rule: Callable[[Tables], tuple[str, str, str]], tables: Tables
+) -> Verdict:
     try:
         return Verdict(claim, where, *rule(tables))
     except KeyError as missing:
@@ -121,9 +123,14 @@ def oscillation(tables: Tables) -> tuple[str, str, str]:
     for name in ("dgs-figure", "dgs-published", "private-linucb-published"):
         part = late[late["algorithm"] == name].sort_values(["seed", "round"])
         values[name] = (
-            part.groupby("seed")["theta_error"].apply(lambda e: float(np.abs(np.diff(np.log(e))).mean())).to_numpy()
+            part.groupby("seed")["theta_error"]
+            .apply(lambda e: float(np.abs(np.diff(np.log(e))).mean()))
+            .to_numpy()
         )
-    ps = [_less(values[name], values["private-linucb-published"]) for name in ("dgs-figure", "dgs-published")]
+    ps = [
+        _less(values[name], values["private-linucb-published"])
+        for name in ("dgs-figure", "dgs-published")
+    ]
     measured = "; ".join(f"{name} {_mean(v)}" for name, v in values.items())
     return (
         _three(ps[0] < LEVEL, ps[1] < LEVEL, False),
@@ -161,7 +168,11 @@ def _power(x: Any, y: Any, errors: Any, start: float) -> tuple[float, float]:
 def _added(frame: pd.DataFrame, name: str, base: pd.Series, by: str) -> pd.DataFrame:
     """Mean and standard error of regret over LinUCB's on the same seed."""
     part = frame[frame["algorithm"] == name].copy()
-    keys = part["seed"] if base.index.nlevels == 1 else pd.MultiIndex.from_frame(part[[*base.index.names]])
+    keys = (
+        part["seed"]
+        if base.index.nlevels == 1
+        else pd.MultiIndex.from_frame(part[[*base.index.names]])
+    )
     part["added"] = part["regret"].to_numpy() - base.loc[keys].to_numpy()
     return part.groupby(by)["added"].agg(["mean", "sem"])
 
@@ -174,9 +185,13 @@ def one_over_epsilon(tables: Tables) -> tuple[str, str, str]:
     slopes = {}
     for name in ("dgs-figure", "dgs-published", "dgs"):
         added = _added(tables["privacy-levels"], name, base, "epsilon")
-        slopes[name] = _power(added.index.to_numpy(), added["mean"].to_numpy(), added["sem"].to_numpy(), -1.0)
+        slopes[name] = _power(
+            added.index.to_numpy(), added["mean"].to_numpy(), added["sem"].to_numpy(), -1.0
+        )
     inside = {name: _supports(p, e, -1.25, -0.75) for name, (p, e) in slopes.items()}
-    measured = "; ".join(f"{n}: added regret ∝ ε^({p:.2f} ± {e:.2f})" for n, (p, e) in slopes.items())
+    measured = "; ".join(
+        f"{n}: added regret ∝ ε^({p:.2f} ± {e:.2f})" for n, (p, e) in slopes.items()
+    )
     test = f"weighted fit over all ε, added regret paired by seed; supported by −1 ± 0.25 known to {PRECISE:g}"
     return _three(inside["dgs-figure"], inside["dgs-published"], inside["dgs"]), measured, test
 
@@ -195,9 +210,14 @@ def fewer_than_linucb(tables: Tables) -> tuple[str, str, str]:
     for name in ("dgs-figure", "dgs-published", "dgs"):
         part = frame[frame["algorithm"] == name]
         difference = (
-            part["changed"].to_numpy() - linucb.loc[list(zip(part["world"], part["position"], strict=True))].to_numpy()
+            part["changed"].to_numpy()
+            - linucb.loc[list(zip(part["world"], part["position"], strict=True))].to_numpy()
         )
-        p = float(stats.wilcoxon(difference, alternative="less").pvalue) if (difference != 0).any() else 1.0
+        p = (
+            float(stats.wilcoxon(difference, alternative="less").pvalue)
+            if (difference != 0).any()
+            else 1.0
+        )
         results[name] = p < LEVEL and difference.mean() < 0
         words.append(f"{name} {part['changed'].mean():.0f} (p = {p:.2g})")
     measured = f"LinUCB {linucb.mean():.0f} arms changed on average; " + ", ".join(words)
@@ -242,8 +262,12 @@ def later_is_less(tables: Tables) -> tuple[str, str, str]:
         part = frame[frame["algorithm"] == name]
         # Ranks within each world: its positions and its numbers of changed arms have a scale of their own.
         order = part.groupby("world")["position"].rank(method="dense")
-        changed = part["changed"] / part.groupby("world")["changed"].transform("mean").clip(lower=1e-9)
-        test = stats.spearmanr(order, changed, alternative="less") if changed.nunique() > 1 else None
+        changed = part["changed"] / part.groupby("world")["changed"].transform("mean").clip(
+            lower=1e-9
+        )
+        test = (
+            stats.spearmanr(order, changed, alternative="less") if changed.nunique() > 1 else None
+        )
         p = 1.0 if test is None else float(test.pvalue)
         outcome[name] = p < 0.05 if name == "linucb" else p < LEVEL
         words.append(f"{name} p = {p:.2g}")
@@ -260,7 +284,10 @@ def contexts_are_diverse(tables: Tables) -> tuple[str, str, str]:
         f"{r.world}: λ₀ = {r.smallest_eigenvalue:.4f}, λ_min(A) = {r.least_of_gram:.0f} after {r.rounds:,} rounds where λ₀t/16 = {r.promised:.0f}"
         for r in frame.itertuples()
     ]
-    holds = bool((frame["smallest_eigenvalue"] > 1e-6).all() and (frame["least_of_gram"] >= frame["promised"]).all())
+    holds = bool(
+        (frame["smallest_eigenvalue"] > 1e-6).all()
+        and (frame["least_of_gram"] >= frame["promised"]).all()
+    )
     return (
         (REPRODUCED if holds else NOT),
         "; ".join(words),
@@ -277,23 +304,34 @@ def growth_rate(tables: Tables) -> tuple[str, str, str]:
         added = _added(frame, name, base, "horizon")
         logs = np.log(added.index.to_numpy())
         slopes[name] = _power(
-            added.index.to_numpy(), added["mean"].to_numpy() / logs, added["sem"].to_numpy() / logs, 0.5
+            added.index.to_numpy(),
+            added["mean"].to_numpy() / logs,
+            added["sem"].to_numpy() / logs,
+            0.5,
         )
     inside = {name: _supports(p, e, -math.inf, 0.6) for name, (p, e) in slopes.items()}
-    measured = "; ".join(f"{n}: added regret / log T ∝ T^({p:.2f} ± {e:.2f})" for n, (p, e) in slopes.items())
-    test = (
-        f"weighted fit over four horizons, paired by seed; supported by an exponent of at most 0.6 known to {PRECISE:g}"
+    measured = "; ".join(
+        f"{n}: added regret / log T ∝ T^({p:.2f} ± {e:.2f})" for n, (p, e) in slopes.items()
     )
+    test = f"weighted fit over four horizons, paired by seed; supported by an exponent of at most 0.6 known to {PRECISE:g}"
     return _three(inside["dgs-figure"], inside["dgs-published"], inside["dgs"]), measured, test
 
 
 CLAIMS: tuple[tuple[str, str, Callable[[Tables], tuple[str, str, str]]], ...] = (
-    ("DGS has much lower regret than Private LinUCB on the simulation", "Figure 1(a)", regret_simulation),
+    (
+        "DGS has much lower regret than Private LinUCB on the simulation",
+        "Figure 1(a)",
+        regret_simulation,
+    ),
     ("DGS earns more reward than Private LinUCB on LastFM", "Figure 1(b)", reward_lastfm),
     ("DGS's parameter converges faster than Private LinUCB's", "Figure 1(c)", convergence),
     ("Private LinUCB's parameter oscillates more", "Figure 1(c)", oscillation),
     ("Added regret falls like 1/ε", "Figure 2(a)", one_over_epsilon),
-    ("DGS changes fewer arms than LinUCB after one reward change", "Figures 2(b), 2(c)", fewer_than_linucb),
+    (
+        "DGS changes fewer arms than LinUCB after one reward change",
+        "Figures 2(b), 2(c)",
+        fewer_than_linucb,
+    ),
     (
         "Private LinUCB changes as many arms on average, with larger variance",
         "Figures 2(b), 2(c)",

@@ -31,7 +31,16 @@ HORIZONS = (1_000, 10_000, 100_000)
 SEEDS = {1_000: 30, 10_000: 16, 100_000: 5}
 SEEDS_50 = {1_000: 8, 10_000: 4, 100_000: 2}
 FREE = ("random", "linucb")  # the same for every budget
-PRIVATE = ("anytime", "toeplitz", "local", "tree-gauss", "adac-oful", "dgs", "private-linucb", "private-ts")
+PRIVATE = (
+    "anytime",
+    "toeplitz",
+    "local",
+    "tree-gauss",
+    "adac-oful",
+    "dgs",
+    "private-linucb",
+    "private-ts",
+)
 WORLDS = {
     "synthetic-10": lambda: dpb.worlds.Synthetic(),
     "drifting": lambda: dpb.worlds.Drifting(),
@@ -83,11 +92,21 @@ def simulate(folder: Path) -> None:
             privacy = {"epsilon": budget[0], "delta": budget[1]}
             seeds = seeds_for(world, horizon)
             results = dpb.run(
-                WORLDS[world](), names, horizon=horizon, seeds=seeds, workers=1, reward_range=RANGE, **privacy
+                WORLDS[world](),
+                names,
+                horizon=horizon,
+                seeds=seeds,
+                workers=1,
+                reward_range=RANGE,
+                **privacy,
             )
             rows = results.summary()
             store[name] = {
-                n: {"regret": float(rows.loc[n, "regret"]), "se": float(rows.loc[n, "regret_se"]), "seeds": seeds}
+                n: {
+                    "regret": float(rows.loc[n, "regret"]),
+                    "se": float(rows.loc[n, "regret_se"]),
+                    "seeds": seeds,
+                }
                 for n in names
             }
             print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
@@ -106,7 +125,11 @@ def sample(world: str, horizon: int) -> dict[str, Any]:
         inside = wanted[(wanted >= start) & (wanted < start + every)] - start
         slates.append(block.pool[block.shown[inside]])
     drifting = world == "drifting"
-    return {"contexts": np.concatenate(slates), "in_order": drifting, "known_contexts": not drifting}
+    return {
+        "contexts": np.concatenate(slates),
+        "in_order": drifting,
+        "known_contexts": not drifting,
+    }
 
 
 def thetas(world: str) -> Any:
@@ -138,11 +161,18 @@ def predict(folder: Path, *, told: bool) -> None:
             **sample(world, horizon),
             **({"prior": thetas(world)} if told else {}),
         )
-        store[name] = {"recommended": plan.recommended, "regret": {n: plan.final(n) for n in plan.forecasts}}
+        store[name] = {
+            "recommended": plan.recommended,
+            "regret": {n: plan.final(n) for n in plan.forecasts},
+        }
         print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
-LASTFM_ROUNDS, LASTFM_SEEDS, LASTFM_NAMES = 10_000, 2, ("anytime", "toeplitz", "local", "tree-gauss")
+LASTFM_ROUNDS, LASTFM_SEEDS, LASTFM_NAMES = (
+    10_000,
+    2,
+    ("anytime", "toeplitz", "local", "tree-gauss"),
+)
 
 
 def lastfm(folder: Path) -> None:
@@ -154,9 +184,16 @@ def lastfm(folder: Path) -> None:
             name = f"{features}|{epsilon:g},{delta:g}"
             if name in store.data:
                 continue
-            privacy = {"epsilon": epsilon, "delta": delta, "horizon": LASTFM_ROUNDS, "reward_range": (0.0, 1.0)}
+            privacy = {
+                "epsilon": epsilon,
+                "delta": delta,
+                "horizon": LASTFM_ROUNDS,
+                "reward_range": (0.0, 1.0),
+            }
             names = [*FREE, *LASTFM_NAMES]
-            earned = dpb.run(world, names, seeds=LASTFM_SEEDS, workers=1, **privacy).summary()["reward"]
+            earned = dpb.run(world, names, seeds=LASTFM_SEEDS, workers=1, **privacy).summary()[
+                "reward"
+            ]
             plan = dpb.plan(
                 dim=world.dim,
                 arms=world.arms,
@@ -189,7 +226,9 @@ def lastfm_lines(folder: Path) -> list[str]:
         earned = found["reward"]
         cells = [f"{earned[n] / earned['random']:.2f}" for n in ("linucb", *LASTFM_NAMES)]
         lines.append(
-            f"| {features}, ({budget.replace(',', ', ')}) | " + " | ".join(cells) + f" | {', '.join(found['ranked'])} |"
+            f"| {features}, ({budget.replace(',', ', ')}) | "
+            + " | ".join(cells)
+            + f" | {', '.join(found['ranked'])} |"
         )
     return lines
 
@@ -221,7 +260,13 @@ def cases(folder: Path, kind: str) -> list[dict[str, Any]]:
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     """The figures that `dpbandit.planning.accuracy` states. Free algorithms count once, not once for each budget."""
     once = {
-        (r["world"], r["horizon"], r["algorithm"], None if r["algorithm"] in FREE else r["budget"]): r for r in rows
+        (
+            r["world"],
+            r["horizon"],
+            r["algorithm"],
+            None if r["algorithm"] in FREE else r["budget"],
+        ): r
+        for r in rows
     }
     errors = np.array([abs(r["predicted"] / r["measured"] - 1) for r in once.values()])
     good = recommendations(rows)
@@ -242,7 +287,8 @@ def recommendations(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         here = [
             r
             for r in rows
-            if (r["world"], r["horizon"], tuple(r["budget"])) == (world, horizon, budget) and r["algorithm"] != "linucb"
+            if (r["world"], r["horizon"], tuple(r["budget"])) == (world, horizon, budget)
+            and r["algorithm"] != "linucb"
         ]
         if here:
             best = min(here, key=lambda r: r["measured"])
@@ -264,14 +310,17 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     """Ratios, one line a setting."""
     algorithms = [*FREE, *PRIVATE]
     lines = [
-        "| world | rounds | (ε, δ) | " + " | ".join(algorithms) + " | recommended | measured best |",
+        "| world | rounds | (ε, δ) | "
+        + " | ".join(algorithms)
+        + " | recommended | measured best |",
         "|---|---|---|" + "---|" * (len(algorithms) + 2),
     ]
     for g in recommendations(rows):
         here = {
             r["algorithm"]: r
             for r in rows
-            if (r["world"], r["horizon"], tuple(r["budget"])) == (g["world"], g["horizon"], g["budget"])
+            if (r["world"], r["horizon"], tuple(r["budget"]))
+            == (g["world"], g["horizon"], g["budget"])
         }
         cells = []
         for name in algorithms:
@@ -282,7 +331,11 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             text = f"{r['predicted'] / r['measured']:.2f}"
             text = f"**{text}**" if abs(r["predicted"] / r["measured"] - 1) > 0.3 else text
             cells.append(f"({text})" if r["se"] > 0.1 * r["measured"] else text)
-        best = g["best"] + ("" if g["best"] == g["recommended"] else f" (lower by {g['loss'] / (1 + g['loss']):.0%})")
+        best = g["best"] + (
+            ""
+            if g["best"] == g["recommended"]
+            else f" (lower by {g['loss'] / (1 + g['loss']):.0%})"
+        )
         lines.append(
             f"| {g['world']} | {g['horizon']:,} | ({g['budget'][0]:g}, {g['budget'][1]:g}) | "
             + " | ".join(cells)

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from dpbandit.lab.figures import STATUS
-from dpbandit.lab.leaderboard import grid
-from dpbandit.lab.leaderboard.grid import Budget
-from dpbandit.lab.leaderboard.runner import Run
+from experiments.leaderboard import grid
+from experiments.leaderboard.grid import Budget
+from experiments.leaderboard.runner import Run
 
 CELL = ["world", "epsilon", "delta", "horizon"]
 
@@ -34,7 +34,9 @@ def added(rows: pd.DataFrame) -> pd.DataFrame:
     >>> added(rows)["added"].tolist()
     [7.0]
     """
-    base = rows[rows["label"] == "linucb"].set_index(["world", "horizon", "seed"])[["reward", "regret"]]
+    base = rows[rows["label"] == "linucb"].set_index(["world", "horizon", "seed"])[
+        ["reward", "regret"]
+    ]
     base = base.rename(columns=lambda column: f"{column}_linucb")
     own = rows[rows["epsilon"].notna()].join(base, on=["world", "horizon", "seed"])
     regret = own["regret"] - own["regret_linucb"]
@@ -62,7 +64,9 @@ def standings(run: Run) -> pd.DataFrame:
     table["status"] = ["none" if c is None else c["status"] for c in claims]
     table["notion"] = ["none" if c is None else c["notion"] for c in claims]
     table["claimed_delta"] = [math.nan if c is None else c["delta"] for c in claims]
-    table["measure"] = table["world"].map({name: place.measure for name, place in grid.PLACES.items()})
+    table["measure"] = table["world"].map(
+        {name: place.measure for name, place in grid.PLACES.items()}
+    )
     table["random"] = _random(run, table)
     table["comparable"], table["rank"], table["tied"] = table["added"], math.nan, False
     seeds = dict(iter(paired.groupby(CELL, sort=False)))
@@ -80,13 +84,17 @@ def _random(run: Run, table: pd.DataFrame) -> list[float]:
     rows = run.rows[run.rows["label"].isin(grid.REFERENCES)]
     found = {}
     for (world, horizon), part in rows.groupby(["world", "horizon"]):
-        wide = part.pivot_table(index="seed", columns="label", values=["reward", "regret"], dropna=False)
+        wide = part.pivot_table(
+            index="seed", columns="label", values=["reward", "regret"], dropna=False
+        )
         if not {"linucb", "random"} <= set(part["label"]):
             continue
         regret = (wide[("regret", "random")] - wide[("regret", "linucb")]).mean()
         reward = (wide[("reward", "linucb")] - wide[("reward", "random")]).mean()
         found[(world, horizon)] = reward if math.isnan(regret) else regret
-    return [found.get(pair, math.nan) for pair in zip(table["world"], table["horizon"], strict=True)]
+    return [
+        found.get(pair, math.nan) for pair in zip(table["world"], table["horizon"], strict=True)
+    ]
 
 
 def _rank(table: pd.DataFrame, cell: pd.DataFrame, wide: pd.DataFrame) -> None:
@@ -125,9 +133,17 @@ class Winner:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        record = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "budget"}
-        number = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in record.items()}
-        return number | {"tied": list(self.tied), "epsilon": self.budget.epsilon, "delta": self.budget.delta}
+        record = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "budget"
+        }
+        number = {
+            k: None if isinstance(v, float) and math.isnan(v) else v for k, v in record.items()
+        }
+        return number | {
+            "tied": list(self.tied),
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+        }
 
 
 def winners(table: pd.DataFrame) -> list[Winner]:
@@ -156,8 +172,14 @@ def order(table: pd.DataFrame, world: str | None = None) -> list[str]:
     compared, and cells in which nobody learns count little.
     """
     part = table if world is None else table[table["world"] == world]
-    share = part["comparable"] / (part["random"] + part["linucb"].where(part["measure"] == "regret", 0.0))
-    mean = (share - share.groupby([part[c] for c in CELL]).transform("mean")).groupby(part["label"]).mean()
+    share = part["comparable"] / (
+        part["random"] + part["linucb"].where(part["measure"] == "regret", 0.0)
+    )
+    mean = (
+        (share - share.groupby([part[c] for c in CELL]).transform("mean"))
+        .groupby(part["label"])
+        .mean()
+    )
     proven = part.groupby("label")["status"].first() == "proven"
     return sorted(mean.index.astype(str), key=lambda label: (not proven[label], mean[label]))
 
@@ -170,7 +192,11 @@ def words(status: str, notion: str, claimed_delta: float) -> str:
     """
     if status != "proven":
         return STATUS.get(status, status)
-    return "proven, δ = 0" if claimed_delta == 0 else ("proven" if notion == "gdp" else f"proven ({notion})")
+    return (
+        "proven, δ = 0"
+        if claimed_delta == 0
+        else ("proven" if notion == "gdp" else f"proven ({notion})")
+    )
 
 
 def number(value: float, error: float = math.nan) -> str:
@@ -180,28 +206,42 @@ def number(value: float, error: float = math.nan) -> str:
     ('104 ± 4', '−1,234', '0.4 ± 0.3')
     """
     digits = 1 if abs(value) < 10 else 0
-    return f"{value:,.{digits}f}".replace("-", "−") + ("" if math.isnan(error) else f" ± {error:,.{digits}f}")
+    return f"{value:,.{digits}f}".replace("-", "−") + (
+        "" if math.isnan(error) else f" ± {error:,.{digits}f}"
+    )
 
 
 def power(rounds: int) -> str:
     """A horizon in words: 10⁴ for 10,000."""
     exponent = math.log10(rounds)
     superscript = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-    return "10" + str(round(exponent)).translate(superscript) if exponent == round(exponent) else f"{rounds:,}"
+    return (
+        "10" + str(round(exponent)).translate(superscript)
+        if exponent == round(exponent)
+        else f"{rounds:,}"
+    )
 
 
 def world_table(table: pd.DataFrame, world: str) -> str:
     """One world's table in Markdown: a row for each line, a column for each budget and horizon; the best proven in bold."""
     part = table[table["world"] == world]
-    columns = list(part[["epsilon", "delta", "horizon"]].drop_duplicates().itertuples(index=False, name=None))
+    columns = list(
+        part[["epsilon", "delta", "horizon"]].drop_duplicates().itertuples(index=False, name=None)
+    )
     usual = part.groupby(["epsilon", "delta", "horizon"])["seeds"].max()
     head = [f"{Budget(e, d)}, {power(t)}" for e, d, t in columns]
-    lines = ["| " + " | ".join(["algorithm", "claim", *head]) + " |", "|---|---" + "|--:" * len(head) + "|"]
+    lines = [
+        "| " + " | ".join(["algorithm", "claim", *head]) + " |",
+        "|---|---" + "|--:" * len(head) + "|",
+    ]
     cells = {(r.label, r.epsilon, r.delta, r.horizon): r for r in part.itertuples()}
     for label in order(table, world):
         mine = part[part["label"] == label].iloc[0]
         proven = mine["status"] == "proven"
-        row = [f"`{label}`" if proven else f"*{label}* †", words(mine["status"], mine["notion"], mine["claimed_delta"])]
+        row = [
+            f"`{label}`" if proven else f"*{label}* †",
+            words(mine["status"], mine["notion"], mine["claimed_delta"]),
+        ]
         for column in columns:
             found: Any = cells.get((label, *column))
             if found is None:
@@ -212,13 +252,19 @@ def world_table(table: pd.DataFrame, world: str) -> str:
             )
             row.append(f"**{text}**" if found.rank == 1 else f"{text} ≈" if found.tied else text)
         lines.append("| " + " | ".join(row) + " |")
-    first = part.drop_duplicates(["epsilon", "delta", "horizon"]).set_index(["epsilon", "delta", "horizon"])
+    first = part.drop_duplicates(["epsilon", "delta", "horizon"]).set_index(
+        ["epsilon", "delta", "horizon"]
+    )
     for name, claim, what in (
         ("random play adds", "proven, ε = 0", "random"),
         (f"LinUCB's own {part['measure'].iloc[0]}", "none", "linucb"),
     ):
         values: Any = first[what]
-        lines.append("| " + " | ".join([f"*{name}*", claim, *(number(float(values[c])) for c in columns)]) + " |")
+        lines.append(
+            "| "
+            + " | ".join([f"*{name}*", claim, *(number(float(values[c])) for c in columns)])
+            + " |"
+        )
     return "\n".join(lines)
 
 
@@ -232,7 +278,10 @@ def winners_table(found: list[Winner]) -> str:
     cells = {(w.world, w.budget, w.horizon): w for w in found}
     for world, budget in dict.fromkeys((w.world, w.budget) for w in found):
         row = [grid.PLACES[world].title, str(budget)]
-        row += [in_words(cells[(world, budget, t)]) if (world, budget, t) in cells else "–" for t in horizons]
+        row += [
+            in_words(cells[(world, budget, t)]) if (world, budget, t) in cells else "–"
+            for t in horizons
+        ]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
 

@@ -35,12 +35,17 @@ RIVALS = {
     "private-ts, Gaussian": ("private-ts", {"noise": "gaussian"}),
     "joint": ("joint", {}),
 }
-FEW = {name: RIVALS[name] for name in ("linucb", "anytime", "anytime, no public contexts", "toeplitz, instruments")}
+FEW = {
+    name: RIVALS[name]
+    for name in ("linucb", "anytime", "anytime, no public contexts", "toeplitz, instruments")
+}
 
 
 def regret(world, algorithms, horizon, seeds, **options) -> pd.DataFrame:
     """Mean regret ± standard error, and the ratio to linucb's mean."""
-    results = dpb.run(world, algorithms, horizon=horizon, seeds=seeds, record=[horizon], progress=True, **options)
+    results = dpb.run(
+        world, algorithms, horizon=horizon, seeds=seeds, record=[horizon], progress=True, **options
+    )
     last = results.frame().pivot(index="seed", columns="algorithm", values="regret")
     table = pd.DataFrame({"mean": last.mean(), "se": last.std(ddof=1) / np.sqrt(len(last))})
     table["mean + 2 se"] = table["mean"] + 2 * table["se"]
@@ -52,14 +57,22 @@ def regret(world, algorithms, horizon, seeds, **options) -> pd.DataFrame:
 def simulation(seeds: int) -> dict[str, pd.DataFrame]:
     return {
         f"paper's simulation, T = 10⁴, ({epsilon:g}, {delta:g}), {seeds} seeds": regret(
-            dpb.worlds.Synthetic(), RIVALS, 10_000, seeds, epsilon=epsilon, delta=delta, reward_range=RANGE
+            dpb.worlds.Synthetic(),
+            RIVALS,
+            10_000,
+            seeds,
+            epsilon=epsilon,
+            delta=delta,
+            reward_range=RANGE,
         )
         for epsilon, delta in ((2.0, 1e-5), (2.0, 0.1))
     }
 
 
 def long_run(seeds: int) -> dict[str, pd.DataFrame]:
-    table = regret(dpb.worlds.Synthetic(), FEW, 100_000, seeds, epsilon=1.0, delta=1e-6, reward_range=RANGE)
+    table = regret(
+        dpb.worlds.Synthetic(), FEW, 100_000, seeds, epsilon=1.0, delta=1e-6, reward_range=RANGE
+    )
     return {f"paper's simulation, T = 10⁵, (1, 1e-6), {seeds} seeds": table}
 
 
@@ -101,9 +114,15 @@ PARTS = {"simulation": (simulation, 200), "long": (long_run, 200), "lastfm": (la
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which parts; all if none is named")
-    parser.add_argument("--seeds", type=int, help="how many seeds, instead of each part's own number")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "parts", nargs="*", choices=[*PARTS, []], help="which parts; all if none is named"
+    )
+    parser.add_argument(
+        "--seeds", type=int, help="how many seeds, instead of each part's own number"
+    )
     parser.add_argument("--json", help="also write the numbers to this file")
     given = parser.parse_args()
     warnings.simplefilter("ignore", dpb.errors.PrivacyWarning)
@@ -115,7 +134,9 @@ def main() -> None:
             print(f"\n{title}\n{table.round(3).to_string()}", flush=True)
             if given.json:
                 with open(given.json, "w") as file:
-                    json.dump({name: t.to_dict("index") for name, t in found.items()}, file, indent=1)
+                    json.dump(
+                        {name: t.to_dict("index") for name, t in found.items()}, file, indent=1
+                    )
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ import pandas as pd
 from dpbandit import theory
 from dpbandit.budget import mu_of
 from dpbandit.lab.figures import COLOURS, DASHES, MARKERS
-from dpbandit.lab.leaderboard import grid
-from dpbandit.lab.leaderboard.grid import Budget
-from dpbandit.lab.leaderboard.table import order, power
+from experiments.leaderboard import grid
+from experiments.leaderboard.grid import Budget
+from experiments.leaderboard.table import order, power
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,23 +41,38 @@ def figure(table: pd.DataFrame) -> Figure:
     status = table.groupby("label")["status"].first()
     labels.sort(key=lambda label: status[label] != "proven")
     top, bottom = 0.245 * len(labels) + 1.0, 3.1
-    made = Figure(figsize=(max(11.0, 3.0 + 2.15 * len(names)), top + bottom + 2.2), layout="constrained")
+    made = Figure(
+        figsize=(max(11.0, 3.0 + 2.15 * len(names)), top + bottom + 2.2), layout="constrained"
+    )
     layout: Any = made.get_layout_engine()
     layout.set(h_pad=0.04, w_pad=0.03, hspace=0.03, wspace=0.02)
     bands: Any = made.subfigures(2, 1, height_ratios=[top, bottom])
     upper = np.atleast_1d(bands[0].subplots(1, len(names), sharey=True))
     lower = np.atleast_1d(bands[1].subplots(1, len(names)))
     budgets = list(
-        dict.fromkeys(Budget(*pair) for pair in table[["epsilon", "delta"]].itertuples(index=False, name=None))
+        dict.fromkeys(
+            Budget(*pair) for pair in table[["epsilon", "delta"]].itertuples(index=False, name=None)
+        )
     )
     unproven = int((status != "proven").sum())
     for axes, name in zip(upper, names, strict=True):
-        _dots(axes, table[(table["world"] == name) & (table["horizon"] == last)], name, labels, budgets, unproven)
+        _dots(
+            axes,
+            table[(table["world"] == name) & (table["horizon"] == last)],
+            name,
+            labels,
+            budgets,
+            unproven,
+        )
     _rows(upper[0], table, labels)
     middle = budgets[min(2, len(budgets) - 1)]
     chosen = _chosen(table, middle)
     for axes, name in zip(lower, names, strict=True):
-        here = (table["world"] == name) & (table["epsilon"] == middle.epsilon) & (table["delta"] == middle.delta)
+        here = (
+            (table["world"] == name)
+            & (table["epsilon"] == middle.epsilon)
+            & (table["delta"] == middle.delta)
+        )
         _growth(axes, table[here], name, chosen, middle)
     lower[0].set_ylabel("added regret, or lost reward", fontsize=8)
     bands[0].suptitle(
@@ -72,13 +87,22 @@ def figure(table: pd.DataFrame) -> Figure:
     return made
 
 
-def _dots(axes: Axes, part: pd.DataFrame, name: str, labels: list[str], budgets: list[Budget], unproven: int) -> None:
+def _dots(
+    axes: Axes,
+    part: pd.DataFrame,
+    name: str,
+    labels: list[str],
+    budgets: list[Budget],
+    unproven: int,
+) -> None:
     axes.set_title(grid.PLACES[name].title, fontsize=9)
     axes.set_ylim(len(labels) + 0.15, -0.6)
     _plain(axes)
     axes.tick_params(axis="y", length=0)
     if not len(part):  # an interrupted run
-        axes.text(0.5, 0.5, "not finished", transform=axes.transAxes, ha="center", fontsize=9, color=GUIDE)
+        axes.text(
+            0.5, 0.5, "not finished", transform=axes.transAxes, ha="center", fontsize=9, color=GUIDE
+        )
         axes.set_xticks([])
         return
     place = {label: row for row, label in enumerate(labels)}
@@ -86,21 +110,45 @@ def _dots(axes: Axes, part: pd.DataFrame, name: str, labels: list[str], budgets:
         mine = part[(part["epsilon"] == budget.epsilon) & (part["delta"] == budget.delta)]
         shift = (number - (len(budgets) - 1) / 2) * 0.17
         for proven, some in mine.groupby(mine["status"] == "proven"):
-            style: dict[str, Any] = {"color": SHADES[number % 4], "fmt": SHAPES[number % 4], "ms": 4.6, "lw": 1.1}
+            style: dict[str, Any] = {
+                "color": SHADES[number % 4],
+                "fmt": SHAPES[number % 4],
+                "ms": 4.6,
+                "lw": 1.1,
+            }
             rows = some["label"].map(place) + shift
             style |= {} if proven else {"mfc": "white", "mew": 1.1}
-            axes.errorbar(some["comparable"], rows, xerr=2 * some["added_se"].fillna(0), capsize=0, zorder=3, **style)
+            axes.errorbar(
+                some["comparable"],
+                rows,
+                xerr=2 * some["added_se"].fillna(0),
+                capsize=0,
+                zorder=3,
+                **style,
+            )
         if grid.PLACES[name].measure == "regret":
             low, high = grid.PLACES[name].reward_range
             guide = theory.privacy_order(dim=grid.PLACES[name].dim, mu=mu_of(epsilon=budget.epsilon, delta=budget.delta),
                                          reward_width=high - low)  # fmt: skip
-            axes.plot([guide], [len(labels) - 0.05], marker=(3, 0, 0), ms=5.5, color=SHADES[number % 4], mec="none")
+            axes.plot(
+                [guide],
+                [len(labels) - 0.05],
+                marker=(3, 0, 0),
+                ms=5.5,
+                color=SHADES[number % 4],
+                mec="none",
+            )
     axes.axvline(0, color="black", lw=0.8, zorder=1)
     axes.axvline(float(part["random"].iloc[0]), color=FADED, lw=1.0, zorder=1)
     if grid.PLACES[name].measure == "regret":
         axes.axvline(float(part["linucb"].iloc[0]), color=GUIDE, lw=1.0, ls=(0, (4, 2)), zorder=1)
     axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
-    _ticks(axes, "x", float(part["comparable"].min()), float(max(part["comparable"].max(), part["random"].max())))
+    _ticks(
+        axes,
+        "x",
+        float(part["comparable"].min()),
+        float(max(part["comparable"].max(), part["random"].max())),
+    )
     for stripe in range(0, len(labels), 2):
         axes.axhspan(stripe - 0.5, stripe + 0.5, color="#f3f5f8", zorder=0, lw=0)
     if unproven:
@@ -111,7 +159,11 @@ def _dots(axes: Axes, part: pd.DataFrame, name: str, labels: list[str], budgets:
 def _rows(axes: Axes, table: pd.DataFrame, labels: list[str]) -> None:
     status = table.groupby("label")["status"].first()
     short = {"as-published": " †", "none": " ‡"}
-    axes.set_yticks(range(len(labels)), [label + short.get(str(status[label]), "") for label in labels], fontsize=8.5)
+    axes.set_yticks(
+        range(len(labels)),
+        [label + short.get(str(status[label]), "") for label in labels],
+        fontsize=8.5,
+    )
     for text, label in zip(axes.get_yticklabels(), labels, strict=True):
         if status[label] != "proven":
             text.set(style="italic", color="#555b64")
@@ -120,7 +172,9 @@ def _rows(axes: Axes, table: pd.DataFrame, labels: list[str]) -> None:
 def _chosen(table: pd.DataFrame, budget: Budget) -> list[str]:
     """The cheapest proven line of each algorithm, the cheapest first: variants of one would lie on each other."""
     part = table[
-        (table["status"] == "proven") & (table["epsilon"] == budget.epsilon) & (table["delta"] == budget.delta)
+        (table["status"] == "proven")
+        & (table["epsilon"] == budget.epsilon)
+        & (table["delta"] == budget.delta)
     ]
     algorithm = part.groupby("label")["algorithm"].first() if len(part) else pd.Series(dtype=object)
     best: dict[str, str] = {}
@@ -148,7 +202,9 @@ def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget
     place = grid.PLACES[name]
     rounds = np.array([reference["horizon"].min(), reference["horizon"].max()])
     if place.reward_noise is not None:
-        axes.plot(reference["horizon"], reference["linucb"], color=GUIDE, lw=1.0, ls=(0, (4, 2)), zorder=1)
+        axes.plot(
+            reference["horizon"], reference["linucb"], color=GUIDE, lw=1.0, ls=(0, (4, 2)), zorder=1
+        )
         axes.plot(
             rounds,
             theory.worst_case_regret(rounds, dim=place.dim, reward_noise=place.reward_noise),
@@ -158,10 +214,17 @@ def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget
         )
         low, high = place.reward_range
         level = theory.privacy_order(
-            dim=place.dim, mu=mu_of(epsilon=budget.epsilon, delta=budget.delta), reward_width=high - low
+            dim=place.dim,
+            mu=mu_of(epsilon=budget.epsilon, delta=budget.delta),
+            reward_width=high - low,
         )
         axes.plot(rounds, [level, level], color="black", lw=0.9, ls=(0, (6, 1.5, 1, 1.5)))
-    _ticks(axes, "y", float(part["comparable"].min()), float(max(part["comparable"].max(), part["random"].max())))
+    _ticks(
+        axes,
+        "y",
+        float(part["comparable"].min()),
+        float(max(part["comparable"].max(), part["random"].max())),
+    )
     horizons = reference["horizon"].tolist()
     axes.set_xticks(horizons, [power(int(t)) for t in horizons])
     axes.set_xticks([], minor=True)
@@ -177,7 +240,10 @@ def _ticks(axes: Axes, which: str, least: float, most: float) -> None:
     high = max(most, LINEAR) * 1.8
     marks = [0.0, *(10.0**n for n in range(1, math.ceil(math.log10(high)) + 1))]
     marks = [-m for m in reversed(marks[1:]) if -m > low] + [m for m in marks if m < high]
-    names = [f"{'−' if m < 0 else ''}{power(round(abs(m))) if abs(m) > 10 else round(abs(m))}" for m in marks]
+    names = [
+        f"{'−' if m < 0 else ''}{power(round(abs(m))) if abs(m) > 10 else round(abs(m))}"
+        for m in marks
+    ]
     (axes.set_xlim if which == "x" else axes.set_ylim)(low, high)
     (axes.set_xticks if which == "x" else axes.set_yticks)(marks, names)
     (axes.xaxis if which == "x" else axes.yaxis).set_minor_locator(_none())
@@ -191,7 +257,10 @@ def _none() -> Any:
 
 def _look(number: int) -> dict[str, Any]:
     dashes = DASHES[number % len(DASHES)]
-    look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+    look: dict[str, Any] = {
+        "color": COLOURS[number % len(COLOURS)],
+        "marker": MARKERS[number % len(MARKERS)],
+    }
     return look if dashes[0] is None else look | {"linestyle": (0, dashes)}
 
 
@@ -210,11 +279,31 @@ def _legends(bands: Any, budgets: list[Budget], chosen: list[str], wide: bool) -
     dots += [
         Line2D([], [], color="black", lw=0.8, label="as good as LinUCB"),
         Line2D([], [], color=FADED, lw=1.0, label="random play"),
-        Line2D([], [], color=GUIDE, lw=1.0, ls=(0, (4, 2)), label="LinUCB's own regret: twice LinUCB in all"),
         Line2D(
-            [], [], color=SHADES[1], marker=(3, 0, 0), ls="", label="order W·d/√ρ of a lower bound (constant unknown)"
+            [],
+            [],
+            color=GUIDE,
+            lw=1.0,
+            ls=(0, (4, 2)),
+            label="LinUCB's own regret: twice LinUCB in all",
         ),
-        Line2D([], [], color="grey", marker="o", mfc="white", ls="", label="not proven: † as published, ‡ no claim"),
+        Line2D(
+            [],
+            [],
+            color=SHADES[1],
+            marker=(3, 0, 0),
+            ls="",
+            label="order W·d/√ρ of a lower bound (constant unknown)",
+        ),
+        Line2D(
+            [],
+            [],
+            color="grey",
+            marker="o",
+            mfc="white",
+            ls="",
+            label="not proven: † as published, ‡ no claim",
+        ),
         Line2D(
             [],
             [],
@@ -224,7 +313,9 @@ def _legends(bands: Any, budgets: list[Budget], chosen: list[str], wide: bool) -
             label="proven at its setting (ε, δ), for one reward (noise simulated)",
         ),
     ]
-    bands[0].legend(handles=dots, loc="outside lower left", ncols=5 if wide else 3, fontsize=8, frameon=False)
+    bands[0].legend(
+        handles=dots, loc="outside lower left", ncols=5 if wide else 3, fontsize=8, frameon=False
+    )
     lines = [Line2D([], [], label=label, **_look(i)) for i, label in enumerate(chosen)]
     lines += [
         Line2D(
@@ -244,4 +335,6 @@ def _legends(bands: Any, budgets: list[Budget], chosen: list[str], wide: bool) -
             label="order of the private one: W·d/√ρ (constant unknown)",
         ),
     ]
-    bands[1].legend(handles=lines, loc="outside lower left", ncols=4 if wide else 3, fontsize=8, frameon=False)
+    bands[1].legend(
+        handles=lines, loc="outside lower left", ncols=4 if wide else 3, fontsize=8, frameon=False
+    )
