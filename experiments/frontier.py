@@ -1,9 +1,11 @@
-"""The bars of the frontier, measured: regret of `anytime` beside its rivals, all proven, on held-out seeds.
+"""The bars of the frontier, measured: regret of `anytime` beside its rivals, all proven, on
+held-out seeds.
 
-    python benchmarks/frontier.py                 # everything, about half an hour on two cores
-    python benchmarks/frontier.py simulation --seeds 20
+    python -m experiments.frontier                 # everything, about half an hour on two cores
+    python -m experiments.frontier simulation --seeds 20
 
-Prints a table for each part; with --json also a file of numbers. LastFM needs its data (DPBANDIT_DATA).
+Prints a table for each part; with --json also a file of numbers. LastFM needs its data
+(DPBANDIT_DATA).
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ def long_run(seeds: int) -> dict[str, pd.DataFrame]:
 
 
 def lastfm(seeds: int) -> dict[str, pd.DataFrame]:
-    """Reward as a share of LinUCB's, and the worst 1,000 rounds after the first 1,000 as a multiple of random play."""
+    """Reward as a share of LinUCB's, and the worst 1,000 rounds after the first 1,000 as a multiple
+    of random play.
+    """
     found = {}
     marks = list(range(1_000, 50_001, 1_000))
     names = {**FEW, "random": ("random", {})}

@@ -1,7 +1,8 @@
-"""The leaderboard's picture: above, what each algorithm costs at every budget; below, how the cost grows with rounds.
+"""The leaderboard's picture: above, what each algorithm costs at every budget; below, how the cost
+grows with rounds.
 
-Readable without colour: budgets have markers, algorithms below have dashes. Every ε stands beside its claim. Lines with fewer
-seeds are drawn as if they had had all of them (`comparable`).
+Readable without colour: budgets have markers, algorithms below have dashes. Every ε stands beside
+its claim. Lines with fewer seeds are drawn as if they had had all of them (`comparable`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # From weak to strong privacy, light to dark; told apart by shape as well.
 SHADES, SHAPES = ("#9ecae1", "#4292c6", "#2554a8", "#08204f"), ("o", "s", "^", "D")
+WITHOUT_PRIVACY: dict[str, Any] = {"color": "black", "lw": 0.9, "ls": (0, (1, 1.5))}
+WITH_PRIVACY: dict[str, Any] = {"color": "black", "lw": 0.9, "ls": (0, (6, 1.5, 1, 1.5))}
 GUIDE, FADED = "#8a8f98", "#b3261e"
 CURVES = 6  # more than this in one small panel cannot be told apart
 LINEAR = 10.0  # rewards: within ± this the scale is linear, so that 0 and gains have a place
@@ -76,13 +79,21 @@ def figure(table: pd.DataFrame) -> Figure:
         _growth(axes, table[here], name, chosen, middle)
     lower[0].set_ylabel("added regret, or lost reward", fontsize=8)
     bands[0].suptitle(
-        f"What privacy costs: added regret over LinUCB on the same seeds after T = {power(last)} rounds (LastFM: lost reward). Left is better.",
-        fontsize=11, x=0.01, ha="left", weight="bold",
-    )  # fmt: skip
+        "What privacy costs: added regret over LinUCB on the same seeds after T = "
+        f"{power(last)} rounds (LastFM: lost reward). Left is better.",
+        fontsize=11,
+        x=0.01,
+        ha="left",
+        weight="bold",
+    )
     bands[1].suptitle(
-        f"How the cost grows with rounds, at the setting {middle}: the {len(chosen)} proven algorithms that cost least, one line for each",
-        fontsize=11, x=0.01, ha="left", weight="bold",
-    )  # fmt: skip
+        f"How the cost grows with rounds, at the setting {middle}: the {len(chosen)} proven "
+        "algorithms that cost least, one line for each",
+        fontsize=11,
+        x=0.01,
+        ha="left",
+        weight="bold",
+    )
     _legends(bands, budgets, chosen, wide=len(names) > 4)
     return made
 
@@ -128,8 +139,11 @@ def _dots(
             )
         if grid.PLACES[name].measure == "regret":
             low, high = grid.PLACES[name].reward_range
-            guide = theory.privacy_order(dim=grid.PLACES[name].dim, mu=mu_of(epsilon=budget.epsilon, delta=budget.delta),
-                                         reward_width=high - low)  # fmt: skip
+            guide = theory.privacy_order(
+                dim=grid.PLACES[name].dim,
+                mu=mu_of(epsilon=budget.epsilon, delta=budget.delta),
+                reward_width=high - low,
+            )
             axes.plot(
                 [guide],
                 [len(labels) - 0.05],
@@ -143,12 +157,7 @@ def _dots(
     if grid.PLACES[name].measure == "regret":
         axes.axvline(float(part["linucb"].iloc[0]), color=GUIDE, lw=1.0, ls=(0, (4, 2)), zorder=1)
     axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
-    _ticks(
-        axes,
-        "x",
-        float(part["comparable"].min()),
-        float(max(part["comparable"].max(), part["random"].max())),
-    )
+    _ticks(axes, "x", part)
     for stripe in range(0, len(labels), 2):
         axes.axhspan(stripe - 0.5, stripe + 0.5, color="#f3f5f8", zorder=0, lw=0)
     if unproven:
@@ -170,7 +179,9 @@ def _rows(axes: Axes, table: pd.DataFrame, labels: list[str]) -> None:
 
 
 def _chosen(table: pd.DataFrame, budget: Budget) -> list[str]:
-    """The cheapest proven line of each algorithm, the cheapest first: variants of one would lie on each other."""
+    """The cheapest proven line of each algorithm, the cheapest first: variants of one would lie on
+    each other.
+    """
     part = table[
         (table["status"] == "proven")
         & (table["epsilon"] == budget.epsilon)
@@ -192,9 +203,14 @@ def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget
         if not len(mine):
             continue
         axes.errorbar(
-            mine["horizon"], mine["comparable"], yerr=2 * mine["added_se"].fillna(0), lw=1.5, ms=4.5, capsize=0,
+            mine["horizon"],
+            mine["comparable"],
+            yerr=2 * mine["added_se"].fillna(0),
+            lw=1.5,
+            ms=4.5,
+            capsize=0,
             **_look(number),
-        )  # fmt: skip
+        )
     reference = part.drop_duplicates("horizon").sort_values("horizon")
     if not len(reference):
         return
@@ -219,12 +235,7 @@ def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget
             reward_width=high - low,
         )
         axes.plot(rounds, [level, level], color="black", lw=0.9, ls=(0, (6, 1.5, 1, 1.5)))
-    _ticks(
-        axes,
-        "y",
-        float(part["comparable"].min()),
-        float(max(part["comparable"].max(), part["random"].max())),
-    )
+    _ticks(axes, "y", part)
     horizons = reference["horizon"].tolist()
     axes.set_xticks(horizons, [power(int(t)) for t in horizons])
     axes.set_xticks([], minor=True)
@@ -234,8 +245,12 @@ def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget
     axes.grid(alpha=0.25, lw=0.6)
 
 
-def _ticks(axes: Axes, which: str, least: float, most: float) -> None:
+def _ticks(axes: Axes, which: str, part: pd.DataFrame) -> None:
     """Powers of ten, and 0, and as much room to the left as losses below LinUCB's need."""
+    from matplotlib.ticker import NullLocator
+
+    least = float(part["comparable"].min())
+    most = float(max(part["comparable"].max(), part["random"].max()))
     low = min(-LINEAR * 0.3, 1.6 * least) if least < 0 else -LINEAR * 0.15
     high = max(most, LINEAR) * 1.8
     marks = [0.0, *(10.0**n for n in range(1, math.ceil(math.log10(high)) + 1))]
@@ -246,13 +261,7 @@ def _ticks(axes: Axes, which: str, least: float, most: float) -> None:
     ]
     (axes.set_xlim if which == "x" else axes.set_ylim)(low, high)
     (axes.set_xticks if which == "x" else axes.set_yticks)(marks, names)
-    (axes.xaxis if which == "x" else axes.yaxis).set_minor_locator(_none())
-
-
-def _none() -> Any:
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()
+    (axes.xaxis if which == "x" else axes.yaxis).set_minor_locator(NullLocator())
 
 
 def _look(number: int) -> dict[str, Any]:
@@ -272,69 +281,39 @@ def _plain(axes: Axes) -> None:
 def _legends(bands: Any, budgets: list[Budget], chosen: list[str], wide: bool) -> None:
     from matplotlib.lines import Line2D
 
+    def sample(label: str, **look: Any) -> Line2D:
+        return Line2D([], [], label=label, **look)
+
+    order = "W·d/√ρ"
     dots = [
-        Line2D([], [], color=SHADES[i % 4], marker=SHAPES[i % 4], ls="", label=f"setting {b}")
-        for i, b in enumerate(budgets)
-    ]
-    dots += [
-        Line2D([], [], color="black", lw=0.8, label="as good as LinUCB"),
-        Line2D([], [], color=FADED, lw=1.0, label="random play"),
-        Line2D(
-            [],
-            [],
-            color=GUIDE,
-            lw=1.0,
-            ls=(0, (4, 2)),
-            label="LinUCB's own regret: twice LinUCB in all",
+        *(
+            sample(f"setting {budget}", color=SHADES[i % 4], marker=SHAPES[i % 4], ls="")
+            for i, budget in enumerate(budgets)
         ),
-        Line2D(
-            [],
-            [],
+        sample("as good as LinUCB", color="black", lw=0.8),
+        sample("random play", color=FADED, lw=1.0),
+        sample("LinUCB's own regret: twice LinUCB in all", color=GUIDE, lw=1.0, ls=(0, (4, 2))),
+        sample(
+            f"order {order} of a lower bound (constant unknown)",
             color=SHADES[1],
             marker=(3, 0, 0),
             ls="",
-            label="order W·d/√ρ of a lower bound (constant unknown)",
         ),
-        Line2D(
-            [],
-            [],
-            color="grey",
-            marker="o",
-            mfc="white",
-            ls="",
-            label="not proven: † as published, ‡ no claim",
+        sample(
+            "not proven: † as published, ‡ no claim", color="grey", marker="o", mfc="white", ls=""
         ),
-        Line2D(
-            [],
-            [],
+        sample(
+            "proven at its setting (ε, δ), for one reward (noise simulated)",
             color="grey",
             marker="o",
             ls="",
-            label="proven at its setting (ε, δ), for one reward (noise simulated)",
         ),
     ]
-    bands[0].legend(
-        handles=dots, loc="outside lower left", ncols=5 if wide else 3, fontsize=8, frameon=False
-    )
-    lines = [Line2D([], [], label=label, **_look(i)) for i, label in enumerate(chosen)]
-    lines += [
-        Line2D(
-            [],
-            [],
-            color="black",
-            lw=0.9,
-            ls=(0, (1, 1.5)),
-            label="lower bound without privacy, worst case: R·d√T/(16√3)",
-        ),
-        Line2D(
-            [],
-            [],
-            color="black",
-            lw=0.9,
-            ls=(0, (6, 1.5, 1, 1.5)),
-            label="order of the private one: W·d/√ρ (constant unknown)",
-        ),
+    lines = [
+        *(sample(label, **_look(i)) for i, label in enumerate(chosen)),
+        sample("lower bound without privacy, worst case: R·d√T/(16√3)", **WITHOUT_PRIVACY),
+        sample(f"order of the private one: {order} (constant unknown)", **WITH_PRIVACY),
     ]
-    bands[1].legend(
-        handles=lines, loc="outside lower left", ncols=4 if wide else 3, fontsize=8, frameon=False
-    )
+    style = {"loc": "outside lower left", "fontsize": 8, "frameon": False}
+    bands[0].legend(handles=dots, ncols=5 if wide else 3, **style)
+    bands[1].legend(handles=lines, ncols=4 if wide else 3, **style)

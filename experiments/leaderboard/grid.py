@@ -1,6 +1,8 @@
-"""What the leaderboard compares: worlds, budgets, horizons, algorithms, and how many seeds each gets.
+"""What the leaderboard compares: worlds, budgets, horizons, algorithms, and how many seeds each
+gets.
 
-Everything a number depends on is stated here or in the algorithms' own defaults; nothing is tuned per cell.
+Everything a number depends on is stated here or in the algorithms' own defaults; nothing is tuned
+per cell.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ REFERENCES = ("linucb", "random")  # neither has a budget: they run once for eac
 
 @dataclass(frozen=True)
 class Place:
-    """A world of the leaderboard. `reward_noise` is None where nobody knows expected rewards, so that there is no regret."""
+    """A world of the leaderboard. `reward_noise` is None where nobody knows expected rewards, so
+    that there is no regret.
+    """
 
     name: str
     title: str
@@ -67,7 +71,8 @@ class Budget(NamedTuple):
         return f"({self.epsilon:g}, {self.delta:g})"
 
 
-# The paper's, whose δ protects nobody; then three that a reviewer could accept, from weak to strong.
+# The paper's, whose δ protects nobody; then three that a reviewer could accept, from weak to
+# strong.
 BUDGETS = (Budget(2.0, 0.1), Budget(2.0, 1e-5), Budget(1.0, 1e-6), Budget(0.5, 1e-6))
 
 
@@ -92,7 +97,8 @@ VARIANTS = (
 
 
 def entries(wanted: Iterable[str] | None = None) -> list[Entry]:
-    """Every built-in algorithm and its variants, or those wanted: a label, or a name for all lines of that algorithm.
+    """Every built-in algorithm and its variants, or those wanted: a label, or a name for all lines
+    of that algorithm.
 
     An algorithm that you registered takes part when it is named.
 
@@ -118,7 +124,8 @@ def entries(wanted: Iterable[str] | None = None) -> list[Entry]:
             found = [Entry(name, name)]
         if not found:
             raise OptionError(
-                f"no line of the leaderboard is called {name!r}: {nearest(name, [e.label for e in every])}"
+                f"no line of the leaderboard is called {name!r}: "
+                f"{nearest(name, [e.label for e in every])}"
             )
         chosen += [entry for entry in found if entry not in chosen]
     return chosen
@@ -141,7 +148,9 @@ def places(wanted: Iterable[str] | None = None) -> list[Place]:
 
 @dataclass(frozen=True)
 class Profile:
-    """How large the leaderboard is: horizon → seeds, and the same for what is slow in many dimensions."""
+    """How large the leaderboard is: horizon → seeds, and the same for what is slow in many
+    dimensions.
+    """
 
     name: str
     seeds: Mapping[int, int]
@@ -149,8 +158,9 @@ class Profile:
     budgets: tuple[Budget, ...] = BUDGETS
 
 
-# Measured per round on one core: dgs takes 17 µs in 10 dimensions, 300 µs in 50, and 420 µs with LastFM's 12,133 known arms,
-# where others take 10 to 35; joint inverts a noisy Gram matrix in every round.
+# Measured per round on one core: dgs takes 17 µs in 10 dimensions, 300 µs in 50, and 420 µs with
+# LastFM's 12,133 known arms, where others take 10 to 35; joint inverts a noisy Gram matrix in every
+# round.
 SLOW, SLOW_DIM = ("dgs", "joint"), 25
 PROFILES = {
     "quick": Profile("quick", {1_000: 4, 10_000: 4}, {1_000: 2, 10_000: 2}),
@@ -173,7 +183,8 @@ def profile(name: str) -> Profile:
 def seeds_for(size: Profile, entry: Entry, place: Place, horizon: int) -> int:
     """How many seeds this line gets in this cell: 0 for none.
 
-    >>> [seeds_for(PROFILES["full"], Entry(n, n), PLACES["synthetic-50"], 100_000) for n in ("dgs", "toeplitz")]
+    >>> place, lines = PLACES["synthetic-50"], (Entry("dgs", "dgs"), Entry("local", "local"))
+    >>> [seeds_for(PROFILES["full"], line, place, 100_000) for line in lines]
     [0, 4]
     """
     slow = entry.algorithm in SLOW and place.dim >= SLOW_DIM

@@ -14,33 +14,8 @@ from typing import Any
 import pandas as pd
 
 from experiments.leaderboard import drawing, grid, table
-from experiments.leaderboard.runner import Run, code_version
-
-READING = """\
-Every private algorithm learns with noise, so it loses more than LinUCB, which sees rewards in the clear. The **added regret** is
-that difference, on the same contexts, the same rewards and the same seed, averaged over seeds; ± is one standard error of that
-paired difference. LastFM has no known expected rewards and so no regret: there it is the **lost reward**, LinUCB's reward minus
-the algorithm's.
-
-A setting (ε, δ) is what an algorithm is asked for. What it promises is its claim: *proven* means (ε, δ) for one reward, as
-Gaussian DP unless it says otherwise, or ε alone with δ = 0. Only proven lines are ranked. † marks what is not: *as published*
-(the paper's own constants, which do not prove the promise) and *no claim* (only to reproduce figures). All noise here is simulated.
-The setting (2, 0.1) is the paper's; a δ above 1/T protects nobody.
-"""
-
-BOUNDS = """\
-Two published lower bounds are drawn where rewards are linear; not on LastFM. Both are worst cases over instances, and both bound all of
-the regret, not what is added: a curve may lie below them here without contradiction.
-
-- **Without privacy**: R·d·√T/(16√3) for arms that fill the unit ball (Lattimore & Szepesvári 2020, Theorem 24.2). The constant is
-  known. `theory.worst_case_regret`.
-- **With privacy of rewards**: of the order of max(d√T, d/√ρ) under ρ-zCDP (Azize & Basu 2024; pure ε: max(d√T, d/ε), 2022). A
-  μ-GDP algorithm has ρ = μ²/2. Drawn is W·d/√ρ, W the rewards' width, with 1 for the constant, which we do not know: only
-  slopes and ratios mean something. It does not grow with T: nothing published forbids that privacy is free in the long run.
-  `theory.privacy_order`.
-- For arms without features and pure ε, K·log T/ε (Shariff & Sheffet 2018) is `theory.arms_privacy_order`. No world here is of that
-  kind, so it is not drawn.
-"""
+from experiments.leaderboard.runner import Run
+from experiments.leaderboard.store import code_version
 
 
 def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
@@ -49,21 +24,25 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
     parts = [
         "# What privacy costs: the leaderboard",
         "This page is written by `dpbandit bench privacy-cost`; change the code, not the page.",
-        f"![Added regret of every algorithm at every budget, and its growth with rounds]({picture})",
+        "![Added regret of every algorithm at every budget, and its growth with "
+        f"rounds]({picture})",
         _caption(run, standings),
         "## How to read it",
-        READING.strip(),
+        _prose("reading"),
         "## Who wins",
-        "The best proven line of each cell: its added regret, and in brackets its whole regret as a multiple of LinUCB's. *Tied* are lines whose "
+        "The best proven line of each cell: its added regret, and in brackets its whole "
+        "regret as a multiple of LinUCB's. *Tied* are lines whose "
         "paired difference from the best is within one standard error.",
         table.winners_table(found),
         _count(found),
         "## What is surprising",
         "\n".join(f"- {text}" for text in surprises(standings)) or "Nothing stands out.",
         "## Lower bounds",
-        BOUNDS.strip(),
+        _prose("bounds"),
         "## All numbers",
-        "Columns: setting (ε, δ), then T. Bold: best proven. ≈: tied with it. n: seeds, where fewer than for the others (ranks allow for which seeds those were). † not proven, never ranked.",
+        "Columns: setting (ε, δ), then T. Bold: best proven. ≈: tied with it. n: seeds, "
+        "where fewer than for the others (ranks allow for which seeds those were). † not "
+        "proven, never ranked.",
     ]
     for place in run.places:
         if place.name in set(standings["world"]):
@@ -72,23 +51,28 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _prose(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.md").read_text().strip()
+
+
 def _caption(run: Run, standings: pd.DataFrame) -> str:
     last = int(standings["horizon"].max())
     return (
-        f"*Above: T = {table.power(last)}; each row an algorithm, cheapest on top, each mark a setting (ε, δ), bars ± 2 standard errors; the scale is linear around 0 and "
-        "logarithmic beyond ± 10. Filled marks are proven at their setting (`local`, `private-linucb` and `private-ts` with δ = 0); open marks below the line "
-        "are not proven. Right of the red line an algorithm does worse than random play. Below: growth with T. Lower bounds are worst cases; "
-        f"see [Lower bounds](#lower-bounds).*{'' if run.complete else ' **This run was interrupted: cells are missing.**'}"
-    )
+        f"*Above: T = {table.power(last)}; each row an algorithm, cheapest on top, each "
+        "mark a setting (ε, δ), bars ± 2 standard errors; the scale is linear around 0 and "
+        "logarithmic beyond ± 10. Filled marks are proven at their setting (`local`, "
+        "`private-linucb` and `private-ts` with δ = 0); open marks below the line "
+        "are not proven. Right of the red line an algorithm does worse than random play. "
+        "Below: growth with T. Lower bounds are worst cases; "
+        "see [Lower bounds](#lower-bounds).*"
+    ) + ("" if run.complete else " **This run was interrupted: cells are missing.**")
 
 
 def _count(found: list[table.Winner]) -> str:
     if not found:
         return "No cell has a proven line."
-    wins, shared = (
-        Counter(w.label for w in found),
-        Counter(label for w in found for label in (w.label, *w.tied)),
-    )
+    wins = Counter(w.label for w in found)
+    shared = Counter(label for w in found for label in (w.label, *w.tied))
     listed = "; ".join(f"`{label}` {count}" for label, count in wins.most_common())
     ties = "; ".join(f"`{label}` {count}" for label, count in shared.most_common(4))
     return f"Cells won, of {len(found)}: {listed}. Won or tied: {ties}."
@@ -97,8 +81,9 @@ def _count(found: list[table.Winner]) -> str:
 def surprises(standings: pd.DataFrame) -> list[str]:
     """Sentences about what one would not expect, each with its numbers.
 
-    They are found by rule: cells where nothing proven beats random play, winners other than the usual one, published methods
-    that lose to random play, variants that do not help, and costs that grow slower than the lower bound without privacy.
+    They are found by rule: cells where nothing proven beats random play, winners other than the
+    usual one, published methods that lose to random play, variants that do not help, and costs that
+    grow slower than the lower bound without privacy.
     """
     said: list[str] = []
     found = table.winners(standings)
@@ -111,14 +96,17 @@ def surprises(standings: pd.DataFrame) -> list[str]:
             for w in lost[:6]
         )
         said.append(
-            f"In {len(lost)} of {len(found)} cells no proven algorithm beats random play: {where}{' and more' if len(lost) > 6 else ''}."
+            f"In {len(lost)} of {len(found)} cells no proven algorithm beats random play: "
+            f"{where}{' and more' if len(lost) > 6 else ''}."
         )
     ahead = [w for w in found if w.added + w.error < 0]
     if ahead:
         best = min(ahead, key=lambda w: w.added / w.linucb)
         said.append(
-            f"In {len(ahead)} of {len(found)} cells a proven private line does better than LinUCB by more than a standard error, most in {grid.PLACES[best.world].title} "
-            f"at {best.budget}, T = {table.power(best.horizon)}: `{best.label}`, {table.number(best.added, best.error)}. LinUCB with its default "
+            f"In {len(ahead)} of {len(found)} cells a proven private line does better than "
+            f"LinUCB by more than a standard error, most in {grid.PLACES[best.world].title} "
+            f"at {best.budget}, T = {table.power(best.horizon)}: `{best.label}`, "
+            f"{table.number(best.added, best.error)}. LinUCB with its default "
             "bonus is a reference, not the best that can be done."
         )
     usual = Counter(w.label for w in found).most_common(1)[0][0]
@@ -136,7 +124,8 @@ def surprises(standings: pd.DataFrame) -> list[str]:
             for w in cells[:3]
         )
         said.append(
-            f"`{usual}` wins most cells, but `{label}` wins {count} clearly: {where}{' and more' if count > 3 else ''}."
+            f"`{usual}` wins most cells, but `{label}` wins {count} clearly: "
+            f"{where}{' and more' if count > 3 else ''}."
         )
     for name, part in standings[standings["status"] == "as-published"].groupby("label"):
         worse = int((part["added"] >= part["random"]).sum())
@@ -161,7 +150,8 @@ def surprises(standings: pd.DataFrame) -> list[str]:
             .iloc[0]
         )
         said.append(
-            f"At T = {table.power(int(row['horizon']))} `{row['label']}` (proven) has less than twice LinUCB's regret at the setting "
+            f"At T = {table.power(int(row['horizon']))} `{row['label']}` (proven) has less "
+            "than twice LinUCB's regret at the setting "
             f"{grid.Budget(row['epsilon'], row['delta'])}, {grid.PLACES[row['world']].title}: "
             f"{(row['added'] + row['linucb']) / row['linucb']:.2f} ×."
         )
@@ -169,7 +159,9 @@ def surprises(standings: pd.DataFrame) -> list[str]:
 
 
 def _against_plain(standings: pd.DataFrame, variant: grid.Entry) -> str | None:
-    """How a variant compares with its plain form at the longest horizon: before that, few learn anything."""
+    """How a variant compares with its plain form at the longest horizon: before that, few learn
+    anything.
+    """
     last = standings[standings["horizon"] == standings["horizon"].max()]
     plain = last[last["label"] == variant.algorithm].set_index(table.CELL)["comparable"]
     varied = last[last["label"] == variant.label].set_index(table.CELL)["comparable"]
@@ -180,26 +172,37 @@ def _against_plain(standings: pd.DataFrame, variant: grid.Entry) -> str | None:
     ratio = both["varied"] / both["plain"]
     middle, better = float(ratio.median()), int((ratio < 1).sum())
     if 0.97 < middle < 1.03:
-        return f"`{variant.label}` costs as much as `{variant.algorithm}`: {middle:.2f} × in the median of {len(both)} cells at the longest horizon."
+        return (
+            f"`{variant.label}` costs as much as `{variant.algorithm}`: {middle:.2f} × in the "
+            f"median of {len(both)} cells at the longest horizon."
+        )
     share = f"{better} of {len(both)} cells"
-    return f"`{variant.label}` costs {middle:.2f} × what `{variant.algorithm}` does in the median at the longest horizon, and less in {share}."
+    return (
+        f"`{variant.label}` costs {middle:.2f} × what `{variant.algorithm}` does in the median "
+        f"at the longest horizon, and less in {share}."
+    )
 
 
 def _setting(run: Run) -> str:
-    size, slow = (
-        run.profile,
-        [name for name in grid.SLOW if any(entry.algorithm == name for entry in run.entries)],
+    size = run.profile
+    slow = [name for name in grid.SLOW if any(e.algorithm == name for e in run.entries)]
+    counts = "; ".join(f"T = {table.power(t)}, {n} seeds" for t, n in size.seeds.items())
+    lines = [f"- Profile `{size.name}`: {counts}. Seeds count from 0."]
+    if slow:
+        few = [f"{n or 'none'} at T = {table.power(t)}" for t, n in size.slow_seeds.items()]
+        who = " and ".join(f"`{name}`" for name in slow)
+        lines[0] += f" In {grid.SLOW_DIM} or more dimensions {who} run on fewer, being slow: "
+        lines[0] += ", ".join(few) + "."
+    worlds = [
+        f"{p.title} (`{p.name}`, rewards clipped to [{low:g}, {high:g}])"
+        for p in run.places
+        for low, high in [p.reward_range]
+    ]
+    lines.append(f"- Worlds: {'; '.join(worlds)}. LinUCB and random play never clip.")
+    lines.append(
+        "- Every algorithm has its own defaults for everything but (ε, δ), the range of rewards, "
+        "the horizon and the world's public contexts."
     )
-    lines = [
-        f"- Profile `{size.name}`: " + "; ".join(f"T = {table.power(t)}, {n} seeds" for t, n in size.seeds.items())
-        + ". Seeds count from 0."
-        + (f" In {grid.SLOW_DIM} or more dimensions {' and '.join(f'`{n}`' for n in slow)} run on fewer, being slow: "
-           + ", ".join(f"{n or 'none'} at T = {table.power(t)}" for t, n in size.slow_seeds.items()) + "." if slow else ""),
-        "- Worlds: "
-        + "; ".join(f"{p.title} (`{p.name}`, rewards clipped to [{p.reward_range[0]:g}, {p.reward_range[1]:g}])" for p in run.places)
-        + ". LinUCB and random play never clip.",
-        "- Every algorithm has its own defaults for everything but (ε, δ), the range of rewards, the horizon and the world's public contexts.",
-    ]  # fmt: skip
     reasons: dict[tuple[str, str], list[str]] = {}
     for world, label, reason in run.skipped:
         reasons.setdefault((label, reason), []).append(world)
@@ -209,7 +212,8 @@ def _setting(run: Run) -> str:
     ]
     lines += [f"- Left out: {text}" for text in run.left_out]
     lines.append(
-        f"- Version {version('dpbandit')}, code {code_version()}. The same command gives the same numbers on any number of cores."
+        f"- Version {version('dpbandit')}, code {code_version()}. The same command gives "
+        "the same numbers on any number of cores."
     )
     return "\n".join(lines)
 
@@ -217,7 +221,9 @@ def _setting(run: Run) -> str:
 def write(
     run: Run, standings: pd.DataFrame, folder: str | Path, docs: str | Path | None = None
 ) -> list[Path]:
-    """Tables (Parquet, CSV, Markdown), picture (SVG, PNG) and configuration into a folder; the page also to `docs`, its picture beside it."""
+    """Tables (Parquet, CSV, Markdown), picture (SVG, PNG) and configuration into a folder; the page
+    also to `docs`, its picture beside it.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
@@ -267,7 +273,9 @@ def _config(run: Run) -> dict[str, Any]:
 
 
 def as_json(run: Run, standings: pd.DataFrame, files: list[Path]) -> dict[str, Any]:
-    """What the command prints with --json: every line of every cell with its claim's status, and the winners."""
+    """What the command prints with --json: every line of every cell with its claim's status, and
+    the winners.
+    """
     rows = [
         {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in row.items()}
         for row in standings.to_dict(orient="records")

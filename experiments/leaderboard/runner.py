@@ -1,14 +1,12 @@
-"""Runs the cells (world, budget, horizon) that are missing, side by side, and keeps every finished seed in a file.
+"""Runs the cells (world, budget, horizon) that are missing, side by side, and keeps every finished
+seed in a file.
 
-A stored row is used again only if all it depends on is the same: the line's options, the world, the range of rewards and the
-source of everything that makes numbers. An interrupted run therefore goes on where it stopped, with the same results.
+An interrupted run goes on where it stopped, with the same results (`store`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import threading
 import time
 import warnings
@@ -20,42 +18,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import dpbandit
 from dpbandit import spread
 from dpbandit.bandits import registry
 from dpbandit.errors import DpbanditError, PrivacyWarning
 from dpbandit.lab.engine import Match, play_all, prepare
 from dpbandit.lab.results import Results
 from dpbandit.worlds import World
-from experiments.leaderboard import grid
+from experiments.leaderboard import grid, store
 from experiments.leaderboard.grid import Budget, Entry, Place, Profile
+from experiments.leaderboard.store import COLUMNS, Cell, code_version, key
 
 # Called with what is being played, and the work done and in all (in units of its own).
 Progress = Callable[[str, float, float], None]
 
-COLUMNS = (
-    "world",
-    "epsilon",
-    "delta",
-    "horizon",
-    "label",
-    "algorithm",
-    "seed",
-    "reward",
-    "regret",
-    "claim",
-    "key",
-)
-PACKAGE = Path(dpbandit.__file__).parent
-# Rooms of the package whose text decides no number of the leaderboard.
-NEUTRAL = (
-    "adapters", "audit", "auditing", "cli", "client", "gpu", "plan", "planning", "service", "warmstart",
-)  # fmt: skip
-
 
 @dataclass
 class Run:
-    """What a run of the leaderboard left: a row for every line, cell and seed, and what is not there and why."""
+    """What a run of the leaderboard left: a row for every line, cell and seed, and what is not
+    there and why.
+    """
 
     profile: Profile
     places: list[Place]
@@ -65,28 +46,6 @@ class Run:
     left_out: list[str] = field(default_factory=list)
     complete: bool = True
     seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One world, budget and horizon; the references' cells have no budget."""
-
-    place: Place
-    budget: Budget | None
-    horizon: int
-
-    @property
-    def file(self) -> str:
-        """Where its rows are kept."""
-        setting = (
-            "reference"
-            if self.budget is None
-            else f"eps{self.budget.epsilon:g}-delta{self.budget.delta:g}"
-        )
-        return f"{self.place.name}-{setting}-{self.horizon}.parquet"
-
-    def __str__(self) -> str:
-        return f"{self.place.name}, {'references' if self.budget is None else self.budget}, {self.horizon:,} rounds"
 
 
 @dataclass(frozen=True)
@@ -115,7 +74,8 @@ def play(
     cluster: str | spread.Place | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Play every cell that is not in `folder` yet. Ctrl-C stops; what is finished is stored and returned.
+    """Play every cell that is not in `folder` yet. Ctrl-C stops; what is finished is stored and
+    returned.
 
     `cluster` spreads cells and seeds over a Ray cluster.
 
@@ -138,7 +98,7 @@ def play(
 
     def keep(task: Task, found: pd.DataFrame) -> None:
         parts.append(found)
-        _store(cells_folder / task.cell.file, found)
+        store.store(cells_folder / task.cell.file, found)
 
     try:
         say("looking at what is there", 0.0, 1.0)
@@ -149,7 +109,7 @@ def play(
             fit = _fitting(place, world, result)
             for cell, lines in _cells(place, fit, size):
                 counts = {e.label: grid.seeds_for(size, e, place, cell.horizon) for e in lines}
-                stored = _stored(
+                stored = store.stored(
                     cells_folder / cell.file, {key(cell, world, e, version): e for e in lines}
                 )
                 within = [
@@ -176,34 +136,6 @@ def play(
     return result
 
 
-def key(cell: Cell, world: World, entry: Entry, version: str) -> str:
-    """All that a row's numbers depend on, besides its seed, as one short word."""
-    parts = [
-        repr(world),
-        cell.place.reward_range,
-        cell.budget,
-        cell.horizon,
-        entry.algorithm,
-        dict(entry.options),
-        version,
-    ]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def code_version(package: Path = PACKAGE) -> str:
-    """A fingerprint of the source that decides the numbers, with the compiled core's beside it.
-
-    >>> len(code_version())
-    16
-    """
-    found = hashlib.sha256()
-    for path in sorted([*package.rglob("*.py"), *package.parent.glob("core/**/*.[ch]pp")]):
-        name = path.relative_to(package.parent)
-        if name.parts[1] not in NEUTRAL:
-            found.update(str(name).encode() + path.read_bytes())
-    return found.hexdigest()[:16]
-
-
 def _open(place: Place, result: Run) -> World | None:
     try:
         return place.make()
@@ -219,9 +151,15 @@ def _fitting(place: Place, world: World, result: Run) -> list[Entry]:
     fit = []
     for entry in result.entries:
         given = {
-            "dim": world.dim, "horizon": 1_000, "epsilon": 1.0, "delta": 1e-6, "reward_range": place.reward_range,
-            "public_contexts": getattr(episode, "public_contexts", None), "seed": 0, **entry.options,
-        }  # fmt: skip
+            "dim": world.dim,
+            "horizon": 1_000,
+            "epsilon": 1.0,
+            "delta": 1e-6,
+            "reward_range": place.reward_range,
+            "public_contexts": getattr(episode, "public_contexts", None),
+            "seed": 0,
+            **entry.options,
+        }
         try:
             bandit = registry.construct(entry.algorithm, given)
             check = getattr(bandit, "check_contexts", None)
@@ -246,7 +184,9 @@ def _cells(place: Place, fit: list[Entry], size: Profile) -> list[tuple[Cell, li
 def _missing(
     cell: Cell, world: World, lines: list[Entry], stored: pd.DataFrame, counts: dict[str, int]
 ) -> list[Task]:
-    """What is not stored. Lines that miss the same seeds go together: they share the making of the world's rounds."""
+    """What is not stored. Lines that miss the same seeds go together: they share the making of the
+    world's rounds.
+    """
     groups: dict[tuple[int, ...], list[Entry]] = {}
     for entry in lines:
         have = set(stored.loc[stored["label"] == entry.label, "seed"])
@@ -263,7 +203,9 @@ def _play(
     say: Callable[[str, float], None],
     keep: Callable[[Task, pd.DataFrame], None],
 ) -> None:
-    """Play the tasks and keep the rows of each as soon as it is finished; what there is of the others when interrupted."""
+    """Play the tasks and keep the rows of each as soon as it is finished; what there is of the
+    others when interrupted.
+    """
     done, lock = 0.0, threading.Lock()
     sizes: list[int] = []
 
@@ -312,9 +254,15 @@ def _rows(task: Task, version: str, results: Results) -> pd.DataFrame:
     budget = cell.budget or Budget(float("nan"), float("nan"))
     label = frame["algorithm"]
     return frame.assign(
-        world=cell.place.name, epsilon=budget.epsilon, delta=budget.delta, horizon=cell.horizon, label=label,
-        algorithm=label.map(names), claim=label.map(claims), key=label.map(keys),
-    )[list(COLUMNS)]  # fmt: skip
+        world=cell.place.name,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        horizon=cell.horizon,
+        label=label,
+        algorithm=label.map(names),
+        claim=label.map(claims),
+        key=label.map(keys),
+    )[list(COLUMNS)]
 
 
 def _brief(claim: Any) -> dict[str, Any] | None:
@@ -322,23 +270,3 @@ def _brief(claim: Any) -> dict[str, Any] | None:
     return (
         None if claim is None else {k: v for k, v in claim.to_dict().items() if k != "assumptions"}
     )
-
-
-def _stored(path: Path, wanted: dict[str, Entry]) -> pd.DataFrame:
-    """Rows of a file that belong to these lines exactly as they would be played now."""
-    if not path.exists():
-        return pd.DataFrame(columns=list(COLUMNS))
-    frame = pd.read_parquet(path)
-    frame = frame[frame["key"].isin(wanted)]
-    return frame.assign(label=frame["key"].map({k: entry.label for k, entry in wanted.items()}))
-
-
-def _store(path: Path, found: pd.DataFrame) -> None:
-    """Add rows to a file, which is replaced as a whole: it is never half written. Rows of other options stay."""
-    if not len(found):
-        return
-    old = pd.read_parquet(path) if path.exists() else found.iloc[:0]
-    both = pd.concat([part for part in (old, found) if len(part)], ignore_index=True)
-    temporary = path.with_suffix(".part")
-    both.drop_duplicates(["key", "seed"], keep="last").to_parquet(temporary)
-    os.replace(temporary, path)

@@ -1,6 +1,8 @@
-"""From rows to standings: added regret paired by seed with LinUCB, who is best in each cell, and the tables in Markdown.
+"""From rows to standings: added regret paired by seed with LinUCB, who is best in each cell, and
+the tables in Markdown.
 
-Only what is proven is ranked; what is not is shown apart. An algorithm that never learns is a reference, not a contestant.
+Only what is proven is ranked; what is not is shown apart. An algorithm that never learns is a
+reference, not a contestant.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ CELL = ["world", "epsilon", "delta", "horizon"]
 def added(rows: pd.DataFrame) -> pd.DataFrame:
     """For every row with a budget, what it lost more than LinUCB on the same seed (column `added`).
 
-    Regret where it is known, otherwise reward: LinUCB's minus its own. `linucb` is LinUCB's own regret or reward.
+    Regret where it is known, otherwise reward: LinUCB's minus its own. `linucb` is LinUCB's own
+    regret or reward.
 
     >>> budget = {"world": "w", "horizon": 9, "epsilon": 1.0, "delta": 0.1, "reward": 0.0}
     >>> rows = pd.DataFrame([
@@ -46,20 +49,25 @@ def added(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def standings(run: Run) -> pd.DataFrame:
-    """One line for each cell and algorithm: mean added regret, its standard error, seeds, status, place among the proven.
+    """One line for each cell and algorithm: mean added regret, its standard error, seeds, status,
+    place among the proven.
 
-    `comparable` is `added` corrected for seeds that a line was not played on; by it `rank` counts proven lines from 1 (missing
-    for others). `tied` says that the paired difference to the best is within
-    one standard error. `random` is what random play adds in that cell.
+    `comparable` is `added` corrected for seeds that a line was not played on; by it `rank` counts
+    proven lines from 1 (missing for others). `tied` says that the paired difference to the best is
+    within one standard error. `random` is what random play adds in that cell.
     """
     paired = added(run.rows)
     if not len(paired):
         return pd.DataFrame()
     grouped = paired.groupby([*CELL, "label"], sort=False)
     table = grouped.agg(
-        added=("added", "mean"), added_se=("added", "sem"), seeds=("seed", "size"), linucb=("linucb", "mean"),
-        algorithm=("algorithm", "first"), claim=("claim", "first"),
-    ).reset_index()  # fmt: skip
+        added=("added", "mean"),
+        added_se=("added", "sem"),
+        seeds=("seed", "size"),
+        linucb=("linucb", "mean"),
+        algorithm=("algorithm", "first"),
+        claim=("claim", "first"),
+    ).reset_index()
     claims = [json.loads(text) for text in table["claim"]]
     table["status"] = ["none" if c is None else c["status"] for c in claims]
     table["notion"] = ["none" if c is None else c["notion"] for c in claims]
@@ -75,9 +83,11 @@ def standings(run: Run) -> pd.DataFrame:
     order = {place.name: number for number, place in enumerate(run.places)}
     return table.sort_values(
         ["world", "epsilon", "delta", "horizon", "comparable"],
-        key=lambda c: c.map(order) if c.name == "world" else (-c if c.name in ("epsilon", "delta") else c),
+        key=lambda c: (
+            c.map(order) if c.name == "world" else (-c if c.name in ("epsilon", "delta") else c)
+        ),
         ignore_index=True,
-    ).drop(columns="claim")  # fmt: skip
+    ).drop(columns="claim")
 
 
 def _random(run: Run, table: pd.DataFrame) -> list[float]:
@@ -98,10 +108,13 @@ def _random(run: Run, table: pd.DataFrame) -> list[float]:
 
 
 def _rank(table: pd.DataFrame, cell: pd.DataFrame, wide: pd.DataFrame) -> None:
-    """Fill in the cell's `comparable`, `rank` and `tied`; `wide` has a row for each seed and a column for each line."""
+    """Fill in the cell's `comparable`, `rank` and `tied`; `wide` has a row for each seed and a
+    column for each line.
+    """
     whole = wide[[label for label in wide if wide[label].notna().all()]]
     if len(whole.columns):
-        # A line with fewer seeds may have had the easy ones: it is moved by how they differ for the others.
+        # A line with fewer seeds may have had the easy ones: it is moved by how they differ for the
+        # others.
         level = whole.mean(axis=1)
         moved = wide.sub(level, axis=0).mean() + level.mean()
         table.loc[cell.index, "comparable"] = cell["label"].map(moved)
@@ -158,18 +171,18 @@ def winners(table: pd.DataFrame) -> list[Winner]:
         best = first.iloc[0]
         tied = tuple(cell.loc[cell["tied"] & (cell["rank"] > 1), "label"])
         learns = not bool(best["added"] >= best["random"])
-        found.append(
-            Winner(str(best["world"]), Budget(float(best["epsilon"]), float(best["delta"])), int(best["horizon"]), str(best["label"]), float(best["added"]),
-                   float(best["added_se"]), float(best["linucb"]), tied, learns, int(best["seeds"]))
-        )  # fmt: skip
+        budget = Budget(float(best["epsilon"]), float(best["delta"]))
+        numbers = (float(best[name]) for name in ("added", "added_se", "linucb"))
+        cell_of = (str(best["world"]), budget, int(best["horizon"]), str(best["label"]))
+        found.append(Winner(*cell_of, *numbers, tied, learns, int(best["seeds"])))
     return found
 
 
 def order(table: pd.DataFrame, world: str | None = None) -> list[str]:
     """Labels from the cheapest to the dearest, the proven before the others.
 
-    By the cost as a share of all that random play loses, against the mean line of the same cell: so lines that skip a cell can be
-    compared, and cells in which nobody learns count little.
+    By the cost as a share of all that random play loses, against the mean line of the same cell: so
+    lines that skip a cell can be compared, and cells in which nobody learns count little.
     """
     part = table if world is None else table[table["world"] == world]
     share = part["comparable"] / (
@@ -223,7 +236,9 @@ def power(rounds: int) -> str:
 
 
 def world_table(table: pd.DataFrame, world: str) -> str:
-    """One world's table in Markdown: a row for each line, a column for each budget and horizon; the best proven in bold."""
+    """One world's table in Markdown: a row for each line, a column for each budget and horizon; the
+    best proven in bold.
+    """
     part = table[table["world"] == world]
     columns = list(
         part[["epsilon", "delta", "horizon"]].drop_duplicates().itertuples(index=False, name=None)
@@ -269,7 +284,7 @@ def world_table(table: pd.DataFrame, world: str) -> str:
 
 
 def winners_table(found: list[Winner]) -> str:
-    """Who is best where, in Markdown: a row for each world and budget, a column for each horizon."""
+    """Who is best where, in Markdown: rows are worlds and budgets, columns are horizons."""
     horizons = sorted({w.horizon for w in found})
     lines = [
         "| world | setting | " + " | ".join(f"T = {power(t)}" for t in horizons) + " |",

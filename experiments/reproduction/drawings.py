@@ -1,4 +1,6 @@
-"""The paper's figures drawn again: each at the figures' own calibration, and beside it with the proven algorithms."""
+"""The paper's figures drawn again: each at the figures' own calibration, and beside it with the
+proven algorithms.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pandas as pd
 
 from dpbandit import theory
 from dpbandit.lab.figures import COLOURS, MARKERS
-from experiments.reproduction.parts import DELTA, EPSILON, FIGURE_SET, PROVEN_SET
+from experiments.reproduction.setting import DELTA, EPSILON, FIGURE_SET, PROVEN_SET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,11 +66,8 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
 
 def _curve(axes: Axes, frame: pd.DataFrame, name: str, column: str) -> None:
     part = frame[frame["algorithm"] == name].groupby("round")[column].agg(["mean", "sem"])
-    x, mean, error = (
-        part.index.to_numpy(),
-        part["mean"].to_numpy(),
-        part["sem"].fillna(0).to_numpy(),
-    )
+    x, mean = part.index.to_numpy(), part["mean"].to_numpy()
+    error = part["sem"].fillna(0).to_numpy()
     axes.plot(
         x, mean, lw=1.6, ms=4.5, markevery=max(1, len(x) // 10), label=WORDS[name], **STYLE[name]
     )
@@ -124,7 +123,8 @@ def figure_1a(tables: dict[str, pd.DataFrame]) -> Figure:
     figure.axes[1].text(
         0.02,
         0.97,
-        f"Theorem 3 as printed: {least:,.0f} at the last round,\noff the scale (regret cannot exceed {2 * horizon:,})",
+        f"Theorem 3 as printed: {least:,.0f} at the last round,\noff the scale (regret "
+        f"cannot exceed {2 * horizon:,})",
         transform=figure.axes[1].transAxes,
         fontsize=7.5,
         va="top",
@@ -138,7 +138,8 @@ def figure_1b(tables: dict[str, pd.DataFrame]) -> Figure:
     return _over_rounds(
         frame,
         "ratio",
-        f"Figure 1(b): reward on LastFM over that of random play (setting ε = {EPSILON:g}, δ = {DELTA:g})",
+        f"Figure 1(b): reward on LastFM over that of random play (setting ε = {EPSILON:g}, "
+        f"δ = {DELTA:g})",
         "reward / random play's expected reward",
     )
 
@@ -292,7 +293,8 @@ def figure_noise(tables: dict[str, pd.DataFrame]) -> Figure:
     axes.grid(alpha=0.25, lw=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
-        "Why the published curves look as they do: noise added against noise required\n(paper's simulation, LinUCB's arms; θ* has length 1)",
+        "Why the published curves look as they do: noise added against noise "
+        "required\n(paper's simulation, LinUCB's arms; θ* has length 1)",
         fontsize=10,
         loc="left",
     )
@@ -309,13 +311,4 @@ DRAW: dict[str, Callable[[dict[str, pd.DataFrame]], Any]] = {
     "2b": figure_2b,
     "2c": figure_2c,
     "noise": figure_noise,
-}
-CAPTIONS = {
-    "1a": "Cumulative regret: lower is better. Left, the calibration behind the paper's figure: LinUCB first, DGS close to it, Private LinUCB far off. Right, the same method with the constants the paper prints does no better than random play; the proven algorithms lie between.",
-    "1b": "Cumulative reward as a multiple of what random play expects (one hit in 25): higher is better. One shared model, PCA features.",
-    "1c": "Distance of the released parameter from the true one. Noise that is too small converges fast; noise that is large enough does not.",
-    "2a": "Regret at the last round as ε grows: weaker privacy, less regret.",
-    "2b": "How many later choices differ after one reward is changed, with the same privacy noise in both runs. LinUCB is deterministic and runs once.",
-    "2c": "The same on LastFM. A flipped click is a larger change than the simulation's 0.5.",
-    "noise": "Noise in one coordinate of θ, per tree node. Below the required curves there is no privacy; above 1 the noise is longer than θ* itself, and there is no utility. The figures' calibration lies far below, the printed constants far above.",
 }

@@ -1,4 +1,6 @@
-"""Runs the experiments that are missing, draws the figures, judges the claims and writes the report."""
+"""Runs the experiments that are missing, draws the figures, judges the claims and writes the
+report.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from dpbandit import __version__, spread
 from dpbandit.errors import OptionError, PrivacyWarning, nearest
 from dpbandit.spread import Place
 from experiments.reproduction import drawings, report, verdicts
-from experiments.reproduction.parts import EXPERIMENTS, FIGURES, Experiment, profile
+from experiments.reproduction.parts import EXPERIMENTS, FIGURES, Experiment
+from experiments.reproduction.setting import profile
 
 Progress = Callable[[str, int, int], None]
 
@@ -52,7 +55,8 @@ def reproduce(
     cluster: str | Place | None = None,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Reproduce the paper's experiments into a folder; finished parts of an interrupted run are used again.
+    """Reproduce the paper's experiments into a folder; finished parts of an interrupted run are
+    used again.
 
     `cluster` spreads seeds and settings over a Ray cluster.
     """

@@ -1,7 +1,9 @@
-"""The claims of the paper's experiment section, one by one: reproduced, only at the figure's calibration, or not.
+"""The claims of the paper's experiment section, one by one: reproduced, only at the figure's
+calibration, or not.
 
-Each claim is a statement about DGS (or Private LinUCB) that is tested three times: at the calibration behind the figures, with
-the constants the paper prints, and in the proven form. Tests are one-sided and paired by seed; significance is 0.01.
+Each claim is a statement about DGS (or Private LinUCB) that is tested three times: at the
+calibration behind the figures, with the constants the paper prints, and in the proven form. Tests
+are one-sided and paired by seed; significance is 0.01.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, stats
+from scipy import stats
+
+from experiments.reproduction import estimates
 
 LEVEL = 0.01
-PRECISE = 0.15  # an exponent with a larger standard error decides nothing
 Tables = dict[str, pd.DataFrame]
 
 REPRODUCED = "reproduced"
@@ -60,28 +63,10 @@ def _try(
         )
 
 
-def _last(frame: pd.DataFrame, name: str, column: str) -> Any:
-    part = frame[(frame["algorithm"] == name) & (frame["round"] == frame["round"].max())]
-    return part.sort_values("seed")[column].to_numpy()
-
-
-def _less(a: Any, b: Any) -> float:
-    """p-value of 'a is smaller than b', paired; 1 where it is not even so on average. Few pairs: exact signs."""
-    if np.mean(a) >= np.mean(b):
-        return 1.0
-    return float(stats.ttest_rel(a, b, alternative="less").pvalue) if len(a) > 1 else 0.5
-
-
 def _three(figure: bool, published: bool, proven: bool) -> str:
     if published or proven:
         return REPRODUCED
     return FIGURE_ONLY if figure else NOT
-
-
-def _mean(values: Any) -> str:
-    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    digits = 0 if abs(np.mean(values)) >= 100 else 2 if abs(np.mean(values)) >= 1 else 3
-    return f"{np.mean(values):,.{digits}f} ± {error:,.{digits}f}"
 
 
 def _better(tables: Tables, table: str, column: str, sign: int) -> tuple[str, str, str]:
@@ -91,11 +76,14 @@ def _better(tables: Tables, table: str, column: str, sign: int) -> tuple[str, st
         ("dgs-published", "private-linucb-published"),
         ("dgs", "private-linucb"),
     )
-    values = {name: _last(frame, name, column) for pair in pairs for name in pair}
-    ps = [_less(sign * values[a], sign * values[b]) for a, b in pairs]
-    # The proven pair has another noise (Gaussian against Laplace): it shows what the two methods can do, not the paper's claim.
+    values = {name: estimates.last(frame, name, column) for pair in pairs for name in pair}
+    ps = [estimates.less(sign * values[a], sign * values[b]) for a, b in pairs]
+    # The proven pair has another noise (Gaussian against Laplace): it shows what the two methods
+    # can do, not the paper's claim.
     verdict = _three(ps[0] < LEVEL, ps[1] < LEVEL, False)
-    measured = "; ".join(f"{a} {_mean(values[a])} against {b} {_mean(values[b])}" for a, b in pairs)
+    measured = "; ".join(
+        f"{a} {estimates.mean(values[a])} against {b} {estimates.mean(values[b])}" for a, b in pairs
+    )
     return (
         verdict,
         measured,
@@ -116,7 +104,9 @@ def convergence(tables: Tables) -> tuple[str, str, str]:
 
 
 def oscillation(tables: Tables) -> tuple[str, str, str]:
-    """Oscillation: mean absolute change of log ‖θ^p − θ*‖ between recorded rounds of the second half."""
+    """Oscillation: mean absolute change of log ‖θ^p − θ*‖ between recorded rounds of the second
+    half.
+    """
     frame = tables["simulation"]
     late = frame[frame["round"] > frame["round"].max() / 2]
     values = {}
@@ -128,53 +118,15 @@ def oscillation(tables: Tables) -> tuple[str, str, str]:
             .to_numpy()
         )
     ps = [
-        _less(values[name], values["private-linucb-published"])
+        estimates.less(values[name], values["private-linucb-published"])
         for name in ("dgs-figure", "dgs-published")
     ]
-    measured = "; ".join(f"{name} {_mean(v)}" for name, v in values.items())
+    measured = "; ".join(f"{name} {estimates.mean(v)}" for name, v in values.items())
     return (
         _three(ps[0] < LEVEL, ps[1] < LEVEL, False),
         f"mean |change of log error| per recorded step: {measured}",
         f"paired t-tests: p = {ps[0]:.2g}, {ps[1]:.2g}",
     )
-
-
-def _supports(estimate: float, error: float, low: float, high: float) -> bool:
-    """An exponent supports a claim if it lies in the range claimed and is known well enough to say so.
-
-    A wide error is no support: it would let an experiment that saw nothing confirm anything.
-    """
-    return math.isfinite(error) and error <= PRECISE and low <= estimate <= high
-
-
-def _power(x: Any, y: Any, errors: Any, start: float) -> tuple[float, float]:
-    """The exponent of y = c·x^p and its standard error, weighted by the errors of y. All points count, also those where noise
-    made an added regret negative: leaving them out would be choosing data by their outcome."""
-    try:
-        found, covariance = optimize.curve_fit(
-            lambda x, c, p: c * x**p,
-            x,
-            y,
-            p0=(max(float(np.mean(y)), 1.0), start),
-            sigma=np.maximum(errors, 1e-9),
-            absolute_sigma=True,
-            maxfev=20_000,
-        )
-    except RuntimeError:
-        return math.nan, math.inf
-    return float(found[1]), float(math.sqrt(covariance[1, 1]))
-
-
-def _added(frame: pd.DataFrame, name: str, base: pd.Series, by: str) -> pd.DataFrame:
-    """Mean and standard error of regret over LinUCB's on the same seed."""
-    part = frame[frame["algorithm"] == name].copy()
-    keys = (
-        part["seed"]
-        if base.index.nlevels == 1
-        else pd.MultiIndex.from_frame(part[[*base.index.names]])
-    )
-    part["added"] = part["regret"].to_numpy() - base.loc[keys].to_numpy()
-    return part.groupby(by)["added"].agg(["mean", "sem"])
 
 
 def one_over_epsilon(tables: Tables) -> tuple[str, str, str]:
@@ -184,15 +136,18 @@ def one_over_epsilon(tables: Tables) -> tuple[str, str, str]:
     base = last.set_index("seed")["regret"]
     slopes = {}
     for name in ("dgs-figure", "dgs-published", "dgs"):
-        added = _added(tables["privacy-levels"], name, base, "epsilon")
-        slopes[name] = _power(
+        added = estimates.added(tables["privacy-levels"], name, base, "epsilon")
+        slopes[name] = estimates.power(
             added.index.to_numpy(), added["mean"].to_numpy(), added["sem"].to_numpy(), -1.0
         )
-    inside = {name: _supports(p, e, -1.25, -0.75) for name, (p, e) in slopes.items()}
+    inside = {name: estimates.supports(p, e, -1.25, -0.75) for name, (p, e) in slopes.items()}
     measured = "; ".join(
         f"{n}: added regret ∝ ε^({p:.2f} ± {e:.2f})" for n, (p, e) in slopes.items()
     )
-    test = f"weighted fit over all ε, added regret paired by seed; supported by −1 ± 0.25 known to {PRECISE:g}"
+    test = (
+        "weighted fit over all ε, added regret paired by seed; supported by −1 ± 0.25 known to "
+        f"{estimates.PRECISE:g}"
+    )
     return _three(inside["dgs-figure"], inside["dgs-published"], inside["dgs"]), measured, test
 
 
@@ -246,7 +201,8 @@ def similar_mean_larger_variance(tables: Tables) -> tuple[str, str, str]:
         )
         outcome[name] = bool(close and p < LEVEL)
         words.append(
-            f"{name}: mean {ours['changed'].mean():.0f} against {private['changed'].mean():.0f}, variance ratio {ratio:.2g} (p = {p:.2g})"
+            f"{name}: mean {ours['changed'].mean():.0f} against "
+            f"{private['changed'].mean():.0f}, variance ratio {ratio:.2g} (p = {p:.2g})"
         )
     return (
         _three(outcome["dgs-figure"], outcome["dgs-published"], False),
@@ -260,7 +216,8 @@ def later_is_less(tables: Tables) -> tuple[str, str, str]:
     outcome, words = {}, []
     for name in ("dgs-figure", "dgs-published", "dgs", "linucb"):
         part = frame[frame["algorithm"] == name]
-        # Ranks within each world: its positions and its numbers of changed arms have a scale of their own.
+        # Ranks within each world: its positions and its numbers of changed arms have a scale of
+        # their own.
         order = part.groupby("world")["position"].rank(method="dense")
         changed = part["changed"] / part.groupby("world")["changed"].transform("mean").clip(
             lower=1e-9
@@ -281,7 +238,8 @@ def later_is_less(tables: Tables) -> tuple[str, str, str]:
 def contexts_are_diverse(tables: Tables) -> tuple[str, str, str]:
     frame = tables["assumption"]
     words = [
-        f"{r.world}: λ₀ = {r.smallest_eigenvalue:.4f}, λ_min(A) = {r.least_of_gram:.0f} after {r.rounds:,} rounds where λ₀t/16 = {r.promised:.0f}"
+        f"{r.world}: λ₀ = {r.smallest_eigenvalue:.4f}, λ_min(A) = {r.least_of_gram:.0f} "
+        f"after {r.rounds:,} rounds where λ₀t/16 = {r.promised:.0f}"
         for r in frame.itertuples()
     ]
     holds = bool(
@@ -291,7 +249,8 @@ def contexts_are_diverse(tables: Tables) -> tuple[str, str, str]:
     return (
         (REPRODUCED if holds else NOT),
         "; ".join(words),
-        "λ₀ > 0 and λ_min(A_t) ≥ λ₀t/16 along a LinUCB run; a statement about these data, not a guarantee",
+        "λ₀ > 0 and λ_min(A_t) ≥ λ₀t/16 along a LinUCB run; a statement about these data, "
+        "not a guarantee",
     )
 
 
@@ -301,19 +260,22 @@ def growth_rate(tables: Tables) -> tuple[str, str, str]:
     base = frame[frame["algorithm"] == "linucb"].set_index(["horizon", "seed"])["regret"]
     slopes = {}
     for name in ("dgs-figure", "dgs-published", "dgs"):
-        added = _added(frame, name, base, "horizon")
+        added = estimates.added(frame, name, base, "horizon")
         logs = np.log(added.index.to_numpy())
-        slopes[name] = _power(
+        slopes[name] = estimates.power(
             added.index.to_numpy(),
             added["mean"].to_numpy() / logs,
             added["sem"].to_numpy() / logs,
             0.5,
         )
-    inside = {name: _supports(p, e, -math.inf, 0.6) for name, (p, e) in slopes.items()}
+    inside = {name: estimates.supports(p, e, -math.inf, 0.6) for name, (p, e) in slopes.items()}
     measured = "; ".join(
         f"{n}: added regret / log T ∝ T^({p:.2f} ± {e:.2f})" for n, (p, e) in slopes.items()
     )
-    test = f"weighted fit over four horizons, paired by seed; supported by an exponent of at most 0.6 known to {PRECISE:g}"
+    test = (
+        "weighted fit over four horizons, paired by seed; supported by an exponent of at most "
+        f"0.6 known to {estimates.PRECISE:g}"
+    )
     return _three(inside["dgs-figure"], inside["dgs-published"], inside["dgs"]), measured, test
 
 

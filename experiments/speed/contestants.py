@@ -1,7 +1,9 @@
-"""Those who are timed, each as two functions: choose among contexts, learn from one. What differs between them is said here.
+"""Those who are timed, each as two functions: choose among contexts, learn from one. What differs
+between them is said here.
 
-A contestant is made for a dimension; `choose(contexts) → row` and `learn(context, reward)`. One shared model for all arms throughout:
-that is the task. Libraries made for a model per arm are used in the way their documentation allows for a shared one.
+A contestant is made for a dimension; `choose(contexts) → row` and `learn(context, reward)`. One
+shared model for all arms throughout: that is the task. Libraries made for a model per arm are used
+in the way their documentation allows for a shared one.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Player(NamedTuple):
 
 @dataclass(frozen=True)
 class Contestant:
-    """`make(dim, arms)` gives a player; `share` is the part of the rounds it plays, so that slow ones do not take all day."""
+    """`make(dim, arms)` gives a player; `share` is the part of the rounds it plays, so that slow
+    ones do not take all day.
+    """
 
     name: str
     make: Callable[[int, int], Player]
@@ -144,7 +148,8 @@ def _river(dim: int, _arms: int) -> Player:
 def _vowpal(dim: int, _arms: int) -> Player:
     import vowpalwabbit as vw
 
-    # Without the range of costs its bounds never leave [0, 1], where negative costs do not lie, and it learns nothing.
+    # Without the range of costs its bounds never leave [0, 1], where negative costs do not lie, and
+    # it learns nothing.
     costs = "--cb_min_cost -1.5 --cb_max_cost 0.5"
     model = vw.Workspace(
         f"--cb_explore_adf --regcbopt --mellowness 0.1 {costs} --quiet --noconstant"

@@ -1,4 +1,6 @@
-"""Timing. Contestants take turns, several times over; the best turn counts, since everything else on a machine only adds time."""
+"""Timing. Contestants take turns, several times over; the best turn counts, since everything else
+on a machine only adds time.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ Say = Callable[[str, int, int], None]  # (what is being timed, turns done, turns
 
 @dataclass(frozen=True)
 class Turn:
-    """What one contestant took on one task: microseconds for a round, select and update together."""
+    """What one contestant took on one task: microseconds a round, select and update together."""
 
     task: str
     contestant: str
@@ -51,7 +53,9 @@ def decisions(
     repeats: int = 5,
     say: Say = lambda *_: None,
 ) -> list[Turn]:
-    """Every contestant on every task, one decision at a time from Python. Ctrl-C returns the best turns so far."""
+    """Every contestant on every task, one decision at a time from Python. Ctrl-C returns the best
+    turns so far.
+    """
     best: dict[tuple[str, str], Turn] = {}
     here = [one for one in contestants if one.installed]
     done, total = 0, repeats * len(chosen) * len(here)
@@ -114,7 +118,9 @@ def _one_thread() -> Iterator[None]:
 def engine(
     names: Sequence[str], *, rounds: int = 10_000, repeats: int = 5, say: Say = lambda *_: None
 ) -> dict[str, float]:
-    """Microseconds a round of `dpb.run` on one core, noise simulated, the paper's world; it includes drawing the world."""
+    """Microseconds a round of `dpb.run` on one core, noise simulated, the paper's world; it
+    includes drawing the world.
+    """
     best: dict[str, float] = {}
     done, total = 0, repeats * len(names)
     with contextlib.suppress(KeyboardInterrupt), warnings.catch_warnings():
@@ -125,9 +131,17 @@ def engine(
                 for count in (50, rounds) if repeat == 0 else (rounds,):
                     began = time.perf_counter()
                     run(
-                        Synthetic(), [name], horizon=count, seeds=1, workers=1, record=[count], epsilon=1.0, delta=1e-6,
-                        reward_range=(-0.5, 1.5), alpha=ALPHA,
-                    )  # fmt: skip
+                        Synthetic(),
+                        [name],
+                        horizon=count,
+                        seeds=1,
+                        workers=1,
+                        record=[count],
+                        epsilon=1.0,
+                        delta=1e-6,
+                        reward_range=(-0.5, 1.5),
+                        alpha=ALPHA,
+                    )
                     seconds = time.perf_counter() - began
                 best[name] = min(best.get(name, float("inf")), 1e6 * seconds / rounds)
                 done += 1

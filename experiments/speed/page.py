@@ -52,7 +52,8 @@ def markdown(result: dict[str, Any]) -> str:
                 f"| `{name}` | {_short(cost['seeded'])} | {_short(cost['real'])} | {often} |"
             )
         lines.append(
-            "\n`select` and `update` from Python, the same loop twice. A release draws ten numbers, for `local` one, for "
+            "\n`select` and `update` from Python, the same loop twice. A release draws ten "
+            "numbers, for `local` one, for "
             "`anytime` eleven, for `joint` 66."
         )
     return "\n".join(lines)
@@ -97,9 +98,15 @@ def draw(result: dict[str, Any], path: Path) -> None:
             ours = name.startswith("dpbandit")
             xs, ys = zip(*sorted(points), strict=True)
             pane.plot(
-                xs, ys, marker="o", ms=4, lw=2.2 if ours else 1.2, label=name, alpha=1.0 if ours else 0.75,
+                xs,
+                ys,
+                marker="o",
+                ms=4,
+                lw=2.2 if ours else 1.2,
+                label=name,
+                alpha=1.0 if ours else 0.75,
                 ls="-" if ours else "--",
-            )  # fmt: skip
+            )
         pane.set(xscale="log", yscale="log", xlabel=words, ylabel="µs a round (select + update)")
         pane.grid(alpha=0.25, which="both", lw=0.4)
         pane.spines[["top", "right"]].set_visible(False)

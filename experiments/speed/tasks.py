@@ -12,7 +12,9 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Task:
-    """Rounds of a linear bandit. `slates[n]` are the contexts of round n; `rewards[n]` pays each of its arms."""
+    """Rounds of a linear bandit. `slates[n]` are the contexts of round n; `rewards[n]` pays each of
+    its arms.
+    """
 
     name: str
     words: str
@@ -30,12 +32,14 @@ class Task:
         return int(self.shown.shape[1])
 
     def slates(self, count: int) -> list[Matrix]:
-        """The first rounds' contexts, each an array of its own, as an application would have them."""
+        """The first rounds' contexts, each an array of its own, as an application has them."""
         return [np.ascontiguousarray(self.pool[rows]) for rows in self.shown[:count]]
 
 
 def linear(name: str, *, dim: int, arms: int, pool: int, rounds: int, seed: int = 0) -> Task:
-    """Contexts and θ with coordinates U(0, 1) at norm 1, some of a pool shown each round, Gaussian noise of 0.5: the paper's."""
+    """Contexts and θ with coordinates U(0, 1) at norm 1, some of a pool shown each round, Gaussian
+    noise of 0.5: the paper's.
+    """
     rng = np.random.default_rng([seed, dim, arms, pool])
     contexts = rng.uniform(size=(pool, dim))
     contexts /= np.linalg.norm(contexts, axis=1, keepdims=True)
@@ -64,7 +68,9 @@ def w2(rounds: int) -> Task:
 
 
 def growth(rounds: int = 300) -> list[tuple[str, int, Task]]:
-    """(which axis, where on it, task): features from 5 to 500 at 25 arms, arms from 10 to 10⁵ at 10 features."""
+    """(which axis, where on it, task): features from 5 to 500 at 25 arms, arms from 10 to 10⁵ at 10
+    features.
+    """
     wide = [
         ("features", d, linear(f"d = {d}", dim=d, arms=25, pool=200, rounds=rounds))
         for d in (5, 10, 25, 50, 100, 200, 500)

@@ -54,9 +54,14 @@ def test_added_regret_is_the_mean_of_differences_to_linucb_on_the_same_seeds(tmp
         .loc[("tree-gauss", 2.0, 120)]
     )
     by_hand = dpb.run(
-        dpb.worlds.Synthetic(), ["linucb", "tree-gauss"], horizon=120, seeds=3, record=[], reward_range=(-0.5, 1.5),
+        dpb.worlds.Synthetic(),
+        ["linucb", "tree-gauss"],
+        horizon=120,
+        seeds=3,
+        record=[],
+        reward_range=(-0.5, 1.5),
         **BUDGET._asdict(),
-    ).frame()  # fmt: skip
+    ).frame()
     wide = by_hand.pivot(index="seed", columns="algorithm", values="regret")
     difference = wide["tree-gauss"] - wide["linucb"]
     assert found["added"] == pytest.approx(difference.mean(), rel=1e-12)
@@ -200,8 +205,10 @@ def test_every_built_in_algorithm_has_a_line_and_users_must_name_theirs():
     assert built_in - set(grid.REFERENCES) <= labels
     assert len(labels) == len(grid.entries())
     assert {e.label for e in grid.entries(["tree-gauss"])} == {
-        "tree-gauss", "tree-gauss + instruments", "tree-gauss, Honaker",
-    }  # fmt: skip
+        "tree-gauss",
+        "tree-gauss + instruments",
+        "tree-gauss, Honaker",
+    }
     with pytest.raises(OptionError, match="toeplitz"):
         grid.entries(["toeplits"])
     with pytest.raises(OptionError, match="did you mean 'drifting'"):

@@ -1,7 +1,9 @@
-"""The paper's simulation at its setting: T = 10⁴, ε = 2, δ = 0.1, α = 0.3, λ = 1, rewards clipped to [−0.5, 1.5], 20 seeds.
+"""The paper's simulation at its setting: T = 10⁴, ε = 2, δ = 0.1, α = 0.3, λ = 1, rewards clipped
+to [−0.5, 1.5], 20 seeds.
 
-The figures compared with are prototypes' (5 to 8 seeds each, standard deviations of 20 to 280 between seeds); a mean is
-accepted within 4 combined standard errors of the interval they span. Seeds are fixed.
+The figures compared with are prototypes' (5 to 8 seeds each, standard deviations of 20 to 280
+between seeds); a mean is accepted within 4 combined standard errors of the interval they span.
+Seeds are fixed.
 """
 
 import math
@@ -51,7 +53,9 @@ def test_regret_is_consistent_with_the_earlier_figures(summary, name):
 
 
 def test_dgs_beats_the_409_to_446_of_noise_on_increments(summary):
-    """`dgs` publishes each node's own contribution, so nobody pays for later nodes: less noise for the same budget."""
+    """`dgs` publishes each node's own contribution, so nobody pays for later nodes: less noise for
+    the same budget.
+    """
     assert 300 < summary.loc["dgs", "regret"] < 409
 
 

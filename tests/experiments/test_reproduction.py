@@ -11,8 +11,9 @@ import pytest
 
 from dpbandit.errors import OptionError
 from dpbandit.spread import threads
-from experiments.reproduction import runner, verdicts
-from experiments.reproduction.drawings import CAPTIONS, DRAW
+from experiments.reproduction import estimates, parts, runner, verdicts
+from experiments.reproduction.drawings import DRAW
+from experiments.reproduction.report import CAPTIONS
 
 DATA = os.environ.get("DPBANDIT_DATA") or str(Path(__file__).parents[2].parent / "shared" / "data")
 TINY = replace(
@@ -149,10 +150,10 @@ def test_one_model_per_user_learns_each_user_apart(monkeypatch):
 
 
 def test_an_exponent_that_is_hardly_known_supports_nothing():
-    assert verdicts._supports(-1.0, 0.05, -1.25, -0.75)
-    assert not verdicts._supports(-1.68, 0.48, -1.25, -0.75)
-    assert not verdicts._supports(-1.0, 0.48, -1.25, -0.75)
-    assert not verdicts._supports(float("nan"), float("inf"), -1.25, -0.75)
+    assert estimates.supports(-1.0, 0.05, -1.25, -0.75)
+    assert not estimates.supports(-1.68, 0.48, -1.25, -0.75)
+    assert not estimates.supports(-1.0, 0.48, -1.25, -0.75)
+    assert not estimates.supports(float("nan"), float("inf"), -1.25, -0.75)
 
 
 def test_the_exponent_is_found_also_where_noise_made_added_regret_negative():
@@ -160,5 +161,5 @@ def test_the_exponent_is_found_also_where_noise_made_added_regret_negative():
 
     x = np.array([0.5, 1.0, 2.0, 4.0, 8.0])
     y = 40 / x + np.array([0.5, -0.5, 1.0, -12.0, -7.0])
-    exponent, error = verdicts._power(x, y, np.array([1.0, 1.0, 2.0, 8.0, 8.0]), -1.0)
+    exponent, error = estimates.power(x, y, np.array([1.0, 1.0, 2.0, 8.0, 8.0]), -1.0)
     assert exponent == pytest.approx(-1.0, abs=3 * error)

@@ -1,4 +1,6 @@
-"""`dpbandit bench speed` measures what it says. How fast anything is, no test decides: this machine is noisy."""
+"""`dpbandit bench speed` measures what it says. How fast anything is, no test decides: this machine
+is noisy.
+"""
 
 import json
 
@@ -13,7 +15,9 @@ NAMES = [one.name for one in CONTESTANTS]
 
 @pytest.mark.parametrize("one", CONTESTANTS, ids=NAMES)
 def test_every_contestant_learns(one):
-    """A peer that is called wrongly would be fast and learn nothing. Random play loses 0.14 a round here."""
+    """A peer that is called wrongly would be fast and learn nothing. Random play loses 0.14 a round
+    here.
+    """
     if not one.installed:
         pytest.skip(f"{one.name} is not installed")
     if one.name == "dpbandit tree-gauss":
