@@ -52,8 +52,8 @@ test-all: $(CLUSTER) browser warm ## the slow statistical and soak runs as well,
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(TOOLS)  ## format, lint, type-check, and see that imports point downward
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests experiments
+	$(BIN)/ruff check --fix src tests experiments
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

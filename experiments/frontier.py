@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,8 @@ import pandas as pd
 import dpbandit as dpb
 
 RANGE = (-0.5, 1.5)
-RIVALS = {
+Rivals = dict[str, tuple[str, dict[str, Any]]]
+RIVALS: Rivals = {
     "linucb": ("linucb", {}),
     "linucb, rewards clipped": ("linucb", {"clip_rewards": True}),
     "anytime": ("anytime", {}),
@@ -43,38 +45,29 @@ FEW = {
 }
 
 
-def regret(world, algorithms, horizon, seeds, **options) -> pd.DataFrame:
-    """Mean regret ± standard error, and the ratio to linucb's mean."""
-    results = dpb.run(
-        world, algorithms, horizon=horizon, seeds=seeds, record=[horizon], progress=True, **options
-    )
+def regret(rivals: Rivals, horizon: int, seeds: int, **options: Any) -> pd.DataFrame:
+    """Mean regret ± standard error on the paper's simulation, and ratios to two of the means."""
+    options |= {"horizon": horizon, "seeds": seeds, "record": [], "progress": True}
+    results = dpb.run(dpb.worlds.Synthetic(), rivals, reward_range=RANGE, **options)
     last = results.frame().pivot(index="seed", columns="algorithm", values="regret")
     table = pd.DataFrame({"mean": last.mean(), "se": last.std(ddof=1) / np.sqrt(len(last))})
     table["mean + 2 se"] = table["mean"] + 2 * table["se"]
-    table["ratio to anytime"] = table["mean"] / table.loc["anytime", "mean"]
-    table["ratio to linucb"] = table["mean"] / table.loc["linucb", "mean"]
+    for name in ("anytime", "linucb"):
+        table[f"ratio to {name}"] = table["mean"] / table["mean"][name]
     return table.sort_values("mean")
 
 
 def simulation(seeds: int) -> dict[str, pd.DataFrame]:
     return {
         f"paper's simulation, T = 10⁴, ({epsilon:g}, {delta:g}), {seeds} seeds": regret(
-            dpb.worlds.Synthetic(),
-            RIVALS,
-            10_000,
-            seeds,
-            epsilon=epsilon,
-            delta=delta,
-            reward_range=RANGE,
+            RIVALS, 10_000, seeds, epsilon=epsilon, delta=delta
         )
         for epsilon, delta in ((2.0, 1e-5), (2.0, 0.1))
     }
 
 
 def long_run(seeds: int) -> dict[str, pd.DataFrame]:
-    table = regret(
-        dpb.worlds.Synthetic(), FEW, 100_000, seeds, epsilon=1.0, delta=1e-6, reward_range=RANGE
-    )
+    table = regret(FEW, 100_000, seeds, epsilon=1.0, delta=1e-6)
     return {f"paper's simulation, T = 10⁵, (1, 1e-6), {seeds} seeds": table}
 
 

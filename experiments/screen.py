@@ -52,8 +52,10 @@ def winners(found: list[Winner], run: Run, files: list[Path]) -> None:
     """The best proven line of each cell."""
     shown = _table("Best proven algorithm of each cell: added regret over LinUCB")
     for name in ("world", "setting", "T", "best proven", "added", "tied"):
-        right = "right" if name == "added" else "left"
-        shown.add_column(name, no_wrap=name in ("T", "added"), justify=right)
+        if name == "added":
+            shown.add_column(name, no_wrap=True, justify="right")
+        else:
+            shown.add_column(name, no_wrap=name == "T")
     for w in found:
         tied = "; ".join(w.tied)
         tied += "" if w.beats_random else " [yellow](no better than random play)[/yellow]"

@@ -172,9 +172,9 @@ def winners(table: pd.DataFrame) -> list[Winner]:
         tied = tuple(cell.loc[cell["tied"] & (cell["rank"] > 1), "label"])
         learns = not bool(best["added"] >= best["random"])
         budget = Budget(float(best["epsilon"]), float(best["delta"]))
-        numbers = (float(best[name]) for name in ("added", "added_se", "linucb"))
-        cell_of = (str(best["world"]), budget, int(best["horizon"]), str(best["label"]))
-        found.append(Winner(*cell_of, *numbers, tied, learns, int(best["seeds"])))
+        where = (str(best["world"]), budget, int(best["horizon"]), str(best["label"]))
+        numbers = (float(best["added"]), float(best["added_se"]), float(best["linucb"]))
+        found.append(Winner(*where, *numbers, tied, learns, int(best["seeds"])))
     return found
 
 

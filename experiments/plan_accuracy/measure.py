@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,10 @@ PRIVATE = (
     "private-linucb",
     "private-ts",
 )
-WORLDS = {
-    "synthetic-10": lambda: dpb.worlds.Synthetic(),
-    "drifting": lambda: dpb.worlds.Drifting(),
-    "degenerate": lambda: dpb.worlds.Degenerate(),
+WORLDS: dict[str, Callable[[], Any]] = {
+    "synthetic-10": dpb.worlds.Synthetic,
+    "drifting": dpb.worlds.Drifting,
+    "degenerate": dpb.worlds.Degenerate,
     "synthetic-50": lambda: dpb.worlds.Synthetic(dim=50),
 }
 
@@ -81,25 +82,13 @@ def simulate(folder: Path) -> None:
             if name in store.data:
                 continue
             start = time.perf_counter()
-            privacy = {"epsilon": budget[0], "delta": budget[1]}
             seeds = seeds_for(world, horizon)
-            results = dpb.run(
-                WORLDS[world](),
-                names,
-                horizon=horizon,
-                seeds=seeds,
-                workers=1,
-                reward_range=RANGE,
-                **privacy,
-            )
-            rows = results.summary()
+            options: dict[str, Any] = {"epsilon": budget[0], "delta": budget[1]}
+            options |= {"horizon": horizon, "seeds": seeds, "reward_range": RANGE}
+            rows = dpb.run(WORLDS[world](), names, workers=1, **options).summary()
             store[name] = {
-                n: {
-                    "regret": float(rows.loc[n, "regret"]),
-                    "se": float(rows.loc[n, "regret_se"]),
-                    "seeds": seeds,
-                }
-                for n in names
+                n: {"regret": float(mean), "se": float(error), "seeds": seeds}
+                for n, mean, error in rows[["regret", "regret_se"]].itertuples(name=None)
             }
             print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
 
@@ -178,16 +167,11 @@ def lastfm(folder: Path) -> None:
             name = f"{features}|{epsilon:g},{delta:g}"
             if name in store.data:
                 continue
-            privacy = {
-                "epsilon": epsilon,
-                "delta": delta,
-                "horizon": LASTFM_ROUNDS,
-                "reward_range": (0.0, 1.0),
-            }
+            privacy: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+            privacy |= {"horizon": LASTFM_ROUNDS, "reward_range": (0.0, 1.0)}
             names = [*FREE, *LASTFM_NAMES]
-            earned = dpb.run(world, names, seeds=LASTFM_SEEDS, workers=1, **privacy).summary()[
-                "reward"
-            ]
+            results = dpb.run(world, names, seeds=LASTFM_SEEDS, workers=1, **privacy)
+            earned = results.summary()["reward"]
             plan = dpb.plan(
                 dim=world.dim,
                 arms=world.arms,

@@ -160,7 +160,13 @@ def noise_costs(
     real noise, in the same loop. Those that release in every round play `noisy_rounds`."""
     task = tasks.w1(max(rounds, noisy_rounds))
     slates = task.slates(len(task.shown))
-    given = {"dim": task.dim, "epsilon": 1.0, "delta": 1e-6, "horizon": 10**6, "alpha": ALPHA}
+    given: dict[str, Any] = {
+        "dim": task.dim,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "horizon": 10**6,
+        "alpha": ALPHA,
+    }
     given |= {"reward_range": (-0.5, 1.5)}
     names = built_in() if names is None else names
     counts: dict[str, int] = {}  # of rounds, for those that add noise

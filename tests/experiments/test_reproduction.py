@@ -11,13 +11,13 @@ import pytest
 
 from dpbandit.errors import OptionError
 from dpbandit.spread import threads
-from experiments.reproduction import estimates, parts, runner, verdicts
+from experiments.reproduction import estimates, parts, runner, setting, verdicts
 from experiments.reproduction.drawings import DRAW
 from experiments.reproduction.report import CAPTIONS
 
 DATA = os.environ.get("DPBANDIT_DATA") or str(Path(__file__).parents[2].parent / "shared" / "data")
 TINY = replace(
-    parts.PAPER,
+    setting.PAPER,
     name="tiny",
     horizon=600,
     seeds=3,
@@ -33,7 +33,7 @@ TINY = replace(
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch, tmp_path):
-    monkeypatch.setitem(parts.PROFILES, "tiny", TINY)
+    monkeypatch.setitem(setting.PROFILES, "tiny", TINY)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path / "nothing here"))
     monkeypatch.setattr("dpbandit.worlds.data.download", _no_network)

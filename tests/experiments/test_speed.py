@@ -64,8 +64,7 @@ def test_tasks_are_the_same_for_everybody():
     assert (one.dim, one.arms, one.pool.shape) == (10, 10, (1000, 10))
     assert np.allclose(np.linalg.norm(one.pool, axis=1), 1)
     axes = {
-        axis: [at for a, at, _ in measure.growth_tasks(20) if a == axis]
-        for axis in ("features", "arms")
+        axis: [at for a, at, _ in tasks.growth(20) if a == axis] for axis in ("features", "arms")
     }
     assert (min(axes["features"]), max(axes["features"])) == (5, 500)
     assert (min(axes["arms"]), max(axes["arms"])) == (10, 100_000)
@@ -92,7 +91,7 @@ def test_the_page_is_written_between_its_marks(tmp_path):
     ]
     result = {
         "tasks": [{"name": "W1", "words": "small"}],
-        "decisions": page.rows(turns),
+        "decisions": measure.rows(turns),
         "machine": {"processor": "p", "cores": "2", "python": "3"},
         "repeats": 1,
         "missing": ["VW"],
