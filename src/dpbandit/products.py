@@ -11,19 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
-from dpbandit.lanes import (
-    WIDTH,
-    add_up,
-    fma,
-    load,
-    load_four,
-    minus,
-    plus,
-    splat,
-    splat_four,
-    store,
-    times,
-)
+from dpbandit.lanes import WIDTH, add_up, fma, load, load_four, minus, plus, splat, splat_four, store, times
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

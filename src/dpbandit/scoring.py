@@ -13,19 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
-from dpbandit.lanes import (
-    WIDTH,
-    fma,
-    larger,
-    load,
-    negative,
-    plus,
-    root,
-    splat,
-    store,
-    times,
-    transpose,
-)
+from dpbandit.lanes import WIDTH, fma, larger, load, negative, plus, root, splat, store, times, transpose
 from dpbandit.products import dot
 
 Vector = NDArray[np.float64]

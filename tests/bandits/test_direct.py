@@ -13,14 +13,7 @@ from dpbandit import noise
 from dpbandit.bandits import direct, linear
 from dpbandit.bandits.base import Bandit
 from dpbandit.bandits.registry import ALGORITHMS
-from dpbandit.errors import (
-    BudgetError,
-    DpbanditError,
-    HorizonError,
-    NormError,
-    NotFiniteError,
-    ShapeError,
-)
+from dpbandit.errors import BudgetError, DpbanditError, HorizonError, NormError, NotFiniteError, ShapeError
 
 DIM, ARMS = 4, 5
 OURS = [name for name, algorithm in ALGORITHMS.items() if not algorithm.registered_by_user]

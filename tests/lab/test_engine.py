@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.errors import (
-    DpbanditError,
-    NormError,
-    OptionError,
-    PrivacyWarning,
-    UnknownAlgorithmError,
-)
+from dpbandit.errors import DpbanditError, NormError, OptionError, PrivacyWarning, UnknownAlgorithmError
 from dpbandit.lab import engine
 from dpbandit.spread import threads
 

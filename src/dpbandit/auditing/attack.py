@@ -20,14 +20,7 @@ from scipy.stats import beta
 from dpbandit import spread
 from dpbandit.auditing import streams
 from dpbandit.auditing.joint_cost import Frozen, freeze
-from dpbandit.auditing.scores import (
-    LEAST_RUNS,
-    Progress,
-    Scores,
-    black_box_scores,
-    engine_scores,
-    real_scores,
-)
+from dpbandit.auditing.scores import LEAST_RUNS, Progress, Scores, black_box_scores, engine_scores, real_scores
 from dpbandit.auditing.trajectories import trajectory
 from dpbandit.bandits import registry
 from dpbandit.bandits.linear import LinearBandit, is_compiled

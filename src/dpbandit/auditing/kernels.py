@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits.rounds import (
-    NO_RELEASE,
-    NOTHING,
-    REWARD,
-    begin,
-    commit_one,
-    learn_simulated,
-    prepare_one,
-    reset,
-)
+from dpbandit.bandits.rounds import NO_RELEASE, NOTHING, REWARD, begin, commit_one, learn_simulated, prepare_one, reset
 from dpbandit.compiled import kernel
 from dpbandit.noise import GAUSSIAN, LAPLACE, LAPLACE_L2, WISHART, add_simulated
 from dpbandit.randomness import bits, knorm_laplace, laplace, normal

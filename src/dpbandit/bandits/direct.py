@@ -21,16 +21,7 @@ from numpy.typing import NDArray
 from dpbandit import scoring
 from dpbandit.bandits.address import Kept
 from dpbandit.bandits.base import NORM_TOLERANCE
-from dpbandit.bandits.rounds import (
-    NO_RELEASE,
-    choose,
-    commit,
-    commit_one,
-    learn_one,
-    prepare,
-    prepare_one,
-    quiet,
-)
+from dpbandit.bandits.rounds import NO_RELEASE, choose, commit, commit_one, learn_one, prepare, prepare_one, quiet
 from dpbandit.compiled import kernel
 from dpbandit.randomness import TIES
 

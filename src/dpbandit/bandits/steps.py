@@ -13,16 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import numerics, products, scoring, sensitivity
-from dpbandit.bandits.rounds import (
-    INCREMENT,
-    MOMENTS,
-    NO_RELEASE,
-    NOTHING,
-    OWN,
-    RANDOM,
-    REWARD,
-    serve,
-)
+from dpbandit.bandits.rounds import INCREMENT, MOMENTS, NO_RELEASE, NOTHING, OWN, RANDOM, REWARD, serve
 from dpbandit.compiled import kernel
 from dpbandit.noise import LAPLACE, PAN_PRIVATE_GRID_BITS, add_simulated
 from dpbandit.numerics import Ridge

@@ -284,13 +284,7 @@ class _bar:  # noqa: N801 - used like a function
     def __enter__(self) -> Callable[[int], None]:
         if self._progress is True:
             from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                Progress,
-                TaskProgressColumn,
-                TextColumn,
-                TimeRemainingColumn,
-            )
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
             columns = (
                 TextColumn("{task.description}"),

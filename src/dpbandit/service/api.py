@@ -21,28 +21,12 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import DpbanditError
 from dpbandit.service.access import AccessLog
-from dpbandit.service.answers import (
-    Receive,
-    Refused,
-    Scope,
-    Send,
-    as_refusal,
-    encode,
-    respond,
-    why_undecodable,
-)
+from dpbandit.service.answers import Receive, Refused, Scope, Send, as_refusal, encode, respond, why_undecodable
 from dpbandit.service.catalog import Catalog, Served
 from dpbandit.service.dashboard import Dashboard
 from dpbandit.service.journal import Journal, Overloaded
 from dpbandit.service.metrics import Metrics
-from dpbandit.service.records import (
-    CONFLICT,
-    UNKNOWN,
-    Asked,
-    Earlier,
-    decision_id,
-    parse_decision_id,
-)
+from dpbandit.service.records import CONFLICT, UNKNOWN, Asked, Earlier, decision_id, parse_decision_id
 from dpbandit.service.settings import Settings
 
 log = logging.getLogger("dpbandit.service")

@@ -12,16 +12,7 @@ import msgspec
 
 from dpbandit.errors import OptionError
 from dpbandit.service import blueprint
-from dpbandit.service.answers import (
-    JSON,
-    Receive,
-    Refused,
-    Scope,
-    Send,
-    encode,
-    respond,
-    why_undecodable,
-)
+from dpbandit.service.answers import JSON, Receive, Refused, Scope, Send, encode, respond, why_undecodable
 from dpbandit.service.catalog import Served
 from dpbandit.service.openapi import document
 from dpbandit.service.store import Line, Store
@@ -225,9 +216,7 @@ def _over_timelines(line: Line, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_up(claims: list[tuple[dict[str, Any], int]], delta: float | None) -> Total:
-    from dpbandit.service.budgets import (
-        add_up,  # needs SciPy, which a ranker that starts need not wait for
-    )
+    from dpbandit.service.budgets import add_up  # needs SciPy, which a ranker that starts need not wait for
 
     return add_up(claims, delta=delta)
 

@@ -124,9 +124,7 @@ class Store:
         key: str,
     ) -> bool:
         """Add a bandit; False if the very same one is there. Raises OptionError for another one of that name."""
-        from dpbandit.service import (
-            budgets,  # needs SciPy, which a ranker that starts need not wait for
-        )
+        from dpbandit.service import budgets  # needs SciPy, which a ranker that starts need not wait for
 
         db = self.connection
         with db.write():

@@ -52,10 +52,7 @@ def distinct(rng: np.random.Generator, size: int, *, rows: int, shown: int) -> N
     [[0, 1, 2], [0, 1, 2]]
     """
     if shown <= FEW and shown * shown <= size and 2 <= size <= 2**32 - 1:
-        from dpbandit.worlds.kernels import (  # who only reads about worlds need not compile
-            address_of,
-            draw_distinct,
-        )
+        from dpbandit.worlds.kernels import address_of, draw_distinct  # who only reads about worlds need not compile
 
         table = np.empty((rows, shown), dtype=np.int64)
         draw_distinct(address_of(rng), size, table, np.empty(rows, dtype=np.int64))
