@@ -25,6 +25,12 @@ from experiments.speed.contestants import ALPHA, CONTESTANTS, Contestant
 from experiments.speed.tasks import Task
 
 FEWEST = 200  # rounds of a turn, however slow
+SETTING: dict[str, Any] = {
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "reward_range": (-0.5, 1.5),
+    "alpha": ALPHA,
+}
 SLOW = ("river", "Vowpal Wabbit", "bayesianbandits")  # not timed on many features or arms
 
 Say = Callable[[str, int, int], None]  # (what is being timed, turns done, turns in all)
@@ -131,16 +137,7 @@ def engine(
                 for count in (50, rounds) if repeat == 0 else (rounds,):
                     began = time.perf_counter()
                     run(
-                        Synthetic(),
-                        [name],
-                        horizon=count,
-                        seeds=1,
-                        workers=1,
-                        record=[count],
-                        epsilon=1.0,
-                        delta=1e-6,
-                        reward_range=(-0.5, 1.5),
-                        alpha=ALPHA,
+                        Synthetic(), [name], horizon=count, seeds=1, workers=1, record=[], **SETTING
                     )
                     seconds = time.perf_counter() - began
                 best[name] = min(best.get(name, float("inf")), 1e6 * seconds / rounds)
@@ -160,14 +157,7 @@ def noise_costs(
     real noise, in the same loop. Those that release in every round play `noisy_rounds`."""
     task = tasks.w1(max(rounds, noisy_rounds))
     slates = task.slates(len(task.shown))
-    given: dict[str, Any] = {
-        "dim": task.dim,
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "horizon": 10**6,
-        "alpha": ALPHA,
-    }
-    given |= {"reward_range": (-0.5, 1.5)}
+    given: dict[str, Any] = {"dim": task.dim, "horizon": 10**6, **SETTING}
     names = built_in() if names is None else names
     counts: dict[str, int] = {}  # of rounds, for those that add noise
     found: dict[str, dict[str, float]] = {}
