@@ -35,5 +35,6 @@ def look_for(words: Sequence[str]) -> None:
     if attached or not set(words[:1]) & set(COMMANDS) or attach(Path.cwd()):
         return
     raise OptionError(
-        f"dpbandit {words[0]} is not part of the installed package: clone the repository and call it there"
+        f"dpbandit {words[0]} is not part of the installed package: "
+        "clone the repository and call it there"
     )
