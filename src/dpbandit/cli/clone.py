@@ -1,4 +1,4 @@
-"""`dpbandit reproduce` and `dpbandit bench` are in a clone's `experiments/`, which no wheel carries.
+"""`dpbandit reproduce` and `dpbandit bench` are in a clone's `experiments/`, which no wheel has.
 
 A package that runs from a clone has them from the start. An installed one looks into the working
 directory, and only when they are asked for: no other command runs code of the folder it is in.
