@@ -3,6 +3,7 @@ is noisy.
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,21 +16,20 @@ NAMES = [one.name for one in CONTESTANTS]
 
 @pytest.mark.parametrize("one", CONTESTANTS, ids=NAMES)
 def test_every_contestant_learns(one):
-    """A peer that is called wrongly would be fast and learn nothing. Random play loses 0.14 a round
-    here.
+    """A peer that is called wrongly would be fast and learn nothing. Random play loses 0.14 a round.
+
+    `anytime` draws real noise: over 60 runs of 6,000 rounds it lost 0.040 ± 0.011 (sd), at most
+    0.063, so that a false alarm is 5 standard deviations away.
     """
     if not one.installed:
         pytest.skip(f"{one.name} is not installed")
     if one.name == "dpbandit tree-gauss":
         pytest.skip("private from few rounds: nothing to see yet")
-    turn = measure.play(
-        tasks.w1(1500),
-        Contestant(one.name, one.make, one.differs, one.package, 1.0, one.ours),
-        warm=False,
-    )
-    assert turn.rounds == 1500
+    rounds = 6000 if one.name == "dpbandit anytime" else 1500
+    turn = measure.play(tasks.w1(rounds), replace(one, share=1.0), warm=False)
+    assert turn.rounds == rounds
     assert turn.microseconds > 0
-    assert turn.regret < (0.12 if one.name == "dpbandit anytime" else 0.09)
+    assert turn.regret < 0.09
 
 
 def test_the_best_of_several_turns_counts():
