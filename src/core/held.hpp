@@ -254,8 +254,8 @@ template <class Bandit> struct Held final : Core {
     i64 shown_numbers() const override { return bandit.numbers() ? bandit.numbers() : spec.dim; }
     bool waits() const override { return waiting; }
     const double* pending() const override { return bandit.pending; }
-    const __int128* pending_whole() const override {
-        return Bandit::is_whole ? bandit.pending_whole : nullptr;
+    const __int128* pending_whole() override {
+        return Bandit::is_whole ? bandit.node.widen(bandit.numbers()) : nullptr;
     }
     const double* theta() const override { return bandit.released; }
     const double* matrix() const override { return bandit.matrix(); }
@@ -268,6 +268,10 @@ template <class Bandit> struct Held final : Core {
     }
     bool start(const double* noisy, double scale) override { return bandit.start(noisy, scale); }
     bool conclude() override { return bandit.conclude_again(); }
+    void loaded() override {
+        bandit.loaded();
+        waiting = false;
+    }
     size_t size() const override { return bytes; }
     void save(char* out) const override { memcpy(out, memory, bytes); }
     void load(const char* from) override {
