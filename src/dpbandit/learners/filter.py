@@ -92,7 +92,9 @@ class Filter(Holder):
 
         Third, the log of the releases' marginal likelihood, up to a constant that no prior changes.
         """
-        upper = np.linalg.cholesky(precision).T  # the prior as equations: U·θ⁺ = U·mean
+        upper: Matrix = np.asarray(
+            np.linalg.cholesky(precision).T, dtype=np.float64
+        )  # the prior as equations: U·θ⁺ = U·mean
         values = np.linalg.solve(upper.T, pull)
         root, target, left = _joined(self.root, self.target, upper, values)
         inverse = np.linalg.inv(root)
@@ -197,11 +199,14 @@ class FilterLearner(Learner, Holder):
         rho = kept(t, next_time(t, self.ratio), self.knee)
         self._learn(noisy, shown(rho), rho, self.noise_scale)
 
-    def start(self, noisy: Vector, scale: float) -> None:
-        """Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept. The
-        filter saw its rows.
-        """
+    def start(self, noisy: Vector, scale: float) -> bool:
+        # All of a log's sum is shown and nothing kept. The filter saw its rows.
         self._learn(noisy, 1.0, 0.0, scale)
+        return True
+
+    def conclude(self) -> bool:
+        self.prior.refresh(self.low, self.high)
+        return True
 
     def _learn(self, noisy: Vector, q: float, rho: float, scale: float) -> None:
         self.filter.learn(

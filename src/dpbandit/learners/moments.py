@@ -120,13 +120,26 @@ class NoisyMoments(RidgeLearner, Holder):
         return image * weight
 
     def commit(self, noisy: Vector) -> None:
-        prefix = self.sums.publish(self.clock.rounds, noisy)
+        self._conclude_from(self.sums.publish(self.clock.rounds, noisy))
+
+    def conclude(self) -> bool:
+        # What a log left is a constant part of every sum to come.
+        base = (
+            self.sums.total if isinstance(self.sums, ToeplitzSums) else self.sums.fields()["carry"]
+        )
+        self.ridge.solve()
+        if self.weighted is not None:
+            self.weighted.solve()
+        self._conclude_from(base)
+        return True
+
+    def _conclude_from(self, prefix: Vector) -> None:
+        """θ from the noisy sum of all items."""
         if isinstance(self.sums, EpisodeSums):
             self.anchor[:] = self.ridge.inverse
         if self.weighted is None:
-            moments = (
-                self.width * float(self.spec["max_norm"]) * prefix + self.centre * self.context_sum
-            )
+            unit = self.width * float(self.spec["max_norm"])
+            moments = unit * prefix + self.centre * self.context_sum
             self.theta[:] = self.ridge.inverse @ moments
         else:
             moments = self.unshape @ (self.width * prefix + self.centre * self.context_sum)
