@@ -191,8 +191,8 @@ struct Arch {
     double (*log_ratio)(NoiseKind, int64_t count, const double* y, const double* zero,
                         const double* one, double scale);
     void (*hash_names)(const unsigned char* text, const int64_t* offsets, int64_t count, uint64_t* out);
-    int64_t (*tally)(const Tally&, int64_t cap, const uint64_t* names, unsigned char* status,
-                     int64_t start, int64_t count);
+    int64_t (*tally)(const Tally&, int64_t cap, unsigned char over, const uint64_t* names,
+                     unsigned char* status, int64_t start, int64_t count);
     void (*move_tally)(const Tally& from, const Tally& to);
     void (*inspect_rows)(const LogRecipe&, const double* xs, const double* rs, int64_t rows,
                          unsigned char* status);

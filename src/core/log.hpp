@@ -31,9 +31,10 @@ DPB_INLINE u64 place_of(const Tally& t, u64 name) {
     while (t.keys[at] && t.keys[at] != name) at = (at + 1) & mask;
     return at;
 }
-// Count good rows by user, in order; a row beyond its user's cap gets the status OVER_CAP. Returns the
-// row it stopped at because the table is half full and must grow first; `count` when all are done.
-static i64 tally(const Tally& t, i64 cap, const u64* names, unsigned char* status, i64 start, i64 count) {
+// Count good rows by user, in order; a row beyond its user's cap gets the status `over`. Returns the row
+// it stopped at because the table is half full and must grow first; `count` when all are done.
+static i64 tally(const Tally& t, i64 cap, unsigned char over, const u64* names, unsigned char* status,
+                 i64 start, i64 count) {
     for (i64 n = start; n < count; n++) {
         if (status[n] != ROW_GOOD) continue;
         if (2 * (i64)t.counts[t.places] >= t.places) return n;
@@ -42,7 +43,7 @@ static i64 tally(const Tally& t, i64 cap, const u64* names, unsigned char* statu
             t.keys[at] = names[n];
             t.counts[t.places]++;
         }
-        if (t.counts[at] >= cap) status[n] = ROW_OVER_CAP;
+        if (t.counts[at] >= cap) status[n] = over;
         else t.counts[at]++;
     }
     return count;

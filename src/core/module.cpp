@@ -724,16 +724,18 @@ struct TallyViews {
         table = dpb::Tally{keys.writable<uint64_t>(), counts.writable<int32_t>(), keys.rows()};
     }
 };
-int64_t tally(nb::handle names_, nb::handle status_, int64_t cap, nb::handle keys, nb::handle counts, int64_t start) {
+int64_t tally(nb::handle names_, nb::handle status_, int64_t cap, int64_t over, nb::handle keys, nb::handle counts,
+              int64_t start) {
     View names(names_, 1, 'Q'), status(status_, 1, 'B');
     require(names.good && status.good && names.rows() == status.rows(), "names and status have one length");
     require(start >= 0 && start <= names.rows() && cap >= 1, "start or cap");
+    require(over > 0 && over < 256, "over is a status");
     const uint64_t* all = names.data<uint64_t>();
     for (int64_t i = 0; i < names.rows(); i++) require(all[i] != 0, "no name has the hash 0");
     TallyViews into(keys, counts);
     unsigned char* marks = status.writable<unsigned char>();
     nb::gil_scoped_release unlocked;
-    return core_in_use->tally(into.table, cap, all, marks, start, names.rows());
+    return core_in_use->tally(into.table, cap, (unsigned char)over, all, marks, start, names.rows());
 }
 void move_tally(nb::handle keys, nb::handle counts, nb::handle new_keys, nb::handle new_counts) {
     TallyViews from(keys, counts), to(new_keys, new_counts);
@@ -899,7 +901,7 @@ NB_MODULE(_core, module) {
     module.def("lot", [](uint64_t key, uint64_t stream, uint64_t index) { return core_in_use->lot(key, stream, index); },
                "key"_a, "stream"_a, "index"_a);
     module.def("hash_names", &hash_names, "text"_a, "offsets"_a, "out"_a);
-    module.def("tally", &tally, "names"_a, "status"_a, "cap"_a, "keys"_a, "counts"_a, "start"_a);
+    module.def("tally", &tally, "names"_a, "status"_a, "cap"_a, "over"_a, "keys"_a, "counts"_a, "start"_a);
     module.def("move_tally", &move_tally, "keys"_a, "counts"_a, "new_keys"_a, "new_counts"_a);
     module.def("inspect_rows", &inspect_rows, "recipe"_a, "contexts"_a, "rewards"_a, "status"_a);
     module.def("absorb_rows", &absorb_rows, "recipe"_a, "contexts"_a, "rewards"_a, "status"_a, "sums"_a);
