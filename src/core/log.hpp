@@ -12,6 +12,12 @@ namespace dpb {
 namespace DPB_ARCH {
 constexpr int LANES = 64;  // rows that are whitened side by side
 constexpr i64 CHUNK = 4096;
+// Fours that are added to side by side: as many as the registers hold. Not a matter of bits.
+#if defined(__AVX__)
+constexpr int ABREAST = 4;
+#else
+constexpr int ABREAST = 2;
+#endif
 
 // ------------------------------------------------------------------------------------------- users
 
@@ -186,16 +192,18 @@ struct Pass {
         }
     }
     // m ← m + Σ_r from_r·z_rᵀ, up to the four of columns that the diagonal is in.
-    DPB_INLINE void add_lower(double* m, const double* from, int filled) {
-        for (int i = 0; i < z.s; i += 4) {
+    DPB_CALL void add_lower(double* m, const double* from, int filled) {
+        for (int i = 0; i < z.s; i += ABREAST) {
+            const int end = i / 4 * 4 + 4;
             int j = 0;
             double* row = m + (i64)i * z.s;
-            for (; j + 8 <= i + 4; j += 8) add_rows_tile<4, 2>(z, row + j, from + i, zs + j, filled);
-            if (j < i + 4) add_rows_tile<4, 1>(z, row + j, from + i, zs + j, filled);
+            for (; j + 8 <= end; j += 8)
+                add_rows_tile<ABREAST, 2>(z, row + j, from + i, zs + j, filled);
+            if (j < end) add_rows_tile<ABREAST, 1>(z, row + j, from + i, zs + j, filled);
         }
     }
     // image = P·z, with rows side by side, so that the innermost loops run over rows.
-    DPB_INLINE void whiten() {
+    DPB_CALL void whiten() {
         for (int r = 0; r < LANES; r += 4)
             for (int i = 0; i < z.s; i += 4) {
                 const double* from = zs + (i64)r * z.s + i;
@@ -210,18 +218,18 @@ struct Pass {
         for (int i = 0; i < z.s; i += 2) {
             const double *row = whitener + (i64)i * z.s, *next = row + z.s;
             const int upto = o.triangular && i + 2 < z.n ? i + 2 : z.n;
-            for (int r = 0; r < LANES; r += 16) {
-                four a[4], b[4];
-                DPB_UNROLL for (int v = 0; v < 4; v++) a[v] = b[v] = splat(0);
+            for (int r = 0; r < LANES; r += 4 * ABREAST) {
+                four a[ABREAST], b[ABREAST];
+                DPB_UNROLL for (int v = 0; v < ABREAST; v++) a[v] = b[v] = splat(0);
                 for (int j = 0; j < upto; j++) {
                     const double* lane = lanes + (i64)j * LANES + r;
-                    DPB_UNROLL for (int v = 0; v < 4; v++) {
+                    DPB_UNROLL for (int v = 0; v < ABREAST; v++) {
                         a[v] += splat(row[j]) * load(lane + 4 * v);
                         b[v] += splat(next[j]) * load(lane + 4 * v);
                     }
                 }
                 double* to = image + (i64)i * LANES + r;
-                DPB_UNROLL for (int v = 0; v < 4; v++) {
+                DPB_UNROLL for (int v = 0; v < ABREAST; v++) {
                     store(to + 4 * v, a[v]);
                     store(to + LANES + 4 * v, b[v]);
                 }
@@ -229,7 +237,7 @@ struct Pass {
         }
     }
     // c = 1/max(‖Pz‖, floor) for each row; 0 where there is nothing to see.
-    DPB_INLINE void weigh(int filled) {
+    DPB_CALL void weigh(int filled) {
         const word4 sizes = splat_word(0x7fffffffffffffff);
         for (int r = 0; r < LANES; r += 4) {
             four largest = splat(0), squares = splat(0);
@@ -255,7 +263,7 @@ struct Pass {
         const four magic = splat(0x1.8p52);
         return bits_of(item * splat(0x1p40) + magic) - bits_of(magic);
     }
-    DPB_INLINE void add_shaped_items() {
+    DPB_CALL void add_shaped_items() {
         for (int i = 0; i < z.n; i++) {
             word4 sum = splat_word(0);
             for (int r = 0; r < LANES; r += 4)
@@ -263,7 +271,7 @@ struct Pass {
             items[i] += sum[0] + sum[1] + sum[2] + sum[3];
         }
     }
-    DPB_INLINE void add_items(int filled) {
+    DPB_CALL void add_items(int filled) {
         for (int r = 0; r < filled; r++)
             for (int i = 0; i < z.s; i += 4) {
                 four u = load(zs + (i64)r * z.s + i) * splat(gate.per_norm);

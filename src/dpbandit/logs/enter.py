@@ -1,8 +1,8 @@
 """How a log enters a bandit: what the pass over it must add up, and the one release of its sums.
 
-A logged reward is in this release and in no other, so it pays its whole budget here; online rewards
-pay as before (docs/privacy.md). `prepare` looks at public things alone; `enter` is the only way in for
-what is clean.
+A logged reward is in this release and in no other, so it pays its whole budget here; online
+rewards pay as before (docs/privacy.md). `prepare` looks at public things alone; `enter` is the only
+way in for what is clean.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Fields = dict[str, NDArray[Any]]
 
-# Where the log's release stands in the ledger: a group of its own, because a reward is in the log or
-# online, not in both. Its noise has a number that no round has.
+# Where the log's release stands in the ledger: a group of its own, because a reward is in the log
+# or online, not in both. Its noise has a number that no round has.
 GROUP, WHAT, INDEX = -1, "the log, once", 0
-# A log's contexts stand for this many slates of those offered later: enough to start from, few enough
-# to be outvoted.
+# A log's contexts stand for this many slates of those offered later: enough to start from, few
+# enough to be outvoted.
 STANDS_FOR = LOOKED_AT
 # No noise scale vanishes, however short the log's contexts are, in units of max_norm.
 SHORTEST = 1e-9
@@ -83,7 +83,7 @@ class InTheClear(Way):
 
 
 class IntoMoments(Way):
-    """The noisy sum is a constant part of every released sum to come, and A begins with the log's."""
+    """The noisy sum is part of every released sum to come, and A begins with the log's."""
 
     def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
         settings = bandit.design.settings
@@ -267,7 +267,7 @@ def enter(bandit: Bandit, start: Start, sums: Sums, people: People | None = None
 def _release(
     bandit: Bandit, recipe: Recipe, sums: Sums, booked: list[Callable[[], None]]
 ) -> tuple[Vector, float]:
-    """The noisy sum of the items and its noise scale. How to undo its charge is then in `booked`."""
+    """The noisy sum of the items and its scale; how to undo the charge is then in `booked`."""
     ledger = bandit.ledger
     if not recipe.whole:
         booked.append(ledger.charge(math.inf, when=0, what="rewards in the clear"))

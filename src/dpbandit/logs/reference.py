@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def hash_names(text: NDArray[np.uint8], offsets: Words, out: Hashes) -> None:
     """The hashes of many names: the i-th is text[offsets[i]:offsets[i + 1]]."""
     letters = text.tobytes()
     ends = offsets.tolist()
-    for i, (start, stop) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for i, (start, stop) in enumerate(pairwise(ends)):
         out[i] = hash_bytes(letters[start:stop])
 
 

@@ -1,11 +1,11 @@
 """The sums that a log is boiled down to: what they are, and how those of its parts are merged.
 
-Every row with context x and clipped reward r adds c·z·zᵀ, a second matrix and c·z, which are public,
-and one item v·u, which is private: z is x or (x/size, 1), v = (r − middle)/width, and u is x/max_norm,
-or c·P·z with a public P and c = 1/max(‖Pz‖, floor). Items are whole numbers of the grid and their sums
-are exact, in any order. Public sums are plain within a few thousand rows and compensated beyond; they
-are merged in the log's order, and so do not depend on how many threads or nodes read it either.
-`Sums.items` is clean: it may leave only through `enter`.
+Every row with context x and clipped reward r adds c·z·zᵀ, a second matrix and c·z, which are
+public, and one item v·u, which is private: z is x or (x/size, 1), v = (r − middle)/width, and u is
+x/max_norm, or c·P·z with a public P and c = 1/max(‖Pz‖, floor). Items are whole numbers of the grid
+and their sums are exact, in any order. Public sums are plain within a few thousand rows and
+compensated beyond; they are merged in the log's order, and so do not depend on how many threads or
+nodes read it either. `Sums.items` is clean: it may leave only through `enter`.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Anytime(Release):
 
     name = "anytime"
     in_core = True
-    log_field = "information_root"  # by way of the filter: a release that shows all and keeps nothing
+    log_field = "information_root"  # by way of the filter, which is shown all and keeps nothing
 
     dim: int
     knee: float

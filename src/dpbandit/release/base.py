@@ -66,7 +66,7 @@ class Release(ABC):
 
     name: ClassVar[str]
     in_core: ClassVar[bool]  # whether the compiled core has it
-    # The field of an engine that the noisy sum of a log goes into before round 1; "": there is none.
+    # The field of an engine that the noisy sum of a log goes into before round 1; "": none.
     log_field: ClassVar[str] = ""
 
     noise: Noise

@@ -1,9 +1,9 @@
 """Caps for users: which of a user's rows count depends on all rows before them.
 
-Rows that are bad do not count. On one machine one thread counts and adds up in the log's order while
-others decode. On a cluster parts are read twice: once to find whose good rows they have (8 bytes a row
-travel), which the calling process counts in the log's order, and again with the answer (a bit a good
-row). The sums are the same, to the last bit.
+Rows that are bad do not count. On one machine one thread counts and adds up in the log's order
+while others decode. On a cluster parts are read twice: once to find whose good rows they have (8
+bytes a row travel), which the calling process counts in the log's order, and again with the answer
+(a bit a good row). The sums are the same, to the last bit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which files a log is made of, which columns it has, and how it is cut into parts.
 
-A part is a stretch of row groups of one file: small enough to share work, and the same whoever reads
-it. Needs pyarrow (extra `lab`), which is imported when a log is opened.
+A part is a stretch of row groups of one file: small enough to share work, and the same whoever
+reads it. Needs pyarrow (extra `lab`), which is imported when a log is opened.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`warm_start`: a log of contexts and rewards becomes a private bandit that goes on learning online."""
+"""`warm_start`: a log of contexts and rewards becomes a private bandit that learns on, online."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def warm_start(
     progress: Progress | None = None,
     **options: Any,
 ) -> Any:
-    """A bandit that has learned from a log, in one pass and one release, and goes on learning online.
+    """A bandit that has learned from a log, in one pass and one release, and learns on online.
 
     The logged rewards pay for one release, with all of their budget; online rewards pay as always.
     **Starting twice from the same log spends the same rewards' budget twice.** Rows that cannot be
@@ -77,8 +77,8 @@ def warm_start(
     workers : int, optional
         How many parts are read at a time; one a core if not given.
     cluster : str, optional
-        A Ray cluster that reads ("local", "auto" or its address). Its nodes must have the same files
-        at the same paths; the bandit is the same.
+        A Ray cluster that reads ("local", "auto" or its address). Its nodes must have the same
+        files at the same paths; the bandit is the same.
     progress : callable, optional
         Called with the rows read and all rows.
     **options
@@ -115,8 +115,8 @@ def warm_start(
     elsewhere = cluster is not None and getattr(cluster, "elsewhere", True)
     if elsewhere and any(part.table is not None for part in opened.parts):
         raise OptionError(
-            "a cluster reads Parquet files that all its nodes see, not a table in the memory of one "
-            "machine"
+            "a cluster reads Parquet files that all its nodes see, not a table in the memory of "
+            "one machine"
         )
     columns = find_columns(
         opened,
@@ -174,8 +174,8 @@ def learn_log(
     unit = ready.options.protects
     if unit.cap is not None and columns.user is None:
         raise OptionError(
-            f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of users, "
-            "user=..."
+            f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of "
+            "users, user=..."
         )
     if missing_reward is not None and not np.isfinite(missing_reward):
         raise OptionError(f"missing_reward must be a finite number, not {missing_reward!r}")
