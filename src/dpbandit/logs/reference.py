@@ -101,6 +101,8 @@ def absorb_rows(
     sums: dict[str, NDArray[Any]],
 ) -> None:
     """Add all rows with status GOOD, and count all by status."""
+    if recipe["whole"] and not recipe["clips"]:
+        raise ValueError("private items are of clipped, centred and scaled rewards")
     for start in range(0, len(status), CHUNK):
         piece = slice(start, start + CHUNK)
         good = status[piece] == GOOD

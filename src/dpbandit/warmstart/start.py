@@ -19,6 +19,7 @@ from dpbandit.logs import enter
 from dpbandit.logs.record import Log
 from dpbandit.logs.sums import GOOD, Recipe, inspect
 from dpbandit.logs.users import Tally
+from dpbandit.logs.ways import Start
 from dpbandit.model import NORM_TOLERANCE
 from dpbandit.options import whole
 from dpbandit.spread import Place
@@ -193,7 +194,7 @@ def recipe_for(bandit: Bandit, columns: Columns, sample: Matrix) -> Recipe:
     return _prepare(bandit, columns, sample).recipe
 
 
-def _prepare(bandit: Bandit, columns: Columns, sample: Matrix) -> enter.Start:
+def _prepare(bandit: Bandit, columns: Columns, sample: Matrix) -> Start:
     return enter.prepare(bandit, sample, SINGLE_TOLERANCE if columns.single else NORM_TOLERANCE)
 
 
