@@ -65,7 +65,10 @@ def test_dgs_published_by_hand():
     """λ₀ = 0.5 and δ = 0.1: Lemma 1 starts after round 147, so Δ is the cap 2·1/1 throughout; log₂4 = 2 levels."""
     options = {"dim": 2, "epsilon": 2.0, "delta": 0.1, "horizon": 4, "smallest_eigenvalue": 0.5, "seed": 11}
     bandit = dpb.make("dgs-published", **options)
-    z = [Simulation(11).release("laplace", Pending(np.zeros(2)), scale=2 * 2 / 2.0, shift=1.0, index=t) for t in (1, 2, 3)]
+    z = [
+        Simulation(11).release("laplace", Pending(np.zeros(2)), scale=2 * 2 / 2.0, shift=1.0, index=t)
+        for t in (1, 2, 3)
+    ]
     expected = [[1 / 2, 0] + z[0], [1 / 2, 1 / 5] + z[1], [1 / 3, 1 / 5] + z[1] + z[2]]
     for (x, r), theta in zip(PLAYED, expected, strict=True):
         bandit.update(x, r)

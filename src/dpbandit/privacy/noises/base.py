@@ -142,6 +142,9 @@ class Noise(ABC):
     def __repr__(self) -> str:
         return f"<noise {self.name!r}>"
 
+    def __str__(self) -> str:
+        return self.name
+
     def __reduce__(self) -> tuple[object, tuple[str]]:
         from dpbandit.privacy.noise import find_noise
 
