@@ -7,7 +7,7 @@
 >>> bandit.claim.status
 'proven'
 
-Heavy imports (Numba, SciPy, OpenDP) happen when a name is first used.
+Nothing heavy is imported before a name is first used.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __version__ = "0.1.0"
 
 # public name → where it lives
 _PLACES = {
-    "make": "dpbandit.bandits.registry",
-    "algorithms": "dpbandit.bandits.registry",
-    "register": "dpbandit.bandits.registry",
-    "load": "dpbandit.bandits.files",
+    "make": "dpbandit.algorithms.registry",
+    "algorithms": "dpbandit.algorithms.registry",
+    "register": "dpbandit.algorithms.registry",
+    "load": "dpbandit.files",
     "warm_start": "dpbandit.warmstart.start",
     "run": "dpbandit.lab.engine",
     "Results": "dpbandit.lab.results",
@@ -30,10 +30,10 @@ _PLACES = {
     "audit": "dpbandit.auditing.attack",
     "plan": "dpbandit.planning.planner",
     "affordable_epsilon": "dpbandit.planning.affordable",
-    "Bandit": "dpbandit.bandits.base",
-    "Claim": "dpbandit.budget",
-    "Ledger": "dpbandit.budget",
-    "estimate_bounds": "dpbandit.sensitivity",
+    "Bandit": "dpbandit.bandit",
+    "Claim": "dpbandit.privacy.claim",
+    "Ledger": "dpbandit.privacy.ledger",
+    "estimate_bounds": "dpbandit.privacy.sensitivity",
     "Client": "dpbandit.client.blocking",
     "AsyncClient": "dpbandit.client.concurrent",
     "Decision": "dpbandit.client.calls",
@@ -72,16 +72,17 @@ if TYPE_CHECKING:
     from dpbandit import adapters, budget, errors, theory, worlds
     from dpbandit.auditing.attack import audit
     from dpbandit.auditing.joint_cost import verify
-    from dpbandit.bandits.base import Bandit
-    from dpbandit.bandits.files import load
-    from dpbandit.bandits.registry import algorithms, make, register
-    from dpbandit.budget import Claim, Ledger
+    from dpbandit.bandit import Bandit
+    from dpbandit.files import load
+    from dpbandit.algorithms.registry import algorithms, make, register
     from dpbandit.client import AsyncClient, Client, Decision
     from dpbandit.lab.engine import run
     from dpbandit.lab.results import Results
     from dpbandit.planning.affordable import affordable_epsilon
     from dpbandit.planning.planner import plan
-    from dpbandit.sensitivity import estimate_bounds
+    from dpbandit.privacy.claim import Claim
+    from dpbandit.privacy.ledger import Ledger
+    from dpbandit.privacy.sensitivity import estimate_bounds
     from dpbandit.warmstart.start import warm_start
 
 

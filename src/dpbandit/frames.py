@@ -30,7 +30,10 @@ def is_frame(given: Any) -> bool:
 
 
 def numbers(given: Any, what: str) -> NDArray[np.float64]:
-    """The numbers in a frame, also where NumPy sees objects: nullable columns, mixed types, lists. Missing ones become NaN."""
+    """The numbers in a frame, also where NumPy sees objects: nullable columns, mixed types, lists.
+
+    Missing ones become NaN.
+    """
     array = np.asarray(given)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64, copy=False)
@@ -53,6 +56,17 @@ def _number(value: Any, what: str) -> float:
     if isinstance(value, (Real, Decimal, np.bool_)):
         return float(value)
     raise ShapeError(f"{what} must be numbers, not {type(value).__name__}")
+
+
+def array_of(given: Any, what: str) -> NDArray[np.float64]:
+    """Anything that holds numbers as a float array in C's order, or a named error."""
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        raise ShapeError(f"{what} must be a rectangular array of numbers") from None
+    found = array if array.dtype.kind in "fiub" else numbers(given, what)
+    # Not `ascontiguousarray`, which makes a single number a list of one.
+    return np.asarray(found, dtype=np.float64, order="C")
 
 
 def column(frame: Any, name: str) -> Any:

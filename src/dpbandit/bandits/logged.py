@@ -6,47 +6,13 @@ share one count: each of them may then be learned from less than the cap allows,
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.compiled import kernel
+from dpbandit.logs.record import ASSUMPTION, Counts, Hashes, Log, People
 
-Hashes = NDArray[np.uint64]
-Counts = NDArray[np.int32]
-
-ASSUMPTION = (
-    "warm start: the {0:,} logged rewards went into one noisy release; which rows are in the log, their contexts, users and order, "
-    "and whether a row has a reward at all, are public; no reward stands in the log twice, or is learned online again"
-)
-
-
-@dataclass(frozen=True)
-class Log:
-    """What was read, in numbers that no reward decides.
-
-    >>> print(Log(rows=10, learned=7, bad={"reward missing": 2}, over_cap=1, users=5))
-    7 of 10 rows learned from, 5 users; left out: 2 reward missing, 1 over the user's cap
-    """
-
-    rows: int
-    learned: int
-    bad: dict[str, int] = field(default_factory=dict)
-    over_cap: int = 0
-    users: int | None = None
-
-    def __str__(self) -> str:
-        left = [f"{count:,} {kind}" for kind, count in self.bad.items() if count]
-        left += [f"{self.over_cap:,} over the user's cap"] if self.over_cap else []
-        people = "" if self.users is None else f", {self.users:,} users"
-        return f"{self.learned:,} of {self.rows:,} rows learned from{people}; left out: {', '.join(left) or 'none'}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
+__all__ = ["ASSUMPTION", "Counts", "Hashes", "Log", "People", "Tally", "admit", "hash_bytes", "hash_names"]
 
 @kernel
 def hash_bytes(text: NDArray[np.uint8], start: int, stop: int) -> np.uint64:
@@ -144,31 +110,3 @@ class Tally:
 
 def _table(places: int) -> tuple[Hashes, Counts]:
     return np.zeros(places, dtype=np.uint64), np.zeros(places + 1, dtype=np.int32)
-
-
-@dataclass(frozen=True)
-class People:
-    """How many of each user's rewards the log had that were learned from: 12 bytes a user.
-
-    >>> People.nobody().count("anna")
-    0
-    """
-
-    hashes: Hashes  # in order
-    counts: Counts
-
-    @classmethod
-    def nobody(cls) -> People:
-        return cls(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int32))
-
-    def count(self, name: str) -> int:
-        """By name."""
-        if len(self.hashes) == 0:
-            return 0
-        text = np.frombuffer(name.encode(), dtype=np.uint8)
-        return self.count_of_hash(int(hash_bytes(text, 0, len(text))))
-
-    def count_of_hash(self, hashed: int) -> int:
-        """By the hash of a name."""
-        at = int(np.searchsorted(self.hashes, np.uint64(hashed)))
-        return int(self.counts[at]) if at < len(self.hashes) and int(self.hashes[at]) == hashed else 0

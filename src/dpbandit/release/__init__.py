@@ -1,10 +1,31 @@
-"""How private sums are published over time.
+"""How private sums are shown over time: what each way costs, how good it is, and its reference in
+NumPy."""
 
-Every release follows one interface: `place` says which node a round completes and over how many levels its block's
-budget is shared, `add` takes the round's vector and returns the clean value of that node, and `publish` takes the node's
-noisy value and returns the noisy prefix sum. Between the two stands the noise source and the ledger, nothing else.
-"""
+from dpbandit.release.anytime import Anytime
+from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums
+from dpbandit.release.episodes import Episodes
+from dpbandit.release.honaker import Honaker
+from dpbandit.release.once import Nothing, Once
+from dpbandit.release.pan_private import PanPrivate
+from dpbandit.release.toeplitz import Toeplitz
+from dpbandit.release.tree import ArmTrees, GramTree, Tree, WishartTree, levels_for
 
-from dpbandit.release.tree import MAX_LEVELS, Tree, levels_for, new_tree
-
-__all__ = ["MAX_LEVELS", "Tree", "levels_for", "new_tree"]
+__all__ = [
+    "Anytime",
+    "ArmTrees",
+    "Charge",
+    "Clock",
+    "Episodes",
+    "GramTree",
+    "Honaker",
+    "MAX_LEVELS",
+    "Nothing",
+    "Once",
+    "PanPrivate",
+    "Release",
+    "Sums",
+    "Toeplitz",
+    "Tree",
+    "WishartTree",
+    "levels_for",
+]

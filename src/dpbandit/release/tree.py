@@ -1,39 +1,44 @@
-"""The binary tree (Dwork et al. 2010; Chan et al. 2011), its hybrid form for an unknown horizon, and its pan-private form.
+"""The binary tree (Dwork et al. 2010; Chan et al. 2011), and its hybrid form for an unknown
+horizon.
 
-Round t needs one new node, (t − lowbit(t), t]; its noise is drawn once and serves while the node is part of a prefix.
-A reward is in at most one node of each level, so the budget is shared by the levels: ⌊log₂T⌋ + 1 for horizon T.
-Unknown horizon: blocks of doubling length, each with a tree of its own. A finished block's total is its top node, so no
-budget is set aside for totals, and a block of length 2^b shares its budget over b + 1 levels.
-Clean sums of nodes live in `Tree.sums`; nothing outside the trusted side may read them.
-"""
+Round t needs one new node, (t − lowbit(t), t]; its noise is drawn once and serves while the node is
+part of a prefix. A reward is in at most one node of each level, so the levels share the budget:
+⌊log₂T⌋ + 1 for horizon T. Unknown horizon: blocks of doubling length, each with a tree of its own.
+A finished block's total is its top node, so no budget is set aside for totals, and a block of
+length 2^b shares its budget over b + 1 levels."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit.compiled import kernel
-from dpbandit.errors import OptionError
+from dpbandit.errors import BudgetError
+from dpbandit.privacy.wishart import Calibration
+from dpbandit.release.base import (
+    MAX_LEVELS,
+    Charge,
+    Clock,
+    Release,
+    Sums,
+    Vector,
+    check_horizon,
+    check_rounds,
+    ridge_keys,
+)
+from dpbandit.release.whole import WholeRows
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
-# 2⁶² rounds are enough for anyone; the hybrid form allocates this many rows.
-MAX_LEVELS = 62
+class Place(NamedTuple):
+    """Where a round stands in its tree."""
 
-
-class Tree(NamedTuple):
-    """The state of one tree: everything needed to continue, in arrays that do not grow.
-
-    `sums[l]` is the clean sum of the latest node of level l (pan-private: the noisy sum of the node in progress);
-    `noisy[l]` the noisy prefix sum at that node's end; `carry` the noisy total of finished blocks.
-    """
-
-    sums: Matrix
-    noisy: Matrix
-    carry: Vector
+    position: int  # of the round within its block, from 1
+    level: int  # of the node that it completes
+    levels: int  # that share the budget
 
 
 def levels_for(horizon: int | None) -> int:
@@ -42,192 +47,256 @@ def levels_for(horizon: int | None) -> int:
     >>> levels_for(1), levels_for(1023), levels_for(1024), levels_for(10_000)
     (1, 10, 11, 14)
     """
-    if horizon is None:
-        return MAX_LEVELS
-    if horizon < 1:
-        raise OptionError(f"horizon must be at least 1 (or None for unknown), not {horizon!r}")
-    return int(horizon).bit_length()
+    check_horizon(horizon)
+    return MAX_LEVELS if horizon is None else int(horizon).bit_length()
 
 
-def new_tree(dim: int, horizon: int | None) -> Tree:
-    """An empty tree."""
-    levels = levels_for(horizon)
-    return Tree(np.zeros((levels, dim)), np.zeros((levels, dim)), np.zeros(dim))
+def place(t: int, *, unknown_horizon: bool, levels: int) -> Place:
+    """Where round t stands. Without a horizon, blocks of 1, 2, 4, … rounds have a tree each.
 
-
-@kernel
-def place(t: int, unknown_horizon: bool, levels: int) -> tuple[int, int, int]:
-    """Where round t stands: (index within its block, level of the node it completes, levels sharing the budget)."""
+    >>> place(12, unknown_horizon=False, levels=4), place(12, unknown_horizon=True, levels=0)
+    (Place(position=12, level=2, levels=4), Place(position=5, level=0, levels=4))
+    """
     index = t
     if unknown_horizon:
-        block = 0
-        while (t >> (block + 1)) > 0:
-            block += 1
-        index = t - (1 << block) + 1
-        levels = block + 1
-    level = 0
-    while (index >> level) & 1 == 0:
-        level += 1
-    return index, level, levels
+        levels = t.bit_length()
+        index = t - (1 << (levels - 1)) + 1
+    return Place(index, (index & -index).bit_length() - 1, levels)
 
 
-@kernel(inline="always")
-def add(tree: Tree, t: int, unknown_horizon: bool, item: Vector, out: Vector) -> None:
-    """Add round t's vector and put the clean sum of the node it completes into `out`."""
-    index, level, _ = place(t, unknown_horizon, 0)
-    d = item.shape[0]
-    if unknown_horizon and index == 1 and t > 1:
-        _close_block(tree, t - 1)
-        tree.sums[:] = 0.0
-    for i in range(d):
-        out[i] = item[i]
-    for below in range(level):
-        for i in range(d):
-            out[i] += tree.sums[below, i]
-            tree.sums[below, i] = 0.0
-    for i in range(d):
-        tree.sums[level, i] = out[i]
+class TreeSums(Sums):
+    """Round t shows the node that it completes.
+
+    `sums[l]` is the clean sum of the latest node of level l; `noisy[l]` the noisy sum of the
+    block's rounds up to that node's end; `carry` the noisy sum of the finished blocks."""
+
+    def __init__(self, dim: int, *, levels: int, unknown_horizon: bool, whole: bool = True) -> None:
+        self.dim, self.levels, self.unknown_horizon = dim, levels, unknown_horizon
+        rows = MAX_LEVELS if unknown_horizon else levels
+        self.sums: Any = WholeRows(rows, dim) if whole else np.zeros((rows, dim))
+        self.noisy = np.zeros((rows, dim))
+        self.carry = np.zeros(dim)
+
+    def place(self, t: int) -> Place:
+        """Where round t stands."""
+        return place(t, unknown_horizon=self.unknown_horizon, levels=self.levels)
+
+    def add(self, t: int, item: Any) -> Any:
+        index, level, _ = self.place(t)
+        if index == 1 and t > 1:
+            self._close_block(t - 1)
+        node = item
+        for below in range(level):
+            node = node + self.sums[below]
+            self.sums[below] = 0 * item  # it is in the node above from now on
+        self.sums[level] = node
+        return node
+
+    def publish(self, t: int, noisy: Vector) -> Vector:
+        index, level, _ = self.place(t)
+        self.noisy[level] = noisy + self._before(index, level)
+        return self.carry + self.noisy[level]
+
+    def _before(self, index: int, level: int) -> Vector:
+        """The noisy sum of the block's rounds before the node of this level that ends at
+        `index`."""
+        rest = index - (1 << level)
+        return self.noisy[(rest & -rest).bit_length() - 1] if rest else np.zeros(self.dim)
+
+    def _close_block(self, last: int) -> None:
+        """The block that ended with round `last` is one noisy number from now on: its top node."""
+        self.carry += self.noisy[last.bit_length() - 1]
+        self.noisy[:] = 0.0
+        for row in range(len(self.sums)):
+            self.sums[row] = 0 * self.sums[row]
+
+    def fields(self) -> dict[str, NDArray[Any]]:
+        clean = (
+            self.sums.fields("sums") if isinstance(self.sums, WholeRows) else {"sums": self.sums}
+        )
+        return {**clean, "noisy": self.noisy, "carry": self.carry}
 
 
-@kernel(inline="always")
-def publish(tree: Tree, t: int, unknown_horizon: bool, node: Vector, out: Vector) -> None:
-    """Take the noisy value of round t's node and put the noisy sum of all rounds so far into `out`."""
-    index, level, _ = place(t, unknown_horizon, 0)
-    above = level + 1
-    while (index >> above) > 0 and (index >> above) & 1 == 0:
-        above += 1
-    inside = (index >> above) > 0
-    for i in range(node.shape[0]):
-        tree.noisy[level, i] = node[i] + (tree.noisy[above, i] if inside else 0.0)
-        out[i] = tree.carry[i] + tree.noisy[level, i]
+@dataclass(frozen=True, eq=False)
+class Tree(Release):
+    """A tree of nodes with noise of the same scale."""
+
+    name = "tree"
+    in_core = True
+
+    # Scales per unit of sensitivity by levels that share the budget; None: what the noise needs.
+    published_multipliers: Vector | None = None
+
+    @staticmethod
+    def draws(dim: int, horizon: int | None) -> int:
+        return dim * (levels_for(horizon) + 1)
+
+    @property
+    def unknown_horizon(self) -> bool:
+        """Whether it goes on for ever, block after block."""
+        return self.horizon is None
+
+    @property
+    def levels(self) -> int:
+        """That share the budget; those of the longest block if the horizon is unknown."""
+        return levels_for(self.horizon)
+
+    @cached_property
+    def multipliers(self) -> Vector:
+        """Noise scale per unit of sensitivity when 1, 2, … levels share the budget; 0 is unused."""
+        if self.published_multipliers is not None:
+            return self.published_multipliers
+        return self.noise.multipliers(self.budget, MAX_LEVELS)
+
+    def place(self, t: int) -> Place:
+        """Where round t stands."""
+        return place(t, unknown_horizon=self.unknown_horizon, levels=self.levels)
+
+    def scale(self, t: int) -> float:
+        """The noise scale of the node that round t completes."""
+        return float(self.multipliers[self.place(t).levels]) * self.sensitivity
+
+    def _share(self, levels: int) -> float:
+        return self.noise.share(float(self.multipliers[levels]))
+
+    def charge(self, engine: Clock, t: int) -> Charge:
+        _index, level, levels = self.place(t)
+        block = t.bit_length() - 1 if self.unknown_horizon else 0
+        return Charge(self._share(levels), f"tree level {level}", block)
+
+    def room(self, engine: Clock) -> None:
+        t = engine.rounds + 1
+        if t.bit_length() > self.levels:
+            raise BudgetError(
+                f"round {t} would bring the total to one level more than the {self.levels} that "
+                "share the budget; make the bandit with a larger horizon, or horizon=None"
+            )
+
+    def nodes(self, t: int) -> list[tuple[int, int]]:
+        """The nodes in use at round t, as (end, levels that share the budget).
+
+        >>> from dpbandit.privacy.noise import GAUSSIAN
+        >>> Tree(GAUSSIAN, None, 1.0, 1.0).nodes(12)
+        [(1, 1), (3, 2), (7, 3), (11, 4), (12, 4)]
+        """
+        nodes, start, levels = [], 0, self.levels
+        if self.unknown_horizon:
+            levels = max(t.bit_length(), 1)
+            nodes = [((2 << b) - 1, b + 1) for b in range(levels - 1)]  # one for a finished block
+            start = (1 << (levels - 1)) - 1
+        inside, end = t - start, start
+        for bit in reversed(range(inside.bit_length())):
+            if inside >> bit & 1:
+                end += 1 << bit
+                nodes.append((end, levels))
+        return nodes
+
+    def squares(self, t: ArrayLike) -> Vector:
+        rounds = np.minimum(np.asarray(t, dtype=np.int64), self.horizon or 2**62)
+        scales = (self.multipliers * self.sensitivity) ** 2
+        total = [math.fsum(scales[levels] for _, levels in self.nodes(int(v))) for v in rounds.flat]
+        return np.array(total).reshape(rounds.shape)
+
+    def core(self) -> dict[str, Any]:
+        return ridge_keys(release=self.name, **self.tree_keys())
+
+    def tree_keys(self) -> dict[str, Any]:
+        """What an engine must know of the tree alone."""
+        return {
+            "levels": self.levels,
+            "unknown_horizon": self.unknown_horizon,
+            "sensitivity": self.sensitivity,
+            "multipliers": self.multipliers,
+        }
+
+    def sums(self, dim: int) -> TreeSums:
+        return TreeSums(dim, levels=self.levels, unknown_horizon=self.unknown_horizon)
 
 
-@kernel
-def _close_block(tree: Tree, last: int) -> None:
-    """The block that ended with round `last` = 2^b − 1 … is one noisy number from now on: its top node."""
-    top = 0
-    while (last >> (top + 1)) > 0:
-        top += 1
-    for i in range(tree.carry.shape[0]):
-        tree.carry[i] += tree.noisy[top, i]
-    tree.noisy[:] = 0.0
+@dataclass(frozen=True, eq=False)
+class GramTree(Tree):
+    """One tree of packed Gram matrices. Items are vvᵀ, ‖v‖ ≤ 1."""
+
+    name = "gram-tree"
+
+    def core(self) -> dict[str, Any]:
+        return self.tree_keys()
 
 
-@kernel
-def starts(t: int, unknown_horizon: bool, level: int) -> bool:
-    """Whether a node of this level begins with round t (pan-private form: its first noise is due now)."""
-    index, _, _ = place(t, unknown_horizon, 0)
-    return (index - 1) & ((1 << level) - 1) == 0
+@dataclass(frozen=True, eq=False)
+class WishartTree(GramTree):
+    """The same with Wishart noise, whose price comes from a calibration for each number of levels.
 
-
-@kernel
-def add_pan_private(tree: Tree, t: int, unknown_horizon: bool, levels: int, item: Vector, out: Vector) -> None:
-    """Add round t's vector to the node in progress at every level, and put the one it completes into `out`.
-
-    Each node's running sum was set to fresh noise when the node began (`starts`), so a look into memory sees noisy
-    sums only; a second, independent noise is added when the node is published, which protects the rewards that come
-    after the look. A reward is covered by the first noise in what the intruder saw and by the second in what came
-    after, so it pays once per level, as in the plain tree; the noise variance doubles.
+    Without a calibration (ε = ∞) there is no noise, and no claim.
     """
-    index, level, _ = place(t, unknown_horizon, 0)
-    if unknown_horizon and index == 1 and t > 1:
-        _close_block(tree, t - 1)
-    for row in range(levels):
-        for i in range(item.shape[0]):
-            tree.sums[row, i] += item[i]
-    for i in range(item.shape[0]):
-        out[i] = tree.sums[level, i]
+
+    name = "wishart-tree"
+
+    dim: int = 0  # of a context: the matrix has one row more, the reward's
+    calibrations: dict[int, Calibration] = field(default_factory=dict)
+
+    @cached_property
+    def multipliers(self) -> Vector:
+        """Degrees of freedom: W_p(I, k) with k = ν + p − 1, p = dim + 1."""
+        degrees = np.zeros(MAX_LEVELS + 1)
+        for levels, found in self.calibrations.items():
+            degrees[levels] = found.degrees + self.dim
+        return degrees
+
+    def charge(self, engine: Clock, t: int) -> Charge:
+        _index, level, levels = self.place(t)
+        block = t.bit_length() - 1 if self.unknown_horizon else 0
+        found = self.calibrations.get(levels)
+        # Level 0 comes first in every block: it carries what the first release costs beyond others.
+        share = math.inf if found is None else found.each + (found.first if level == 0 else 0.0)
+        return Charge(share, f"tree level {level}", block)
 
 
-# ------------------------------------------------------------------ Honaker's estimate (2015), bottom-up
-#
-# The plain tree publishes one node a round. Here every node that ends with a round is published, right children
-# too: an item is then in exactly one node of each level, so the budget is shared over the same levels as before, and a
-# node can be estimated from its own value and from its children. With equal variances inside a block the best mean of
-# the two has variance v_l = 1/(1 + 1/(2v_{l−1})) = 2^l/(2^{l+1} − 1) of one node's, and v_l is also the own value's weight.
+@dataclass(frozen=True, eq=False)
+class ArmTrees(Tree):
+    """One tree for each arm, over that arm's own pulls: a reward enters one of them.
 
-
-@kernel(inline="always")
-def add_nodes(tree: Tree, t: int, unknown_horizon: bool, item: Vector, nodes: Matrix) -> int:
-    """Add round t's vector and put the clean sums of all nodes that end with it into `nodes`, one row a level.
-
-    Returns how many rows: one more than the level that `place` gives. In place of `add`; `nodes` has `levels_for` rows.
-
-    >>> tree, nodes = new_tree(1, horizon=4), np.zeros((3, 1))
-    >>> [add_nodes(tree, t, False, np.array([float(t)]), nodes) for t in (1, 2, 3, 4)]
-    [1, 2, 1, 3]
-    >>> nodes[:, 0].tolist()  # 4, 3 + 4, 1 + 2 + 3 + 4
-    [4.0, 7.0, 10.0]
+    An engine's fields say the pulls of each arm (`pulls`) and the arm that was pulled last (`arm`).
     """
-    index, level, _ = place(t, unknown_horizon, 0)
-    d = item.shape[0]
-    if unknown_horizon and index == 1 and t > 1:
-        _close_block(tree, t - 1)
-        tree.sums[:] = 0.0
-    for i in range(d):
-        nodes[0, i] = item[i]
-    for below in range(level):
-        for i in range(d):
-            nodes[below + 1, i] = nodes[below, i] + tree.sums[below, i]
-            tree.sums[below, i] = 0.0
-    for i in range(d):
-        tree.sums[level, i] = nodes[level, i]
-    return level + 1
 
+    name = "arm-trees"
 
-@kernel(inline="always")
-def publish_honaker(tree: Tree, t: int, unknown_horizon: bool, nodes: Matrix, out: Vector) -> None:
-    """Take the noisy values of the nodes that end with round t and put the estimated sum of all rounds so far into `out`.
+    def charge(self, engine: Clock, t: int) -> Charge:
+        fields = engine.fields()
+        arm = int(fields["arm"][0])
+        found = super().charge(engine, int(fields["pulls"][arm]))
+        # A reward is in one block of one arm's tree: that is its group.
+        group = arm * (MAX_LEVELS + 1) + found.group
+        return found._replace(what=f"arm {arm}, {found.what}", group=group)
 
-    Noise must have the same scale in all nodes of a block. In place of `publish`, after `add_nodes`: a tree is used with one
-    pair or with the other. What it keeps is in `Tree.noisy` too, now with estimates in place of noisy values.
+    def room(self, engine: Clock) -> None:
+        most = int(engine.fields()["pulls"].max()) + 1
+        if most.bit_length() > self.levels:
+            raise BudgetError(
+                f"round {engine.rounds + 1} could bring an arm's tree to one level more than the "
+                f"{self.levels} that share the budget; make the bandit with a larger horizon, or "
+                "horizon=None"
+            )
 
-    >>> tree, out = new_tree(1, horizon=2), np.zeros(1)
-    >>> publish_honaker(tree, 1, False, np.array([[6.0]]), out)
-    >>> publish_honaker(tree, 2, False, np.array([[3.0], [12.0]]), out)
-    >>> round(float(out[0]), 12)  # 2/3 of 12 and 1/3 of 6 + 3
-    11.0
-    """
-    index, level, _ = place(t, unknown_horizon, 0)
-    above = level + 1
-    while (index >> above) > 0 and (index >> above) & 1 == 0:
-        above += 1
-    inside = (index >> above) > 0
-    d = out.shape[0]
-    for i in range(d):
-        out[i] = nodes[0, i]
-    own = 1.0
-    for row in range(1, level + 1):
-        own = 2.0 * own / (1.0 + 2.0 * own)
-        # The left sibling's estimate is what the prefix gained when that sibling was published.
-        for i in range(d):
-            left = tree.noisy[row - 1, i]
-            if row < level:
-                left -= tree.noisy[row, i]
-            elif inside:
-                left -= tree.noisy[above, i]
-            out[i] = own * nodes[row, i] + (1.0 - own) * (left + out[i])
-    for i in range(d):
-        tree.noisy[level, i] = out[i] + (tree.noisy[above, i] if inside else 0.0)
-        out[i] = tree.carry[i] + tree.noisy[level, i]
+    def core(self) -> dict[str, Any]:
+        return self.tree_keys()
 
 
 def tree_standard_error(t: ArrayLike, horizon: int | None, *, honaker: bool) -> Vector:
-    """The standard error of each coordinate of the sum released at round t (or rounds t), for items of norm 1 and ρ = ½.
+    """The standard error of each coordinate of the sum shown at rounds t, for items of norm 1, ρ =
+    ½.
 
-    A node has variance h, for the h levels that share its block's budget. For another budget multiply by the sensitivity
-    and divide by √(2ρ).
+    A node has variance h, for the h levels that share its block's budget. For another budget
+    multiply by the sensitivity and divide by √(2ρ).
 
     >>> tree_standard_error([511, 512], 1000, honaker=False).round(2).tolist()  # √(9·10), √10
     [9.49, 3.16]
     >>> tree_standard_error([511, 512], 1000, honaker=True).round(2).tolist()
     [7.28, 2.24]
     """
-    rounds = np.asarray(t, dtype=np.int64)
+    rounds = check_rounds(t, horizon, np.int64)
     levels = levels_for(horizon)
-    if (rounds < 0).any() or (horizon is not None and (rounds > horizon).any()):
-        raise OptionError(f"t must lie between 0 and the horizon, {horizon!r}, not {t!r}")
-    variances = [2.0**level / (2.0 ** (level + 1) - 1) if honaker else 1.0 for level in range(levels)]
+    variances = [2.0**k / (2.0 ** (k + 1) - 1) if honaker else 1.0 for k in range(levels)]
     variance = np.zeros(rounds.shape)
     index, share = rounds, np.full(rounds.shape, float(levels))
     if horizon is None:

@@ -1,0 +1,96 @@
+"""The anytime bandit: no horizon, no log T, and the lowest price of privacy here.
+
+Every reward enters one sum, at norm 1, through a whitened instrument; the sum is released at times
+that grow geometrically, and each release spends a share of what every reward has left
+(`release.anytime`). What is summed is the residual against the released prediction, which needs a
+narrower range than the reward. A Kalman filter combines all releases (`learners.filter`), with a
+prior that contexts alone suggest (`learners.prior`), and arms are picked by upper confidence bounds.
+It assumes a constant θ and a mean reward that is linear in the context; where that fails it is still
+private.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpbandit.algorithms import presets
+from dpbandit.design import Design
+from dpbandit.errors import OptionError
+from dpbandit.options import Options, positive, whole
+from dpbandit.policies import CENTRED_UCB
+from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.sensitivity import on_grid
+from dpbandit.release import Anytime
+
+DESCRIPTION = (
+    "instrument sums released for ever, Kalman filter, upper confidence bounds: the lowest price of "
+    "privacy here"
+)
+REFERENCE = "this project (docs/privacy.md)"
+CLAIM = "GDP, proven"
+OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance", "empirical_bayes")
+
+# Where they come from, and what other values gave: docs/frontier.md.
+WINDOW = 0.375  # of the reward's range, to either side of the prediction
+KNEE = 45.0  # rounds per dimension and unit of noise
+RATIO = 1.025
+# Beyond, a release would show less of an item than floats can tell.
+LONGEST_KNEE = 1e9
+
+
+def design(name: str, options: Options) -> Design:
+    noise = find_noise(options.noise or "gaussian", ("gaussian",))
+    presets.refuse_pan_private(options, name, "its sum is clean in memory between releases")
+    presets.check_range(options)
+    share = positive("window", options.own("window", WINDOW))
+    if share > 0.5:
+        raise OptionError(
+            "window must be at most 0.5 of the reward's range, which is no window at all, not "
+            f"{share!r}"
+        )
+    ratio = positive("ratio", options.own("ratio", RATIO))
+    if not 1 < ratio <= 10:
+        raise OptionError(f"ratio must lie above 1, and at most 10, not {ratio!r}")
+    numbers = options.dim + 1  # of an item: an instrument for the context and a constant
+    budget = noise.budget(options, Anytime.draws(numbers, options.horizon, ratio))
+    knee = options.own("knee", None)
+    if knee is None:
+        # Noise against signal: about so many rounds pass before a direction is known to within the
+        # range of rewards.
+        knee = KNEE * options.dim * 2 * share / min(budget, 1e3)
+    knee = min(positive("knee", knee), LONGEST_KNEE)
+    first = options.own("first_release", None)
+    if first is None:
+        first = max(1, math.ceil(knee / 20))
+    variance = options.own("reward_variance", options.width**2 / 16)
+    release = Anytime(
+        noise,
+        options.horizon,
+        on_grid(1.0, dim=numbers, norm=noise.norm),
+        budget,
+        dim=numbers,
+        knee=knee,
+        ratio=ratio,
+        first=whole("first_release", first, least=1),
+    )
+    public = options.public_contexts
+    return Design(
+        learner="filter",
+        settings={
+            **release.core(),
+            "window": share * options.width,
+            "reward_variance": positive("reward_variance", variance),
+            "empirical_bayes": options.own_flag("empirical_bayes"),
+            "public_contexts": np.empty((0, options.dim)) if public is None else public,
+        },
+        release=release,
+        noise=noise,
+        policy=CENTRED_UCB,
+        claim=presets.claim(options, noise, budget, "proven", ()),
+        ledger=noise.ledger(budget),
+        # The posterior holds all uncertainty, the noise's too: this radius covers every x at once.
+        theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),
+        values_depend_on_releases=True,  # residuals are taken against the released prediction
+    )

@@ -1,0 +1,102 @@
+"""Bandits with noise on the moments Σ x·r: what they share, however sums are shown and arms picked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpbandit.algorithms import bonus, presets
+from dpbandit.algorithms.shapes import shape_of
+from dpbandit.design import Design
+from dpbandit.errors import OptionError
+from dpbandit.options import Options
+from dpbandit.policies import UCB, Policy
+from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.sensitivity import on_grid
+from dpbandit.release import PanPrivate, Release, Tree
+
+NOISES = ("gaussian", "laplace", "laplace-l2")
+
+
+def on_moments(
+    name: str,
+    options: Options,
+    noise_name: str,
+    *,
+    release: type[Release] = Tree,
+    more: Callable[[], dict[str, Any]] = dict,
+    policy: Policy = UCB,
+) -> Design:
+    """A bandit that publishes noisy sums of moments.
+
+    Parameters
+    ----------
+    name : str
+        The algorithm's, for errors.
+    options : Options
+        What it was made with.
+    noise_name : str
+        Which noise.
+    release : type
+        How the sums are shown over time.
+    more : callable
+        What that type takes besides noise, horizon, sensitivity and budget.
+    policy : Policy
+        What picks an arm.
+    """
+    noise = find_noise(noise_name, NOISES)
+    presets.check_range(options)
+    wanted = options.own("shape", "round")
+    if wanted != "round" and noise.norm != 2:
+        raise OptionError(f"shape={wanted!r} is measured in L2: use noise='gaussian'")
+    shape = shape_of(options, wanted)
+    if options.pan_private:
+        if release is not Tree:
+            why = "only the plain tree keeps noise in every sum from the start"
+            presets.refuse_pan_private(options, name, why)
+        release = PanPrivate
+    l1_limit = l1_limit_of(options) if noise.norm == 1 else None
+    one = 1.0  # of an item's norm
+    if noise.norm == 1:
+        one = math.sqrt(options.dim) if l1_limit is None else l1_limit / options.max_norm
+    budget = noise.budget(options, release.draws(options.dim, options.horizon))
+    shown = release(
+        noise,
+        options.horizon,
+        on_grid(one, dim=options.dim, norm=noise.norm),
+        budget,
+        **more(),
+    )
+    # ‖Px‖ is about √d for a whitener P, so this is λ on the scale of shaped sums.
+    weighted_ridge = options.ridge / max(math.sqrt(options.dim), shape.floor)
+    covers = () if l1_limit is None else (L1_CHECKED.format(l1_limit),)
+    return presets.ridge(
+        options,
+        "moments",
+        shown,
+        promise=presets.claim(options, noise, budget, "proven", covers),
+        ledger=noise.ledger(budget),
+        theory=bonus.on_moments(options, shown, shape, weighted_ridge),
+        policy=policy,
+        l1_limit=l1_limit,
+        shape=shape.whitener,
+        unshape=shape.inverse,
+        floor=shape.floor,
+    )
+
+
+L1_CHECKED = "contexts have L1 norm at most {0:.6g}, as the public contexts (checked)"
+
+
+def l1_limit_of(options: Options) -> float | None:
+    """The longest public context in L1, where that is less than any context of allowed norm.
+
+    Perturbed contexts are not the public ones.
+    """
+    if options.public_contexts is None or options.context_noise > 0:
+        return None
+    longest = float(np.abs(options.public_contexts).sum(axis=1).max())
+    return min(longest, math.sqrt(options.dim) * options.max_norm)

@@ -1,0 +1,130 @@
+"""What the files of the algorithms share: from (ε, δ) to a design, and the wording of claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.design import Design, Vector
+from dpbandit.errors import OptionError
+from dpbandit.options import Options
+from dpbandit.policies import UCB, Policy
+from dpbandit.privacy.claim import Claim, NoiseKind, Notion, Status
+from dpbandit.privacy.ledger import Ledger
+from dpbandit.privacy.noise import GAUSSIAN, Noise
+from dpbandit.release import Nothing, Release
+
+CLIPPED = (
+    "each reward is clipped to {0}, so it can move by at most {1:g}; a reward outside the range is "
+    "not learned in full"
+)
+CONTEXTS_PUBLIC = (
+    "contexts, arm features, the order of learning and all timing are public and not protected"
+)
+OTHERS = (
+    "other people's rewards do not react to the changed one except through what was released"
+)
+# A reward this many widths from 0 loses half of its digits.
+FURTHEST = 1e9
+
+
+def check_range(options: Options) -> None:
+    """An error for rewards that are hardly told apart in floats."""
+    if max(abs(end) for end in options.reward_range) > FURTHEST * options.width:
+        raise OptionError(
+            f"reward_range = {options.reward_range} lies too far from 0 for its width "
+            f"{options.width:g}: floats hardly tell such rewards apart; subtract a constant from "
+            "the rewards"
+        )
+
+
+def claim(
+    options: Options, noise: Noise, budget: float, status: Status, assumptions: tuple[str, ...]
+) -> Claim:
+    """A claim in the words that most algorithms share. An infinite ε is no claim at all."""
+    epsilon = options.need_epsilon()
+    notion: Notion = noise.notion
+    if math.isinf(epsilon):
+        status, notion = "none", "none"
+    return Claim(
+        unit=options.unit_in_words,
+        notion=notion,
+        epsilon=epsilon,
+        delta=noise.delta(options),
+        mu=noise.mu(options, budget),
+        status=status,
+        noise=noise_kind(options),
+        assumptions=(clipped(options), CONTEXTS_PUBLIC, OTHERS, *assumptions),
+    )
+
+
+def clipped(options: Options) -> str:
+    """What happens to rewards outside their range, in a claim's words."""
+    return CLIPPED.format(options.reward_range, options.width)
+
+
+def noise_kind(options: Options) -> NoiseKind:
+    """Real without a seed."""
+    return "real" if options.seed is None else "simulation"
+
+
+def ridge(
+    options: Options,
+    site: str,
+    release: Release,
+    *,
+    promise: Claim,
+    ledger: Ledger,
+    theory: Callable[[Vector], Vector],
+    policy: Policy = UCB,
+    public_set: NDArray[np.float64] | None = None,
+    **more: Any,
+) -> Design:
+    """A design whose learner is LinUCB's regression, with the noise at a site.
+
+    `more` are settings of the learner, or fields of the design, that differ from the usual ones.
+    """
+    public = np.empty((0, options.dim)) if public_set is None else public_set
+    settings = {
+        "site": site,
+        "ridge": options.ridge,
+        "shape": np.empty((0, 0)),
+        "unshape": np.empty((0, 0)),
+        "floor": 0.0,
+        "public_arms": public,
+        "form": "simplified",
+        "smallest_eigenvalue": 1.0,
+        "lemma_delta": 0.5,
+        "printed_index": False,
+        **release.core(),
+    }
+    settings |= {name: more.pop(name) for name in list(more) if name in settings}
+    return Design(
+        learner="ridge",
+        settings=settings,
+        release=release,
+        noise=release.noise,
+        policy=policy,
+        claim=promise,
+        ledger=ledger,
+        theory=theory,
+        public_set=public,
+        **more,
+    )
+
+
+def nothing(options: Options) -> Nothing:
+    """The release of a bandit that protects nobody."""
+    return Nothing(GAUSSIAN, options.horizon, 1.0, math.inf)
+
+
+def refuse_pan_private(options: Options, name: str, why: str) -> None:
+    """A named error where the pan-private form is asked of an algorithm that cannot have it."""
+    if options.pan_private:
+        raise OptionError(
+            f"{name} has no pan-private form: {why}; use private-linucb or tree-gauss"
+        )

@@ -1,0 +1,338 @@
+"""The names of all algorithms, ours and those a user registers."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_overloads, overload
+
+from numpy.typing import ArrayLike
+
+from dpbandit.algorithms import (
+    adac_oful,
+    anytime,
+    dgs,
+    joint,
+    linucb,
+    local,
+    private_linucb,
+    private_ts,
+    private_ucb,
+    random,
+    toeplitz,
+    tree_gauss,
+)
+from dpbandit.algorithms.hints import Name
+from dpbandit.bandit import Bandit
+from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
+from dpbandit.options import build
+
+if TYPE_CHECKING:
+    from dpbandit.privacy.claim import Claim
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One line of `dpb.algorithms()`."""
+
+    description: str
+    claim: str
+    reference: str
+    factory: Callable[..., Any]  # ours: (name, options) → design; a user's: (**options) → a bandit
+    own_options: tuple[str, ...] = ()
+    registered_by_user: bool = False
+    one_hot: bool = False  # contexts may only name arms
+
+
+def entry(module: Any, word: str = "") -> Algorithm:
+    """The line for an algorithm that has a file of its own.
+
+    A second algorithm of the same file has constants that begin with `word`.
+    """
+    prefix = f"{word}_" if word else ""
+    return Algorithm(
+        getattr(module, f"{prefix}DESCRIPTION"),
+        getattr(module, f"{prefix}CLAIM"),
+        getattr(module, f"{prefix}REFERENCE"),
+        getattr(module, f"{prefix.lower()}design"),
+        getattr(module, f"{prefix}OPTIONS", ()),
+        one_hot=getattr(module, "ONE_HOT", False),
+    )
+
+
+# One line for each algorithm.
+ALGORITHMS: dict[str, Algorithm] = {
+    "random": entry(random),
+    "linucb": entry(linucb),
+    "private-linucb": entry(private_linucb),
+    "private-linucb-published": entry(private_linucb, "PUBLISHED"),
+    "dgs": entry(dgs),
+    "dgs-published": entry(dgs, "PUBLISHED"),
+    "dgs-figure": entry(dgs, "FIGURE"),
+    "local": entry(local),
+    "tree-gauss": entry(tree_gauss),
+    "toeplitz": entry(toeplitz),
+    "anytime": entry(anytime),
+    "private-ts": entry(private_ts),
+    "adac-oful": entry(adac_oful),
+    "private-ucb": entry(private_ucb),
+    "joint": entry(joint),
+}
+
+
+def algorithms() -> dict[str, Algorithm]:
+    """All algorithms.
+
+    Returns
+    -------
+    dict
+        Name → description, claim, reference, own options.
+
+    Examples
+    --------
+    >>> import dpbandit as dpb
+    >>> dpb.algorithms()["tree-gauss"].claim
+    'GDP, proven'
+    """
+    return dict(ALGORITHMS)
+
+
+def find(name: str) -> Algorithm:
+    """The algorithm of that name, or an error with the nearest one."""
+    try:
+        return ALGORITHMS[name]
+    except (KeyError, TypeError):
+        raise UnknownAlgorithmError(
+            f"no algorithm is called {name!r}: {nearest(name, ALGORITHMS)}"
+        ) from None
+
+
+@overload
+def make(
+    name: Name,
+    *,
+    dim: int,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    reward_range: tuple[float, float] = (-1.0, 1.0),
+    horizon: int | None = None,
+    alpha: float | Literal["theory"] | None = None,
+    ridge: float = 1.0,
+    max_norm: float = 1.0,
+    public_contexts: ArrayLike | None = None,
+    noise: Literal["gaussian", "laplace", "laplace-l2", "wishart"] | None = None,
+    unit: Literal["reward"] | tuple[Literal["user"], int] = "reward",
+    seed: int | None = None,
+    pan_private: bool = False,
+    context_noise: float = 0.0,
+    theta_norm: float = 1.0,
+    zeta: float = 0.05,
+    reward_noise: float = 0.5,
+    backend: Literal["core", "reference"] | None = None,
+    window: float = 0.375,
+    knee: float | None = None,
+    ratio: float = 1.025,
+    first_release: int | None = None,
+    reward_variance: float | None = None,
+    empirical_bayes: bool = False,
+    shape: Literal["round", "ellipsoid", "instruments"] = "round",
+    honaker: bool = False,
+    determinant_growth: float = 1.0,
+    privacy_bonus: float | Literal["theory"] = 0.75,
+    split_budget: bool = False,
+    reward_weight: float = 1.0,
+    centre_rewards: bool = False,
+    shift: float = 2.0,
+    clip_rewards: bool = False,
+    smallest_eigenvalue: float | None = None,
+    form: Literal["simplified", "full"] = "simplified",
+    printed_index: bool = False,
+) -> Bandit: ...
+@overload
+def make(name: str, **options: Any) -> Any: ...
+def make(name: str, **options: Any) -> Any:
+    """A new bandit. Without a seed it draws real noise; with one it is a reproducible simulation.
+
+    Parameters
+    ----------
+    name : str
+        The algorithm: see `dpb.algorithms()`.
+    dim : int
+        Features of a context.
+    epsilon : float
+        ε of the promise; needed by private algorithms. `float("inf")` switches noise off, and the
+        claim with it.
+    delta : float
+        δ of the promise; needed with Gaussian noise. A warning above 1/`horizon`.
+    reward_range : (float, float), default (-1, 1)
+        Rewards are clipped to it.
+    horizon : int, optional
+        How many rewards will be learned from. None: unknown, and no end.
+    alpha : float or 'theory', default 0.3
+        Width of the exploration bonus.
+    ridge : float, default 1.0
+        λ, the strength of the regularisation.
+    max_norm : float, default 1.0
+        Longest context; longer ones are refused.
+    public_contexts : array of shape (n, dim), optional
+        Contexts known in advance; some algorithms need less noise or explore better with them.
+    noise : {'gaussian', 'laplace', 'laplace-l2', 'wishart'}, optional
+        The algorithm's own if not given. 'laplace-l2' and 'wishart' (`joint`) are for simulations.
+    unit : 'reward' or ('user', m), default 'reward'
+        Who is protected: one reward, or one user with at most m of them.
+    seed : int, optional
+        A number: a simulation that can be repeated. None: real noise.
+    pan_private : bool, default False
+        Protect also against one look into memory: `private-linucb`, `tree-gauss`.
+    context_noise : float, default 0
+        σ of Corollary 1's perturbation of contexts.
+    theta_norm, zeta, reward_noise : float, default 1.0, 0.05, 0.5
+        S, ζ and R, for alpha='theory' alone.
+    backend : {'core', 'reference'}, optional
+        Which engine runs it: the compiled core, or the reference in NumPy. The core where it can,
+        if not given. Both do the same.
+
+    Other Parameters
+    ----------------
+    window : float, default 0.375
+        `anytime`: residuals are clipped to ± this share of the range around the prediction; at most
+        0.5.
+    knee : float, default from dim and μ
+        `anytime`: rounds before weights grow.
+    ratio : float, default 1.025
+        `anytime`: releases come when rounds have grown by this factor.
+    first_release : int, default knee/20
+        `anytime`: round of the first release.
+    reward_variance : float, default W²/16
+        `anytime`: public guess of the variance of a reward around its mean.
+    empirical_bayes : bool, default False
+        `anytime`: prior variance from the releases.
+    shape : {'round', 'ellipsoid', 'instruments'}, default 'round'
+        `tree-gauss`, `toeplitz`, `private-ts`, `adac-oful`: noise shaped like the public contexts.
+    honaker : bool, default False
+        `tree-gauss`: combine all nodes of the tree; about a quarter less error for the same budget.
+    determinant_growth : float, default 1.0
+        `adac-oful`: an episode ends when det A has grown by 1 + this.
+    privacy_bonus : float or 'theory', default 0.75
+        `private-ucb`: scales the term of its index for the privacy noise.
+    split_budget : bool, default False
+        `private-ucb`: the published split of ε over arms.
+    reward_weight : float, default 1.0
+        `joint`: squared size of the reward's coordinate beside the context's.
+    centre_rewards : bool, default False
+        `joint`: subtract the middle of the range from rewards.
+    shift : float, default 2.0
+        `joint`: regulariser, in units of the bound on the noise's lowest eigenvalue.
+    clip_rewards : bool, default False
+        `linucb`: clip like the private algorithms do.
+    smallest_eigenvalue : float, default from public_contexts
+        `dgs-published`, `dgs-figure`, `dgs`: λ₀ of Lemma 1; for `dgs` in alpha='theory' alone.
+    form : {'simplified', 'full'}, default 'simplified'
+        `dgs-published`: which form of Lemma 1.
+    printed_index : bool, default False
+        `dgs-published`, `dgs-figure`: Algorithm 1's index as printed.
+
+    Returns
+    -------
+    Bandit
+        Or what the factory of a registered algorithm makes.
+
+    Raises
+    ------
+    OptionError
+        If an option is missing, outside its range, or not one of this algorithm's.
+    UnknownAlgorithmError
+        If there is no algorithm of that name.
+
+    Examples
+    --------
+    >>> import dpbandit as dpb
+    >>> bandit = dpb.make("dgs", dim=3, epsilon=2.0, delta=1e-5, horizon=1_000, seed=7)
+    >>> print(bandit.claim.status, bandit.claim.noise)
+    proven simulation
+    """
+    bandit = construct(name, options)
+    warn_of_large_delta(getattr(bandit, "claim", None), options.get("horizon"))
+    return bandit
+
+
+# So that `help(dpb.make)` shows every option; only those given are handed on to a user's factory.
+make.__signature__ = inspect.signature(get_overloads(make)[0])  # type: ignore[attr-defined]
+
+
+def know(entries: Mapping[str, Algorithm]) -> None:
+    """Take over entries of another process; those that are here already stay the same."""
+    for name, algorithm in entries.items():
+        if ALGORITHMS.get(name) is not algorithm:
+            ALGORITHMS[name] = algorithm
+
+
+def construct(name: str, options: Mapping[str, Any]) -> Any:
+    """`make` without its warnings, for callers that make many."""
+    algorithm = find(name)
+    if algorithm.registered_by_user:
+        return algorithm.factory(**options)
+    built = build(options, algorithm.own_options, name)
+    return Bandit(name, built, algorithm.factory(name, built))
+
+
+def warn_of_large_delta(claim: Claim | None, horizon: int | None) -> None:
+    """(ε, δ) with δ ≥ 1/T allows a mechanism that publishes one of T rewards in the clear."""
+    if claim is not None and horizon and claim.delta > 1 / horizon:
+        warnings.warn(
+            f"delta = {claim.delta:g} is above 1/horizon = {1 / horizon:g}: fine to reproduce a "
+            "paper, too large to protect people (publishing one reward at random in the clear "
+            "would satisfy it)",
+            PrivacyWarning,
+            stacklevel=3,
+        )
+
+
+def register(
+    name: str,
+    factory: Callable[..., Any],
+    *,
+    description: str = "registered by the user",
+    claim: str = "none stated",
+    reference: str = "",
+    replace: bool = False,
+) -> None:
+    """Add your own algorithm. It then runs in `dpb.run` and on the command line beside ours.
+
+    Parameters
+    ----------
+    name : str
+        What `dpb.make` will call it.
+    factory : callable
+        `factory(**options)` returns an object with select(contexts) and update(context, reward).
+        `theta` and `claim` are used where they exist.
+    description, claim, reference : str
+        For `dpb.algorithms()`.
+    replace : bool, default False
+        Whether an algorithm registered before may have this name; ours are never replaced.
+
+    Raises
+    ------
+    OptionError
+        If the name is taken, or the factory cannot be called.
+
+    Examples
+    --------
+    >>> import dpbandit as dpb
+    >>> class First:
+    ...     def __init__(self, **options): pass
+    ...     def select(self, contexts): return 0
+    ...     def update(self, context, reward): pass
+    >>> dpb.register("first-arm", First, description="always the first arm", replace=True)
+    >>> dpb.make("first-arm", dim=2).select([[0.0, 1.0]])
+    0
+    """
+    if not callable(factory):
+        raise OptionError(
+            f"register needs a factory that can be called with options, not {factory!r}"
+        )
+    if name in ALGORITHMS and not (replace and ALGORITHMS[name].registered_by_user):
+        raise OptionError(f"an algorithm called {name!r} exists: choose another name")
+    ALGORITHMS[name] = Algorithm(description, claim, reference, factory, (), True)

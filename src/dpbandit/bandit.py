@@ -1,0 +1,505 @@
+"""The public object: a bandit that selects, learns, says what it claims, and keeps its ledger.
+
+The way of a reward: `update` → `engine.learn` (admits, clips, adds). In a round that releases
+nothing, that is all. Where a release is due, `engine.prepare` → `ledger.charge` → `source.release`
+→ `engine.commit` → `ledger.seal`; what fails in between leaves no trace.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbandit import engine as engines
+from dpbandit import learning
+from dpbandit.design import Design
+from dpbandit.engine import LEARNED
+from dpbandit.errors import BudgetError, NoiseError, OptionError, PropensityError, ShapeError
+from dpbandit.frames import array_of
+from dpbandit.logs.record import ASSUMPTION, Log, People
+from dpbandit.model import Gate, ReleasedModel
+from dpbandit.options import Options
+from dpbandit.policies import Propensities, View
+from dpbandit.privacy.accounting import epsilon_of
+from dpbandit.privacy.claim import Claim, Spent
+from dpbandit.privacy.ledger import Ledger
+from dpbandit.privacy.sources import Real, Simulation, Source
+from dpbandit.reference.random import CONTEXTS, START, TIES, derive_key
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# All bandits of this process. A forked child turns off the short way of those it inherited, so that
+# a round without a release need not look whether it runs in another process.
+_ALIVE: weakref.WeakSet[Bandit] = weakref.WeakSet()
+
+
+def _in_a_forked_child() -> None:
+    for bandit in list(_ALIVE):
+        bandit.short_way = False
+        bandit.lock = threading.RLock()  # a thread that held it is not in the child
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_a_forked_child)
+
+
+class Bandit:
+    """A contextual bandit. Make one with `dpb.make`; the methods below are all there is to know."""
+
+    def __init__(self, name: str, options: Options, design: Design) -> None:
+        self.name = name
+        self.options = options
+        self.design = design
+        self.release = design.release
+        self.noise = design.noise
+        self.policy = design.policy
+        self.claim = design.claim
+        self.ledger = design.ledger
+        self.source: Source = _source(options, design)
+        self.identity = secrets.token_hex(16)
+        self.over_cap = 0
+        self.log: Log | None = None  # what it was started from
+        self.gate = Gate(
+            dim=options.dim,
+            max_norm=options.max_norm,
+            l1_limit=design.l1_limit,
+            one_hot=design.one_hot,
+            name=name,
+            private=design.contexts_are_private,
+        )
+        self.alpha: float | str = design.alpha if options.alpha is None else options.alpha
+        self._fixed_alpha = _fixed(self.alpha, design)
+        if self._fixed_alpha is None:
+            self.alphas(1, 1)  # says now, not in round 1, when something is missing
+        self.backend = engines.backend_for(options.backend, design.not_in_core)
+        self.use_keys(_keys(options.seed))
+        self._public_rows = {row.tobytes() for row in design.public_set}
+        self.user_counts: dict[str, int] = {}
+        self.people = People.nobody()  # the log's users
+        self.lock = threading.RLock()
+        self._process = os.getpid()
+        # Whether `update` may go straight to the engine: see `open_short_way`.
+        self.short_way = False
+        plain = self._fixed_alpha is not None and options.context_noise == 0
+        self._short_select = self.backend == "core" and plain
+        # With context_noise: what was offered last, so that a save can go on from it.
+        self.offered: Matrix | None = None
+        self.open_short_way()
+        _ALIVE.add(self)
+
+    # -------------------------------------------------------------- what users call
+
+    @overload
+    def select(self, contexts: ArrayLike, k: None = None) -> int: ...
+    @overload
+    def select(self, contexts: ArrayLike, k: int) -> NDArray[np.int64]: ...
+    def select(self, contexts: Any, k: int | None = None) -> Any:
+        """The arm to play: an index into the rows of `contexts`.
+
+        Parameters
+        ----------
+        contexts : array of shape (arms, dim)
+            One row for each arm that may be played now. Also lists, or a frame of pandas, polars
+            or Arrow.
+        k : int, optional
+            How many arms to return, best first.
+
+        Returns
+        -------
+        int, or array of k ints
+
+        Raises
+        ------
+        ShapeError, NotFiniteError, NormError, OptionError
+            If a context or k is not allowed. Nothing has changed then.
+
+        Examples
+        --------
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("linucb", dim=2, seed=0)
+        >>> bandit.update([0.0, 1.0], 1.0)
+        >>> bandit.select([[1.0, 0.0], [0.0, 1.0]])
+        1
+        """
+        if k is None and self._short_select:
+            arm = self.engine.select(contexts)
+            if arm >= 0:
+                return arm
+        return self._select(contexts, k)
+
+    def update(self, contexts: Any, rewards: Any, *, user: Any = None) -> None:
+        """Learn from one played context and its reward, or from a batch of them.
+
+        Parameters
+        ----------
+        contexts : array of shape (dim,), or (n, dim) for a batch
+            What was played.
+        rewards : float, or array of shape (n,) for a batch
+            What it earned; clipped to `reward_range`.
+        user : str or int, or a list of them for a batch
+            Whose reward it is, with unit=('user', m). A user's rewards beyond the m-th are counted
+            and not learned from.
+
+        Raises
+        ------
+        ShapeError, NotFiniteError, NormError, OptionError
+            If what was given is not allowed. Nothing has changed then.
+        HorizonError, BudgetError
+            If it would be more than the noise was scaled for.
+
+        Examples
+        --------
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("tree-gauss", dim=2, epsilon=1.0, delta=1e-5, horizon=10, seed=0)
+        >>> bandit.update([[1.0, 0.0], [0.0, 1.0]], [1.0, -1.0])
+        >>> bandit.rounds
+        2
+        """
+        if self.short_way and self.engine.learn(contexts, rewards) == LEARNED:
+            return
+        self._update(contexts, rewards, user)
+
+    @property
+    def theta(self) -> Vector:
+        """The released parameter, never the clean one.
+
+        >>> import dpbandit as dpb
+        >>> dpb.make("linucb", dim=2, seed=0).theta.tolist()
+        [0.0, 0.0]
+        """
+        return np.array(self.engine.theta())
+
+    @property
+    def dim(self) -> int:
+        """Features per context."""
+        return self.options.dim
+
+    @property
+    def rounds(self) -> int:
+        """How many rewards have been learned from."""
+        return int(self.engine.rounds)
+
+    @property
+    def clipped(self) -> int:
+        """How many rewards were outside their range. Trusted side only: the count is private."""
+        return int(self.engine.clipped)
+
+    @property
+    def spent(self) -> Spent:
+        """What the worst-off reward (or user) has paid so far, in the claim's terms.
+
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("private-linucb", dim=1, epsilon=2.0, horizon=3, seed=0)
+        >>> bandit.update([1.0], 0.5)  # two levels share ε = 2
+        >>> bandit.spent.epsilon
+        1.0
+        """
+        return spent_of(self.claim, self.ledger, self.options.rewards_per_unit)
+
+    def receipt(self) -> dict[str, Any]:
+        """What to keep elsewhere, so that `dpb.load(path, receipt=...)` recognises an old save.
+
+        >>> import dpbandit as dpb
+        >>> sorted(dpb.make("local", dim=1, epsilon=1.0, seed=0).receipt())
+        ['fingerprint', 'identity', 'releases']
+        """
+        return {
+            "identity": self.identity,
+            "releases": self.ledger.releases,
+            "fingerprint": self.ledger.fingerprint,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, clean statistics and noise in use included: trusted side only.
+
+        The file's mode is 0600. It is replaced whole, or not at all.
+
+        >>> import dpbandit as dpb, tempfile, os
+        >>> file = os.path.join(tempfile.mkdtemp(), "bandit.npz")
+        >>> dpb.make("linucb", dim=2, seed=0).save(file)
+        >>> oct(os.stat(file).st_mode & 0o777)
+        '0o600'
+        """
+        from dpbandit.files import save
+
+        save(self, path)
+
+    def export(self, path: str | Path) -> None:
+        """Write the released model only: what a ranker or a stranger may hold.
+
+        >>> import dpbandit as dpb, tempfile, os
+        >>> file = os.path.join(tempfile.mkdtemp(), "model.json")
+        >>> dpb.make("linucb", dim=2, seed=0).export(file)
+        >>> dpb.load(file).select([[1.0, 0.0], [0.0, 0.5]])
+        0
+        """
+        from dpbandit.files import export
+
+        export(self, path)
+
+    def model(self) -> ReleasedModel:
+        """The released model as it is now: public numbers only, and enough to rank."""
+        with self.lock:
+            found, rounds = self.engine.model(), self.rounds
+            alpha = self._fixed_alpha
+            if alpha is None:
+                alpha = float(self.alphas(rounds + 1, 1)[0])
+        return ReleasedModel(
+            name=self.name,
+            rounds=rounds,
+            claim=self.claim,
+            policy=self.policy,
+            view=View(np.array(found["theta"]), np.array(found["matrix"])),
+            alpha=alpha,
+            gate=self.gate,
+        )
+
+    def propensities(
+        self, contexts: ArrayLike, *, draws: int = 1_000, seed: int | None = None
+    ) -> Propensities:
+        """The probability with which `select` plays each row now, and its standard error.
+
+        Thompson sampling and random play only. Computed from what was released: it costs no
+        privacy, and changes nothing. One or two arms, and random play, are exact.
+
+        Parameters
+        ----------
+        contexts : array of shape (arms, dim)
+            One row for each arm.
+        draws : int
+            How many draws more than two arms take.
+        seed : int, optional
+            Of a generator of their own.
+
+        Raises
+        ------
+        PropensityError
+            If the algorithm draws no lots, as UCB algorithms do not.
+
+        Examples
+        --------
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("private-ts", dim=2, epsilon=1.0, horizon=10, seed=0)
+        >>> bandit.propensities([[1.0, 0.0], [0.0, 1.0]]).probabilities.tolist()
+        [0.5, 0.5]
+        """
+        checked = self.check_contexts(contexts)
+        if self.options.context_noise > 0:
+            raise PropensityError(
+                "with context_noise the arms are scored by contexts drawn anew: no propensity is "
+                "known"
+            )
+        return self.model().propensities(checked, draws=draws, seed=seed)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What it was made with: `dpb.make(**bandit.get_params())` makes a new one like it.
+
+        >>> import dpbandit as dpb
+        >>> dpb.make("linucb", dim=2, seed=0).get_params()["seed"]
+        0
+        """
+        del deep  # scikit-learn's signature; nothing is nested
+        return {"name": self.name, **self.options.given()}
+
+    def __repr__(self) -> str:
+        # ε and δ are for the claim to say
+        given = self.options.given(changed=True, but=("epsilon", "delta"))
+        words = ", ".join(f"{name}={_short(value)}" for name, value in given.items())
+        runs = ""
+        if self.design.not_in_core:
+            runs = f" on the reference engine (the core has no {self.design.not_in_core[0]});"
+        claim = str(self.claim).splitlines()[0]
+        return f"<{self.name}({words}):{runs} {self.rounds:,} rounds learned; {claim}>"
+
+    # -------------------------------------------------------------- what audits and planners ask
+
+    @property
+    def l1_limit(self) -> float | None:
+        """The L1 norm that contexts must keep to; None: any."""
+        return self.design.l1_limit
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether contexts may only name arms."""
+        return self.design.one_hot
+
+    @property
+    def contexts_are_private(self) -> bool:
+        """Whether contexts are protected too."""
+        return self.design.contexts_are_private
+
+    @property
+    def values_depend_on_releases(self) -> bool:
+        """Whether a clean value depends on earlier releases, not on the rewards alone."""
+        return self.design.values_depend_on_releases
+
+    def check_contexts(self, contexts: ArrayLike) -> Matrix:
+        """The contexts as an array, or a named error. Nothing changes."""
+        given = array_of(contexts, "contexts")
+        self.gate.check(given)
+        return given
+
+    def within(self, xs: Matrix) -> Matrix:
+        """Contexts of allowed norms, moved to where this bandit takes them: for trying it out."""
+        if not self.design.one_hot:
+            return xs
+        named: Matrix = np.eye(self.dim)[np.argmax(xs, axis=1)]
+        return named
+
+    def alphas(self, start: int, count: int) -> Vector:
+        """The width of the bonus in rounds start, start + 1, …: fixed, or what theory says."""
+        theory = self.design.theory
+        if self._fixed_alpha is not None or isinstance(theory, float):
+            return np.full(count, self._fixed_alpha)
+        return theory(np.arange(start, start + count, dtype=np.float64))
+
+    def in_public_set(self, rows: Matrix) -> NDArray[np.bool_]:
+        """For each row, whether it is one of the contexts that the noise was scaled for."""
+        if not self._public_rows:
+            return np.ones(len(rows), dtype=np.bool_)
+        return np.array([row.tobytes() in self._public_rows for row in rows], dtype=np.bool_)
+
+    def remember(self, log: Log, people: People) -> None:
+        """That it was started from this log: its users have so much less of their cap left."""
+        self.log, self.people = log, people
+        if self.claim.status != "none":
+            words = ASSUMPTION.format(log.learned)
+            self.claim = replace(self.claim, assumptions=(*self.claim.assumptions, words))
+
+    # -------------------------------------------------------------- the long way
+
+    def open_short_way(self) -> None:
+        """Let `update` go straight to the engine where nothing else is to be done.
+
+        Only the core: nothing interrupts a call of it. Users are counted here, and the first reward
+        without noise is charged here.
+        """
+        in_the_clear = self.design.in_the_clear and self.ledger.releases == 0
+        counted = self.options.protects.cap is not None
+        self.short_way = self.backend == "core" and not counted and not in_the_clear
+
+    def use_keys(self, keys: Mapping[int, int]) -> None:
+        """Start a new engine with these keys of ties, perturbed contexts and pan-private starts."""
+        self.keys = dict(keys)
+        self.spec = self.design.spec(
+            self.options,
+            alpha=math.nan if self._fixed_alpha is None else self._fixed_alpha,
+            ties_key=self.keys[TIES],
+            contexts_key=self.keys[CONTEXTS],
+        )
+        self.engine = engines.new_engine(self.spec, self.backend)
+
+    def offer_again(self, contexts: Matrix, fields: dict[str, NDArray[Any]]) -> None:
+        """Make the engine remember how it perturbed the contexts that were offered last.
+
+        They are a function of the decision's number, so the last decision is made once more.
+        """
+        before = {**fields, "decisions": fields["decisions"] - 1}
+        self.engine.load_fields(before)
+        self.engine.rank(contexts, len(contexts), 0.0)
+        self.engine.load_fields(fields)
+        self.offered = contexts
+
+    def check_process(self) -> None:
+        """An error in a forked copy, which would spend the same budget a second time."""
+        if os.getpid() != self._process:
+            raise BudgetError(engines.FORKED_WORDS)
+
+    def _select(self, contexts: Any, k: int | None) -> Any:
+        given = array_of(contexts, "contexts")
+        if k is not None and not _is_slate(k, given):
+            self.gate.check(given)
+            raise OptionError(
+                f"k must be a whole number from 1 to the {len(given)} arms given, not {k!r}"
+            )
+        with self.lock:
+            alpha = math.nan
+            if self._fixed_alpha is None:
+                alpha = float(self.alphas(self.rounds + 1, 1)[0])
+            found: Any = (
+                self.engine.select(given, alpha)
+                if k is None
+                else self.engine.rank(given, int(k), alpha)
+            )
+            if isinstance(found, int) and found < 0:
+                learning.refuse(self, found, given)
+            if self.options.context_noise > 0:
+                self.offered = given.copy()
+        return found if k is None else np.array(found, dtype=np.int64)
+
+    def _update(self, contexts: Any, rewards: Any, user: Any) -> None:
+        xs, rs = array_of(contexts, "contexts"), array_of(rewards, "rewards")
+        if xs.ndim == 1 and rs.ndim == 0:
+            xs, rs = xs[None, :], rs[None]
+        if xs.ndim != 2 or rs.ndim != 1 or len(xs) != len(rs):
+            raise ShapeError(
+                f"update takes a context of shape ({self.dim},) with one reward, or a batch of "
+                f"shapes (n, {self.dim}) and (n,), not {np.shape(contexts)} and {np.shape(rewards)}"
+            )
+        if len(xs) == 0:
+            return
+        self.check_process()
+        with self.lock:
+            if self.options.protects.cap is None:
+                learning.learn_rows(self, xs, rs)
+            else:
+                learning.learn_of_users(self, xs, rs, user)
+
+
+def spent_of(claim: Claim, ledger: Ledger, rewards_per_unit: int) -> Spent:
+    """What a ledger's total is in a claim's terms, for a unit of so many rewards."""
+    if ledger.currency == "mu²":
+        mu = rewards_per_unit * math.sqrt(ledger.total)
+        epsilon = epsilon_of(mu=mu, delta=claim.delta) if 0 < claim.delta < 1 else 0.0
+        return Spent(epsilon, claim.delta, mu, claim)
+    if ledger.currency == "epsilon":
+        return Spent(rewards_per_unit * ledger.total, claim.delta, None, claim)
+    raise BudgetError(f"no currency is called {ledger.currency!r}")
+
+
+def _source(options: Options, design: Design) -> Source:
+    """Real noise without a seed, a simulation with one."""
+    if options.seed is not None:
+        return Simulation(options.seed)
+    if design.is_private and not design.noise.has_real_source:
+        raise NoiseError(
+            f"there is no exact sampler for {design.noise.name!r} noise: give a seed for a "
+            "simulation, or use 'laplace' or 'gaussian'"
+        )
+    return Real()
+
+
+def _keys(seed: int | None) -> dict[int, int]:
+    """Ties and perturbed contexts protect nobody: any unpredictable key will do for them."""
+    if seed is None:
+        return {TIES: secrets.randbits(64), CONTEXTS: secrets.randbits(64), START: 0}
+    return {purpose: derive_key(seed, purpose) for purpose in (TIES, CONTEXTS, START)}
+
+
+def _fixed(alpha: float | str, design: Design) -> float | None:
+    """The width of the bonus, where it is the same in all rounds."""
+    if not isinstance(alpha, str):
+        return float(alpha)
+    return design.theory if isinstance(design.theory, float) else None
+
+
+def _is_slate(k: Any, given: Matrix) -> bool:
+    number = isinstance(k, (int, np.integer)) and not isinstance(k, bool)
+    return number and given.ndim == 2 and 1 <= k <= len(given)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{' × '.join(map(str, value.shape))} array>"
+    return repr(value)

@@ -1,0 +1,80 @@
+"""What a bandit is made of: a learner, a release, a noise, a policy, a claim and a ledger.
+
+An algorithm's file returns a design and nothing else; `Bandit` runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.options import Options
+from dpbandit.policies import Policy
+from dpbandit.privacy.claim import Claim
+from dpbandit.privacy.ledger import Ledger
+from dpbandit.privacy.noise import Noise
+from dpbandit.release import Release
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# The width of the bonus where none is given.
+DEFAULT_ALPHA = 0.3
+
+
+@dataclass(frozen=True)
+class Design:
+    """The choices of one bandit, each an object with all its consequences."""
+
+    learner: str  # the learner's name in the engines
+    settings: dict[str, Any]  # and what it is given, in plain values
+    release: Release
+    noise: Noise
+    policy: Policy
+    claim: Claim
+    ledger: Ledger
+    # What alpha='theory' is: α_t in rounds t, or the same in all of them.
+    theory: Callable[[Vector], Vector] | float
+    clips: bool = True
+    alpha: float = DEFAULT_ALPHA  # where none is given
+    l1_limit: float | None = None
+    one_hot: bool = False  # contexts may only name arms
+    contexts_are_private: bool = False  # then no message may say what is in one
+    is_private: bool = True  # whether what it shows of rewards has noise
+    in_the_clear: bool = False  # whether it shows rewards without any
+    # Contexts that the noise was scaled for; no rows: all that are allowed.
+    public_set: Matrix = field(default_factory=lambda: np.empty((0, 0)))
+    # Whether a clean value depends on what was released before, not on the rewards alone.
+    values_depend_on_releases: bool = False
+
+    @property
+    def not_in_core(self) -> list[str]:
+        """The parts that only the reference can run, in words."""
+        parts = (("policy", self.policy), ("noise", self.noise), ("release", self.release))
+        return [f"{kind} {part.name!r}" for kind, part in parts if not part.in_core]
+
+    def spec(self, options: Options, *, alpha: float, ties_key: int, contexts_key: int) -> dict[str, Any]:
+        """The design in plain values: what an engine is made from."""
+        low, high = options.reward_range
+        return {
+            "learner": self.learner,
+            "policy": self.policy.name,
+            "noise": self.noise.name,
+            "dim": options.dim,
+            "max_norm": options.max_norm,
+            "l1_limit": self.l1_limit or 0.0,
+            "one_hot": self.one_hot,
+            "low": low,
+            "high": high,
+            "clips": self.clips,
+            "horizon": options.horizon or 0,
+            "alpha": alpha,
+            "ties_key": ties_key,
+            "contexts_key": contexts_key,
+            "context_noise": options.context_noise,
+            **self.settings,
+        }

@@ -1,0 +1,248 @@
+"""Which engine runs a bandit, and what its codes mean.
+
+There are two with the same interface: the compiled core, and the reference in plain NumPy, which
+runs where there is no core or where a design has a part that the core does not know. An engine
+admits, clips, adds up and picks arms; it draws no real noise and knows no budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.errors import (
+    BudgetError,
+    DpbanditError,
+    HorizonError,
+    NormError,
+    NotFiniteError,
+    OptionError,
+    ShapeError,
+)
+
+if TYPE_CHECKING:
+    from dpbandit.model import Gate
+    from dpbandit.options import Options
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# What `learn` says: the reward was learned; or a release is due and nothing was changed.
+LEARNED, DUE = 0, 1
+# What both engines refuse, by code.
+NOT_AN_ARRAY, DIMENSION, NO_ARMS, NOT_FINITE, TOO_LONG, TOO_LONG_L1, NOT_ONE_HOT = range(-1, -8, -1)
+REWARD_NOT_FINITE, HORIZON, BUSY, FORKED = -8, -9, -10, -11
+# What `prepare` says instead of a noise scale in a round without a release.
+NO_RELEASE = -1.0
+
+_CONTEXT: dict[int, tuple[type[DpbanditError], str]] = {
+    NOT_AN_ARRAY: (ShapeError, "contexts must be an array of numbers"),
+    DIMENSION: (ShapeError, "a context has another number of features than the bandit"),
+    NO_ARMS: (ShapeError, "contexts must hold at least one arm"),
+    NOT_FINITE: (NotFiniteError, "a context holds NaN or infinity"),
+    TOO_LONG: (NormError, "a context has a norm above max_norm"),
+    TOO_LONG_L1: (NormError, "a context has an L1 norm above that of public_contexts"),
+    NOT_ONE_HOT: (ShapeError, "a context must be one-hot"),
+}
+# The reward's value stays out of the message: it is private.
+REWARD_WORDS = "a reward is NaN or infinite: rewards must be finite numbers"
+FORKED_WORDS = (
+    "this bandit was made in another process: a forked copy would spend the same budget a second "
+    "time. Learn in one process, or make the bandit (or load it) after the fork"
+)
+
+
+class Engine(Protocol):
+    """What runs the rounds of one bandit."""
+
+    rounds: int
+    decisions: int
+    clipped: int
+    outside: bool
+
+    def select(self, contexts: Matrix, alpha: float = ...) -> int:
+        """The arm to play, or a code."""
+
+    def rank(self, contexts: Matrix, k: int, alpha: float = ...) -> list[int] | int:
+        """The k best arms, best first, or a code."""
+
+    def learn(self, x: Vector, reward: float) -> int:
+        """LEARNED, DUE or a code."""
+
+    def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
+        """How many rows were learned before a release was due, and LEARNED, DUE or a code."""
+
+    def admit(self, x: Vector, reward: float) -> int:
+        """0, or the code with which a row would be refused."""
+
+    def prepare(self, x: Vector, reward: float, in_public_set: bool = ...) -> float:
+        """Learn from one admitted row; the noise scale of what is pending, or NO_RELEASE."""
+
+    def pending(self) -> Vector:
+        """The clean numbers to release."""
+
+    def pending_whole(self) -> list[int] | None:
+        """The same in whole numbers of the grid, where they are."""
+
+    def commit(self, noisy: Vector) -> None:
+        """Take the noisy numbers and make the released parameter of them."""
+
+    def starts(self) -> list[int]:
+        """Pan-private: the levels of the nodes that begin with the coming round."""
+
+    def begin(self, level: int, whole: list[int]) -> None:
+        """Pan-private: noise into the node of this level."""
+
+    def simulate(
+        self, x: Vector, reward: float, in_public_set: bool, noise_key: int, start_key: int
+    ) -> float:
+        """A whole round with seeded noise; its scale, or NO_RELEASE."""
+
+    def theta(self) -> Vector:
+        """The released parameter."""
+
+    def model(self) -> dict[str, Any]:
+        """What `select` looks at now."""
+
+    def fields(self) -> dict[str, NDArray[Any]]:
+        """Everything that changes, by name."""
+
+    def load_fields(self, fields: dict[str, NDArray[Any]]) -> None:
+        """Go on from these."""
+
+    def snapshot(self) -> Any:
+        """Everything that changes, to go back to."""
+
+    def restore(self, snapshot: Any) -> None:
+        """Go back."""
+
+    def reset(self) -> None:
+        """Forget everything."""
+
+    def copy(self) -> Engine:
+        """Another one in the same state."""
+
+
+@lru_cache(maxsize=1)
+def _core() -> tuple[Any, str]:
+    """The compiled module, or None and why there is none."""
+    try:
+        return import_module("dpbandit._core"), ""
+    except ImportError as error:
+        return None, str(error)
+
+
+def core_status() -> str:
+    """What runs bandits here, in words; `doctor` prints it.
+
+    >>> core_status().split(":")[0] in ("the compiled core", "the reference in NumPy, some 100 times slower")
+    True
+    """
+    module, why = _core()
+    if module is None:
+        return f"the reference in NumPy, some 100 times slower: no compiled core ({why})"
+    return f"the compiled core: {getattr(module, 'description', lambda: 'dpbandit._core')()}"
+
+
+def has_core() -> bool:
+    """Whether the compiled core is here."""
+    return _core()[0] is not None
+
+
+def backend_for(wanted: str | None, not_in_core: Sequence[str]) -> str:
+    """Which engine runs a design: 'core' or 'reference'.
+
+    Parameters
+    ----------
+    wanted : str or None
+        What the option `backend` says; None: the core where it can.
+    not_in_core : sequence of str
+        The parts of the design that the core does not know, in words.
+
+    Raises
+    ------
+    OptionError
+        If the core is wanted and cannot run the design, or is not here.
+    """
+    if wanted == "core":
+        if not_in_core:
+            raise OptionError(
+                f"backend='core' is not possible: the core has no {not_in_core[0]}; leave backend "
+                "out, and the reference runs it"
+            )
+        if not has_core():
+            raise OptionError(
+                f"backend='core' is not possible: there is no compiled core here ({_core()[1]}); "
+                "leave backend out, and the reference runs it"
+            )
+    if wanted is not None:
+        return wanted
+    return "core" if has_core() and not not_in_core else "reference"
+
+
+def new_engine(spec: dict[str, Any], backend: str) -> Engine:
+    """An engine that has seen nothing.
+
+    Parameters
+    ----------
+    spec : dict
+        The design in plain values; an engine refuses keys and names that it does not know.
+    backend : {'core', 'reference'}
+        Which one.
+    """
+    if backend == "core":
+        return cast(Engine, _core()[0].Engine(spec))
+    if backend == "reference":
+        from dpbandit.reference.engine import Engine as Reference
+
+        return cast(Engine, Reference(spec))
+    raise OptionError(f"backend must be 'core' or 'reference', not {backend!r}")
+
+
+def raise_for(
+    code: int, *, gate: Gate, options: Options, contexts: Matrix, rounds: int, count: int = 1
+) -> NoReturn:
+    """The named error that a code stands for. Nothing was changed when a code was returned.
+
+    Parameters
+    ----------
+    code : int
+        What the engine said: one of the negative codes above.
+    gate : Gate
+        What contexts must be; it finds the words.
+    options : Options
+        The bandit's options.
+    contexts : array of shape (n, dim)
+        What was given.
+    rounds : int
+        How many rewards have been learned.
+    count : int
+        How many more were to be.
+    """
+    if code in _CONTEXT:
+        gate.check(contexts)
+        error, words = _CONTEXT[code]
+        raise error(words)  # the gate in NumPy rounded a norm the other way
+    if code == REWARD_NOT_FINITE:
+        raise NotFiniteError(REWARD_WORDS)
+    if code == HORIZON and options.horizon is None:
+        raise HorizonError(
+            f"this bandit has learned {rounds} rewards, and rounding in its sums is paid for up to "
+            "here. It still ranks; to go on learning make a new one"
+        )
+    if code == HORIZON:
+        raise HorizonError(
+            f"this bandit was made for horizon = {options.horizon} and has learned {rounds} "
+            f"rewards; {count} more do not fit. It still ranks; to go on learning make one with a "
+            "larger horizon, or horizon=None"
+        )
+    if code == BUSY:
+        raise BudgetError("a release of this bandit has begun and was not finished")
+    if code == FORKED:
+        raise BudgetError(FORKED_WORDS)
+    raise RuntimeError(f"the engine said {code}, which is no code")

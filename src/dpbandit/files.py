@@ -1,0 +1,258 @@
+"""Saving, loading and exporting bandits.
+
+A saved file is a zip of plain arrays and one JSON record; no code is ever loaded from it. It holds
+clean statistics and the noise in use, so it is written with mode 0600 and must stay on the trusted
+side. An exported file holds public numbers only. A field that is missing, unknown or of another
+shape is refused: nothing is read wrongly.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit import __version__
+from dpbandit.errors import RollbackError, SaveError
+from dpbandit.model import ReleasedModel
+
+if TYPE_CHECKING:
+    from dpbandit.bandit import Bandit
+
+Arrays = dict[str, NDArray[Any]]
+
+FORMAT = 2
+OLD = (
+    "it was saved by dpbandit 0.1, whose sums were floats and cannot go on as whole numbers. Load "
+    "it with dpbandit 0.1 and export its model, which this version reads and ranks with; to go on "
+    "learning, make a new bandit"
+)
+_FIELD = "field_"
+_RECORD = {
+    "format",
+    "version",
+    "name",
+    "identity",
+    "options",
+    "ledger",
+    "over_cap",
+    "user_counts",
+    "log",
+    "keys",
+}
+
+
+def pack(bandit: Bandit) -> bytes:
+    """Everything, as the bytes of a saved file: trusted side only."""
+    with bandit.lock:
+        options = asdict(bandit.options)
+        public = options.pop("public_contexts")
+        arrays: Arrays = {f"{_FIELD}{name}": a for name, a in bandit.engine.fields().items()}
+        if public is not None:
+            arrays["public_contexts"] = public
+        if bandit.offered is not None:
+            arrays["offered"] = bandit.offered
+        if len(bandit.people.hashes):
+            arrays |= {"log_users": bandit.people.hashes, "log_counts": bandit.people.counts}
+        record = {
+            "format": FORMAT,
+            "version": __version__,
+            "name": bandit.name,
+            "identity": bandit.identity,
+            "options": options,
+            "ledger": bandit.ledger.to_dict(),
+            "over_cap": bandit.over_cap,
+            "user_counts": bandit.user_counts,
+            "log": None if bandit.log is None else bandit.log.to_dict(),
+            "keys": {str(purpose): key for purpose, key in bandit.keys.items()},
+        }
+        text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
+        packed = io.BytesIO()
+        np.savez(packed, record=text, **arrays)  # type: ignore[arg-type]
+    return packed.getvalue()
+
+
+def unpack(packed: bytes) -> Bandit:
+    """The bandit that `pack` was given."""
+    return _unpack(io.BytesIO(packed), "this", None)
+
+
+def save(bandit: Bandit, path: str | Path) -> None:
+    """Write the file in one step: the old one is there or the whole new one, never half of it."""
+    packed, target = pack(bandit), Path(path)
+    # mkstemp makes it 0600
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(packed)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
+    """A saved bandit, which continues bit for bit, or an exported model, which only ranks.
+
+    Parameters
+    ----------
+    path : str or Path
+        What `bandit.save` or `bandit.export` wrote.
+    receipt : dict, optional
+        What `bandit.receipt()` said at some time, kept apart from the file. It recognises a save of
+        the same bandit that is older, or that has the same number of releases and another history:
+        its budget was spent since.
+
+    Returns
+    -------
+    Bandit or ReleasedModel
+
+    Raises
+    ------
+    SaveError
+        If the file cannot be read, or not by this version.
+    RollbackError
+        If it is not as new as the receipt.
+
+    Examples
+    --------
+    >>> import dpbandit as dpb, tempfile, os
+    >>> bandit = dpb.make("linucb", dim=2, seed=1); bandit.update([1.0, 0.0], 0.5)
+    >>> file = os.path.join(tempfile.mkdtemp(), "bandit.npz")
+    >>> bandit.save(file); bool((dpb.load(file).theta == bandit.theta).all())
+    True
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(1)
+    except OSError as error:
+        raise SaveError(f"cannot read {path}: {error.strerror}") from error
+    if start == b"{":
+        return _load_model(path)
+    return _unpack(path, path, receipt)
+
+
+def _unpack(
+    source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any] | None
+) -> Bandit:
+    try:
+        with np.load(source, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        record = json.loads(arrays.pop("record").tobytes())
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
+        raise SaveError(f"{path} is not a saved bandit: {error}") from error
+    found = record.get("format") if isinstance(record, dict) else None
+    if found == 1:
+        raise SaveError(f"{path} has format 1: {OLD}")
+    if found != FORMAT:
+        raise SaveError(
+            f"{path} has format {found!r}; this version reads format {FORMAT}: load it with the "
+            "version of dpbandit that saved it"
+        )
+    _same_names(path, "record", set(record), _RECORD)
+    if receipt is not None:
+        _check_receipt(path, record, receipt)
+    return _restore(path, record, arrays)
+
+
+def _check_receipt(
+    path: Path | str, record: dict[str, Any], receipt: dict[str, Any]
+) -> None:
+    if record["identity"] != receipt["identity"]:
+        raise RollbackError(f"{path} is another bandit than the receipt's")
+    have, seen = record["ledger"]["releases"], receipt["releases"]
+    if have < seen:
+        raise RollbackError(
+            f"{path} is an old save: it has {have} releases, and {seen} have been made since. "
+            "Going on from it would draw new noise for the same rewards; load the newest save, or "
+            "export its model and only rank"
+        )
+    if have == seen and record["ledger"]["fingerprint"] != receipt["fingerprint"]:
+        raise RollbackError(
+            f"{path} has another history than the receipt's: two copies have been learning"
+        )
+
+
+def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit:
+    from dpbandit.algorithms.registry import construct
+    from dpbandit.bandit import Bandit
+    from dpbandit.logs.record import Log, People
+    from dpbandit.privacy.ledger import Ledger
+
+    options = dict(record["options"])
+    options |= options.pop("extra")
+    options["public_contexts"] = arrays.pop("public_contexts", None)
+    people = People.nobody()
+    if "log_users" in arrays and "log_counts" in arrays:
+        people = People(arrays.pop("log_users"), arrays.pop("log_counts"))
+    keys = {int(purpose): int(key) for purpose, key in record["keys"].items()}
+    bandit = construct(record["name"], options)
+    if not isinstance(bandit, Bandit):
+        raise SaveError(f"{path}: {record['name']!r} makes something else than a dpbandit.Bandit")
+    bandit.use_keys(keys)
+    offered = arrays.pop("offered", None)
+    fields = _fields(path, arrays, bandit.engine.fields())
+    bandit.engine.load_fields(fields)
+    if offered is not None:
+        bandit.offer_again(offered, fields)
+    bandit.identity = record["identity"]
+    bandit.ledger = Ledger.from_dict(record["ledger"])
+    bandit.over_cap = record["over_cap"]
+    bandit.user_counts = record["user_counts"]
+    if record["log"] is not None:
+        bandit.remember(Log(**record["log"]), people)
+    bandit.open_short_way()
+    return bandit
+
+
+def _fields(path: Path | str, arrays: Arrays, into: Mapping[str, NDArray[Any]]) -> Arrays:
+    """The engine's fields, or an error if one is not what this bandit has."""
+    found = {name.removeprefix(_FIELD): array for name, array in arrays.items()}
+    _same_names(path, "array", set(arrays), {_FIELD + name for name in into})
+    for name, array in found.items():
+        wanted = into[name]
+        if array.shape != wanted.shape or array.dtype != wanted.dtype:
+            raise SaveError(
+                f"{path}: {name!r} is {array.dtype} of shape {array.shape}, and this bandit has "
+                f"{wanted.dtype} of shape {wanted.shape}"
+            )
+    return found
+
+
+def _same_names(path: Path | str, what: str, have: set[str], want: set[str]) -> None:
+    for words, names in (("no", want - have), ("an unknown", have - want)):
+        if names:
+            raise SaveError(
+                f"{path} has {words} {what} {min(names)!r}: it was saved by another version of "
+                "dpbandit, or changed since"
+            )
+
+
+def export(bandit: Bandit, path: str | Path) -> None:
+    """Write the released model as JSON."""
+    Path(path).write_text(json.dumps(bandit.model().to_record(), indent=1))
+
+
+def _load_model(path: Path) -> ReleasedModel:
+    try:
+        record = json.loads(path.read_text())
+    except ValueError as error:
+        raise SaveError(
+            f"{path} is neither a saved bandit nor an exported model: {error}"
+        ) from error
+    try:
+        return ReleasedModel.from_record(record)
+    except SaveError as error:
+        raise SaveError(f"{path}: {error}") from error

@@ -1,0 +1,258 @@
+"""The anytime learner: one sum of instruments × residuals, shown for ever, and an exact Kalman
+filter over what was shown.
+
+A release is y = q·S + z. S = Σ ω·u·(r − p) is private. With the public offset O = Σ ω·u·p it is
+the sum of ω·u·r, and that is N·θ⁺ + E, where θ⁺ holds θ and an intercept, x⁺ = (x, 1), N = Σ
+ω·u·x⁺ᵀ is public and E is the sum of reward noises. E is carried from release to release, so it is
+part of the state: given θ⁺ and the releases so far it is Gaussian with mean ξ + Ξθ⁺ and covariance
+Π. After each release all sums shrink by ρ.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.learners.learner import Clock, Learner, Pending, Spec
+from dpbandit.learners.prior import LOOKED_AT, Prior
+from dpbandit.privacy.grid import to_whole
+from dpbandit.reference.fields import Count, Fields, Holder
+from dpbandit.release.anytime import AnytimeSums, kept, next_time, shown
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Factors tried on the prior variance where it is fitted to the releases (empirical Bayes).
+FACTORS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
+# Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything
+# about some direction.
+LEAST_NOISE = 1e-6
+# The core adds rounds to N in batches of this many.
+WAITING = 16
+
+
+class Filter(Holder):
+    """What the releases say about θ⁺. All of it is public. Sizes are n = d + 1.
+
+    Information is kept as a triangular root R, with what it pulls towards in z: it grows like t²
+    in some directions and hardly in others, and a sum of squares would drown the small ones. No
+    prior is in it, so that one may be chosen later.
+    """
+
+    seen_waiting = Count()  # rounds that the core lets wait before it adds them; here none does
+
+    def __init__(self, size: int) -> None:
+        self.design = np.zeros((size, size))  # N
+        self.offset = np.zeros(size)  # O
+        self.spread = np.zeros((size, size))  # Σ ω²·u·uᵀ since the last release
+        self.mean = np.zeros(size)  # ξ
+        self.slope = np.zeros((size, size))  # Ξ
+        self.covariance = np.zeros((size, size))  # Π
+        self.root = np.zeros((size, size))  # R; RᵀR is the information on θ⁺
+        self.target = np.zeros(size)  # z; Rᵀz is what the releases pull towards
+        self.rows_u, self.rows_x = np.zeros((2, WAITING, size))
+        self.seen_waiting = 0
+
+    def see(self, longer: Vector, u: Vector, weight: float, prediction: float) -> None:
+        """A round whose item is weight·u·(r − prediction); `longer` is (x, 1)."""
+        self.offset += weight * prediction * u
+        self.design += weight * np.outer(u, longer)
+        self.spread += weight * weight * np.outer(u, u)
+
+    def learn(
+        self, noisy: Vector, q: float, rho: float, scale: float, reward_variance: float
+    ) -> None:
+        """Take a release y = q·S + noise of this scale, made before all sums shrink by ρ."""
+        n = len(noisy)
+        self.covariance += reward_variance * self.spread
+        self.spread[:] = 0.0
+        noise = q * q * self.covariance + scale * scale * np.eye(n)  # F, of what is seen given θ⁺
+        gain = q * np.linalg.solve(noise, self.covariance).T  # K = qΠF⁻¹
+        seen = q * (
+            self.design + self.slope
+        )  # what is seen is seen·θ⁺ + noise, once what was expected is taken off
+        surprise = noisy + q * (self.offset - self.mean)
+        self.mean += gain @ surprise
+        self.slope -= gain @ seen
+        left = np.eye(n) - q * gain  # Joseph's form, which rounding cannot make negative
+        self.covariance[:] = left @ self.covariance @ left.T + scale * scale * gain @ gain.T
+        half = np.linalg.cholesky(noise)
+        rows: Matrix = np.asarray(np.linalg.solve(half, seen), dtype=np.float64)
+        values = np.linalg.solve(half, surprise)
+        self.root[:], self.target[:], _left = _joined(self.root, self.target, rows, values)
+        for sums in (self.offset, self.mean, self.design, self.slope):
+            sums *= rho
+        self.covariance *= rho * rho
+
+    def read(self, precision: Matrix, pull: Vector) -> tuple[Vector, Matrix, float]:
+        """Mean and covariance of θ⁺ under a prior with this precision matrix and pull =
+        precision·mean.
+
+        Third, the log of the releases' marginal likelihood, up to a constant that no prior changes.
+        """
+        upper = np.linalg.cholesky(precision).T  # the prior as equations: U·θ⁺ = U·mean
+        values = np.linalg.solve(upper.T, pull)
+        root, target, left = _joined(self.root, self.target, upper, values)
+        inverse = np.linalg.inv(root)
+        likely = float(np.log(np.diag(upper)).sum() - np.log(np.diag(root)).sum()) - 0.5 * left
+        return inverse @ target, inverse @ inverse.T, likely
+
+    def settle(self) -> None:
+        """Take in the rounds that the core lets wait."""
+        us, xs = self.rows_u[: self.seen_waiting], self.rows_x[: self.seen_waiting]
+        self.design += us.T @ xs
+        self.spread += us.T @ us
+        self.seen_waiting = 0
+
+    def fields(self) -> Fields:
+        """Everything that changes, by name."""
+        return {
+            "design": self.design,
+            "offset": self.offset,
+            "spread": self.spread,
+            "mean": self.mean,
+            "slope": self.slope,
+            "covariance": self.covariance,
+            "information_root": self.root,
+            "target": self.target,
+            "rows_u": self.rows_u,
+            "rows_x": self.rows_x,
+            **self.numbers,
+        }
+
+
+def _joined(
+    root: Matrix, target: Vector, rows: Matrix, values: Vector
+) -> tuple[Matrix, Vector, float]:
+    """The triangular system of root·θ = target and rows·θ = values together, and the square of
+    what does not fit.
+    """
+    n = len(target)
+    system = np.block([[root, target[:, None]], [rows, values[:, None]]])
+    upper: Matrix = np.asarray(np.linalg.qr(system, mode="r"))
+    upper[
+        np.diag(upper) < 0
+    ] *= -1.0  # rows have a sign of their own: roots have positive diagonals
+    return upper[:n, :n], upper[:n, n], float(upper[n, n] ** 2)
+
+
+class FilterLearner(Learner, Holder):
+    """One round: an instrument for the context, a residual for the reward, sometimes a release."""
+
+    releases = Count()
+    refresh_due = Count()  # the round in which the contexts offered so far change the whitener next
+
+    def __init__(self, spec: Spec, clock: Clock) -> None:
+        super().__init__(spec, clock)
+        d = self.dim
+        self.pending_size = d + 1
+        self.knee, self.ratio = float(spec["knee"]), float(spec["ratio"])
+        self.sum = AnytimeSums(d + 1, knee=self.knee, ratio=self.ratio, first=int(spec["first"]))
+        self.filter = Filter(d + 1)
+        self.prior = Prior(d, np.asarray(spec["public_contexts"], dtype=np.float64).reshape(-1, d))
+        self.estimate, self.posterior = np.zeros(d + 1), np.zeros((d + 1, d + 1))
+        self.window, self.noise_scale = float(spec["window"]), float(spec["scale"])
+        self.releases = self.refresh_due = 0
+        self._conclude()
+
+    def look(self, contexts: Matrix, decision: int) -> None:
+        if not self.prior.fixed and (decision < LOOKED_AT or decision % 8 == 0):
+            self.prior.look(contexts)
+
+    def matrix(self, alpha: float) -> Matrix:
+        return self.posterior[: self.dim, : self.dim]
+
+    def quiet(self, x: Vector) -> bool:
+        return self.clock.rounds + 1 < int(self.sum.due[0])
+
+    def prepare(self, x: Vector, reward: float) -> Pending | None:
+        t = self.clock.rounds
+        if self.clock.decisions < t:
+            # No slate was seen for this reward: a batch of delayed ones, or arms picked elsewhere.
+            self.clock.decisions = t
+            if not self.prior.fixed:
+                self.prior.look_at_one(x)
+        self._refresh_when_due(t)
+        u = self._instrument(x)
+        longer = np.append(x, 1.0)
+        # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
+        half, weight = self.window, 0.5 / self.window
+        prediction = min(max(float(longer @ self.estimate), self.low + half), self.high - half)
+        numbers = self.sum.add(t, to_whole(min(max(reward - prediction, -half), half) * weight * u))
+        self.filter.see(longer, u, weight, prediction)
+        return None if numbers is None else Pending(numbers, self.noise_scale)
+
+    def _instrument(self, x: Vector) -> Vector:
+        """The context and a constant, whitened, at norm 1. Zeros say nothing about θ."""
+        u: Vector = self.prior.whitener.T @ np.append(
+            x / self.prior.context_size, 1.0 if x.any() else 0.0
+        )
+        length = float(np.linalg.norm(u))
+        return u / length if length > 0.0 else u
+
+    def commit(self, noisy: Vector) -> None:
+        t = self.clock.rounds
+        rho = kept(t, next_time(t, self.ratio), self.knee)
+        self._learn(noisy, shown(rho), rho, self.noise_scale)
+
+    def start(self, noisy: Vector, scale: float) -> None:
+        """Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept. The
+        filter saw its rows.
+        """
+        self._learn(noisy, 1.0, 0.0, scale)
+
+    def _learn(self, noisy: Vector, q: float, rho: float, scale: float) -> None:
+        self.filter.learn(
+            noisy, q, rho, max(scale, LEAST_NOISE), float(self.spec["reward_variance"])
+        )
+        self.releases += 1
+        self._conclude()
+
+    def _refresh_when_due(self, t: int) -> None:
+        """Contexts offered so far change the whitener: every round at first, then as their number
+        grows by a twentieth.
+
+        In high dimension, where that takes long, more rarely.
+        """
+        if self.prior.fixed or t < self.refresh_due:
+            return
+        later = 1 if t < 50 else t // 20
+        self.refresh_due = t + (max(later, t * self.dim // 1000) if self.dim > 64 else later)
+        if self.releases == 0:
+            self._conclude()
+        else:
+            self.prior.refresh(self.low, self.high)
+
+    def _conclude(self) -> None:
+        """Read the posterior, with the prior that today's contexts suggest."""
+        fitted, best = 1.0, -math.inf
+        if self.spec["empirical_bayes"] and self.releases > 0:
+            for factor in FACTORS:
+                self.prior.refresh(self.low, self.high, factor)
+                likely = self.filter.read(self.prior.precision, self.prior.pull)[2]
+                if likely > best:
+                    fitted, best = factor, likely
+        # With public contexts and a prior that is not fitted, it is what it was at the last
+        # release.
+        if self.spec["empirical_bayes"] or not self.prior.fixed or self.releases == 0:
+            self.prior.refresh(self.low, self.high, fitted)
+        self.estimate[:], self.posterior[:], _ = self.filter.read(
+            self.prior.precision, self.prior.pull
+        )
+        self.theta[:] = self.estimate[: self.dim]
+
+    def fields(self) -> Fields:
+        return {
+            "theta": self.theta,
+            "estimate": self.estimate,
+            "posterior": self.posterior,
+            **self.sum.fields(),
+            **self.filter.fields(),
+            **self.prior.fields(),
+            **self.numbers,
+        }
+
+    def loaded(self) -> None:
+        self.filter.settle()

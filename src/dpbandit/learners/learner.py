@@ -1,0 +1,131 @@
+"""What every learner is: a round is `prepare`, which sees the reward, and, if it releases
+anything, `commit`.
+
+`prepare` gives the clean numbers to release and the scale of their noise. Whoever calls adds the
+noise and gives the noisy numbers to `commit`. What `theta` and `matrix` show is made of noisy and
+public numbers alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.reference.fields import Count, Fields, Holder
+from dpbandit.release.tree import Place, place
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Spec = dict[str, Any]
+
+
+class Clock(Holder):
+    """What is counted."""
+
+    rounds = Count()  # rewards learned
+    decisions = Count()
+    clipped = Count()  # rewards outside their range; private
+    outside = Count()  # 1 once a context was not in the public set
+
+    def __init__(self) -> None:
+        self.rounds = self.decisions = self.clipped = self.outside = 0
+
+
+class Pending(NamedTuple):
+    """A release that waits for its noise."""
+
+    numbers: NDArray[Any]  # whole numbers of STEP (Python's integers), or doubles
+    scale: float
+
+
+class Learner(ABC):
+    """One learner. `theta` is the released parameter."""
+
+    theta: Vector
+    pending_size: int  # how many numbers a release has
+    in_the_clear = False  # whether θ itself is shown, without noise
+
+    def __init__(self, spec: Spec, clock: Clock) -> None:
+        self.spec, self.clock = spec, clock
+        self.dim = int(spec["dim"])
+        self.theta = np.zeros(self.dim)
+        self.low, self.high = float(spec["low"]), float(spec["high"])
+        self.width, self.centre = self.high - self.low, 0.5 * (self.low + self.high)
+
+    def look(self, contexts: Matrix, decision: int) -> None:  # noqa: B027 - most need not
+        """A slate was offered. Most learners have nothing to learn from that."""
+
+    @abstractmethod
+    def matrix(self, alpha: float) -> Matrix:
+        """What the bonus is measured with."""
+
+    @abstractmethod
+    def quiet(self, x: Vector) -> bool:
+        """Whether learning from x surely releases nothing. Changes nothing."""
+
+    @abstractmethod
+    def prepare(self, x: Vector, reward: float) -> Pending | None:
+        """Learn from one clipped reward; the clock already shows its round."""
+
+    @abstractmethod
+    def commit(self, noisy: Vector) -> None:
+        """Turn the noisy numbers of this round's release into the released parameter."""
+
+    def starts(self) -> list[int]:
+        """Pan-private form: the levels of the nodes that begin with the coming round."""
+        return []
+
+    def start_scale(self) -> float:
+        """Pan-private form: the scale of the noise that they begin with."""
+        raise ValueError("only the pan-private release has nodes that begin with noise")
+
+    def begin(self, level: int, start: NDArray[Any]) -> None:
+        """Pan-private form: put noise into such a node."""
+        raise ValueError("only the pan-private release has nodes that begin with noise")
+
+    def leave_public_set(self) -> None:  # noqa: B027 - only `own` must know
+        """A context was not among those known in advance."""
+
+    @abstractmethod
+    def fields(self) -> Fields:
+        """Everything that changes, by name."""
+
+    def loaded(self) -> None:  # noqa: B027 - mostly nothing
+        """Fields were written from outside: whatever follows from them must be computed anew."""
+
+    # ------------------------------------------------------------------ what trees need
+
+    def place(self, t: int) -> Place:
+        """Where round t stands in a tree."""
+        unknown = bool(self.spec["unknown_horizon"])
+        return place(t, unknown_horizon=unknown, levels=int(self.spec["levels"]))
+
+    def scale(self, levels: int) -> float:
+        """The noise of a release when so many levels share the budget."""
+        return float(self.spec["multipliers"][levels]) * float(self.spec["sensitivity"])
+
+
+class NoLearner(Learner):
+    """Random play learns nothing."""
+
+    def __init__(self, spec: Spec, clock: Clock) -> None:
+        super().__init__(spec, clock)
+        self.pending_size = self.dim
+
+    def matrix(self, alpha: float) -> Matrix:
+        return np.zeros((self.dim, self.dim))
+
+    def quiet(self, x: Vector) -> bool:
+        return True
+
+    def prepare(self, x: Vector, reward: float) -> None:
+        return None
+
+    def commit(self, noisy: Vector) -> None:
+        raise ValueError("random play releases nothing")
+
+    def fields(self) -> Fields:
+        return {"theta": self.theta}

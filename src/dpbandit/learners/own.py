@@ -1,0 +1,123 @@
+"""Noise on θ̂ itself, node by node of a tree: the sound form of dynamic global sensitivity, and
+the published one.
+
+An increment θ̂_e − θ̂_s moves with every earlier reward, not only with those of its node, so
+`NoisyIncrements` is not proven. `NoisyOwn` releases only what the node's own rewards add to θ̂_e,
+so a reward pays once for each level (docs/privacy.md).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpbandit.learners.learner import Clock, Pending, Spec, Vector
+from dpbandit.learners.ridge import RidgeLearner
+from dpbandit.privacy.grid import STEP, to_floats, to_whole
+from dpbandit.privacy.noise import find_noise
+from dpbandit.reference.bound import LazyBound, lemma1
+from dpbandit.reference.fields import Fields
+from dpbandit.release.tree import TreeSums
+
+
+class NoisyOwn(RidgeLearner):
+    """Noise on what a node's own rewards add to θ̂ at its end: A⁻¹·Σ x·r over the node, dynamic
+    global sensitivity.
+
+    A is public, so A·(noisy node) is a noisy sum of x·r again, and the noise of old nodes shrinks
+    with A⁻¹ like all else.
+    """
+
+    keeps_moments = False
+
+    def __init__(self, spec: Spec, clock: Clock) -> None:
+        super().__init__(spec, clock)
+        self.max_norm = float(spec["max_norm"])
+        self.tree = TreeSums(
+            self.dim, levels=int(spec["levels"]), unknown_horizon=bool(spec["unknown_horizon"])
+        )
+        self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
+        self.bound = LazyBound(max_norm=self.max_norm, norm=find_noise(spec["noise"]).norm)
+        self.arms = np.asarray(spec["public_arms"], dtype=np.float64).reshape(-1, self.dim)
+
+    def leave_public_set(self) -> None:
+        self.bound.forget()
+
+    def prepare(self, x: Vector, reward: float) -> Pending:
+        t = self.clock.rounds
+        step, quadratic, due = self.ridge.add_context(x)
+        inverse = self.ridge.inverse
+        if due:
+            self.bound.distrust()
+        arms = self.arms[:0] if self.clock.outside else self.arms
+        bound = self.bound.after(inverse, arms, x, step, quadratic)
+        self.context_sum += x
+        node = self.tree.add(t, to_whole((reward - self.centre) / self.width * (x / self.max_norm)))
+        numbers = self.width * self.max_norm * (inverse @ to_floats(node))
+        place = self.place(t)
+        return Pending(
+            numbers, self.scale(place.levels) * (bound + self._rounding(1 << place.level))
+        )
+
+    def _rounding(self, items: int) -> float:
+        """What rounding can add to how far a reward moves a node of so many items, in the units of
+        the bound.
+
+        Of an item to the grid, of A⁻¹·s in floats, of A⁻¹ since it was bounded, and of contexts
+        whose squares vanish; all of it through the trace of A⁻¹, which is no less than its norm.
+        """
+        d, trace = self.dim, float(np.trace(self.ridge.inverse))
+        ulps = (2.0 * (d + 4) * items + 512.0) * 2.0**-53
+        entries = d if self.bound.norm == 1 else math.sqrt(d)
+        return trace * self.max_norm * entries * (STEP + ulps + 1e-150)
+
+    def commit(self, noisy: Vector) -> None:
+        prefix = self.tree.publish(self.clock.rounds, self.ridge.gram @ noisy)
+        self.theta[:] = self.ridge.inverse @ (prefix + self.centre * self.context_sum)
+
+    def loaded(self) -> None:
+        super().loaded()
+        self.context_sum += self.context_sum_low
+        self.context_sum_low[:] = 0.0
+
+    def fields(self) -> Fields:
+        own = {"context_sum": self.context_sum, "context_sum_low": self.context_sum_low}
+        return {**super().fields(), **self.tree.fields(), **self.bound.fields(), **own}
+
+
+class NoisyIncrements(RidgeLearner):
+    """Noise on θ̂_e − θ̂_s of each node, scaled by Lemma 1. As published; in doubles, and not
+    proven.
+    """
+
+    def __init__(self, spec: Spec, clock: Clock) -> None:
+        super().__init__(spec, clock)
+        unknown = bool(spec["unknown_horizon"])
+        self.tree = TreeSums(
+            self.dim, levels=int(spec["levels"]), unknown_horizon=unknown, whole=False
+        )
+
+    def prepare(self, x: Vector, reward: float) -> Pending:
+        t = self.clock.rounds
+        before = self.ridge.theta.copy()
+        self.ridge.add_context(x)
+        self.ridge.add_reward(x, reward)
+        numbers = self.tree.add(t, self.ridge.theta - before)
+        place = self.place(t)
+        end = t - (1 << place.level) + 1 if self.spec["printed_index"] else t
+        delta = lemma1(
+            float(end),
+            form=self.spec["form"],
+            smallest_eigenvalue=float(self.spec["smallest_eigenvalue"]),
+            delta=float(self.spec["lemma_delta"]),
+            width_times_norm=float(self.spec["sensitivity"]),
+            ridge=float(self.spec["ridge"]),
+        )
+        return Pending(numbers, float(self.spec["multipliers"][place.levels]) * delta)
+
+    def commit(self, noisy: Vector) -> None:
+        self.theta[:] = self.tree.publish(self.clock.rounds, noisy)
+
+    def fields(self) -> Fields:
+        return {**super().fields(), **self.tree.fields()}

@@ -1,0 +1,169 @@
+"""What contexts alone say before any reward: how they are spread, and what a sensible prior on θ
+is.
+
+All of it is public. Statistics come from the public contexts, or grow from the contexts offered so
+far. The prior says that rewards lie around the middle of their range. Where contexts can express a
+constant (a linear function of x comes close to 1: R² = mᵀC⁻¹m above ½), that is said along the
+contexts' mean m; where they cannot, by an intercept. Differences between arms have a variance that
+is small against the range.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.reference.fields import Fields, Holder, Number
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Directions that contexts hardly take would otherwise get instruments of their own.
+FAINTEST = 1e-4
+# The prior variance of differences between the arms of one slate, and of the intercept beside a
+# mean direction, in W².
+DIFFERENCES = 1.0 / 256.0
+INTERCEPT = 0.01
+# All arms of this many decisions are looked at, then those of every eighth.
+LOOKED_AT = 64
+# Different contexts are told apart by the cell of this many that they fall into: exact for few,
+# which is when it matters.
+CELLS = 4096
+
+
+class Prior(Holder):
+    """Statistics of contexts, and what follows from them."""
+
+    slates = Number()
+    different = Number()  # contexts that differ
+    pairs = Number()  # slates of at least two arms
+    scatter = Number()  # of those slates, added up
+    context_size = Number()  # √E‖x‖²
+
+    def __init__(self, dim: int, public: Matrix) -> None:
+        self.second = np.zeros((dim, dim))  # Σ xxᵀ, each slate weighing 1
+        self.first = np.zeros(dim)  # Σ x
+        # U and U⁻¹, with UᵀU the second moments of (x/size, 1): U⁻ᵀ makes them round.
+        self.factor, self.whitener = np.eye(dim + 1), np.eye(dim + 1)
+        self.precision, self.pull = (
+            np.eye(dim + 1),
+            np.zeros(dim + 1),
+        )  # of (θ, intercept); precision·mean
+        self.cells = np.zeros(0 if len(public) else CELLS)  # 1 where a context has been seen
+        self.fixed = len(public) > 0  # the contexts are public, and so all known
+        self.slates = self.different = self.pairs = self.scatter = 0.0
+        self.context_size = 1.0
+        if len(public):
+            self.second[:] = public.T @ public / len(public)
+            self.first[:] = public.mean(axis=0)
+            self.slates = self.pairs = 1.0
+            self.different = len(public)
+            self.scatter = max(float(np.trace(self.second)) - float(self.first @ self.first), 0.0)
+
+    def look(self, contexts: Matrix) -> None:
+        """A slate was offered."""
+        arms, mean = len(contexts), contexts.mean(axis=0)
+        self.first += mean
+        self.second += contexts.T @ contexts / arms
+        self.slates += 1.0
+        for x in contexts:
+            self._note(x)
+        if arms > 1:
+            self.pairs += 1.0
+            total, length = float((contexts * contexts).sum()), float(mean @ mean)
+            self.scatter += max(total - arms * length, 0.0) / (arms - 1)
+
+    def look_at_one(self, x: Vector) -> None:
+        """A context was played of which no slate is known."""
+        self.first += x
+        self.second += np.outer(x, x)
+        self.slates += 1.0
+        self._note(x)
+
+    def _note(self, x: Vector) -> None:
+        """Count a context that was not seen before: four articles offered a thousand times say no
+        more than four.
+
+        Its cell follows from direction and size, so that it does not matter in which unit contexts
+        are measured.
+        """
+        total, length = 0.0, 0.0
+        for i, entry in enumerate(x.tolist()):
+            share = (i + 1) * 0.6180339887498949
+            total += entry * (share - math.floor(share))
+            length += abs(entry)
+        cell = 0
+        if length > 0.0:
+            place = (total / length + math.log(length)) * 3141592.653589793
+            cell = int((place - math.floor(place)) * CELLS)
+        self.different += 1.0 - float(self.cells[cell])
+        self.cells[cell] = 1.0
+
+    def refresh(self, low: float, high: float, variance_factor: float = 1.0) -> None:
+        """Bring the whitener and the prior up to date. `variance_factor` multiplies the variance
+        of differences.
+        """
+        d, slates = len(self.first), max(self.slates, 1.0)
+        second, mean = self.second / slates, self.first / slates
+        square_size = float(np.trace(second))
+        if square_size < 1e-200:  # nothing seen yet, or nothing to see
+            square_size = 1.0
+        self.context_size = math.sqrt(square_size)
+        direction, length = mean / self.context_size, float(mean @ mean)
+        # What was not seen yet is taken to be round, with the weight of one slate.
+        known = slates / (slates + (0.0 if self.fixed else 1.0))
+        moments = np.ones((d + 1, d + 1))
+        moments[:d, :d] = second / square_size * known + (1.0 - known) / d * np.eye(d)
+        moments[:d, d] = moments[d, :d] = direction * known
+        moments += FAINTEST * np.abs(moments).sum(axis=1).max() * np.eye(d + 1)
+        self.factor[:] = np.linalg.cholesky(moments).T
+        self.whitener[:] = np.linalg.inv(self.factor)
+        # R² of a constant on the contexts, with the usual correction for fitting d numbers.
+        solved = self.whitener[:d, :d].T @ direction
+        square, seen = min(float(solved @ solved), 1.0), self.different
+        explained = (
+            1.0 - (1.0 - square) * (seen - 1.0) / (seen - d - 1.0) if seen > d + 1.0 else 0.0
+        )
+        self._set_prior(direction, length, square_size, explained > 0.5, low, high, variance_factor)
+
+    def _set_prior(
+        self,
+        direction: Vector,
+        length: float,
+        square_size: float,
+        along_mean: bool,
+        low: float,
+        high: float,
+        variance_factor: float,
+    ) -> None:
+        """V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; the prior mean of θ is
+        middle·m/E‖x‖².
+        """
+        d, width, middle = len(direction), high - low, 0.5 * (low + high)
+        scatter = self.scatter / self.pairs if self.pairs > 0.0 else square_size - length
+        variance = variance_factor * DIFFERENCES * width * width / max(scatter, 1e-9 * square_size)
+        intercept = INTERCEPT * width * width + (0.0 if along_mean else 0.25 * width * width)
+        kappa = 0.25 * width * width / square_size if along_mean else 0.0
+        stiffness = variance + kappa * (length / square_size)
+        shrink = kappa / stiffness
+        self.precision[:] = 0.0
+        self.precision[:d, :d] = (np.eye(d) - shrink * np.outer(direction, direction)) / variance
+        self.precision[d, d] = 1.0 / intercept
+        # V⁻¹m = m/(v + κ‖m‖²/E‖x‖²)
+        self.pull[:d] = middle * direction / self.context_size / stiffness if along_mean else 0.0
+        self.pull[d] = 0.0 if along_mean else middle / intercept
+
+    def fields(self) -> Fields:
+        """Everything that changes, by name."""
+        return {
+            "context_second": self.second,
+            "context_first": self.first,
+            "factor": self.factor,
+            "whitener": self.whitener,
+            "precision": self.precision,
+            "pull": self.pull,
+            **({} if self.fixed else {"cells": self.cells}),
+            **self.numbers,
+        }

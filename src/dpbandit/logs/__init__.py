@@ -1,0 +1,1 @@
+"""What a bandit remembers of a log it was started from."""

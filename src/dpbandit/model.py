@@ -1,0 +1,314 @@
+"""The released model: what `select` looks at, `export` writes, a ranker holds and propensities use.
+
+Public numbers only. NumPy only, too: a ranker that holds one loads neither SciPy nor OpenDP nor the
+compiled core. What it does not know, it refuses by name.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbandit.errors import NormError, NotFiniteError, SaveError, ShapeError, nearest
+from dpbandit.frames import array_of
+from dpbandit.policies import POLICIES, TIE, Policy, Propensities, View
+from dpbandit.privacy.claim import Claim
+
+Matrix = NDArray[np.float64]
+
+# Of the record that `export` writes. Format 1 had a flag for each rule instead of a policy's name.
+FORMAT = 2
+# Contexts are normalised in floats: a hair above a limit is rounding, and noise scales allow for it.
+NORM_TOLERANCE = 1e-9
+
+_COMMON = {
+    "dpbandit_model",
+    "name",
+    "dim",
+    "round",
+    "claim",
+    "policy",
+    "max_norm",
+    "l1_limit",
+    "one_hot",
+}
+_FLAGS = {
+    "plays_at_random": "uniform",
+    "draws_from_posterior": "thompson",
+    "bonus_about_mean": "centred-ucb",
+}
+_FORMAT_1 = (_COMMON - {"policy"}) | {"theta", "inverse_gram", "alpha", *_FLAGS}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a context must be: the engines' `admit` in words. Its errors say what is allowed."""
+
+    dim: int
+    max_norm: float = math.inf
+    l1_limit: float | None = None
+    one_hot: bool = False
+    name: str = "this bandit"
+    private: bool = False  # then no message says what is in a context
+
+    def check(self, given: Matrix) -> None:
+        """A named error if an array of contexts is not allowed."""
+        if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != self.dim:
+            raise ShapeError(
+                f"contexts must have shape (arms, {self.dim}) with at least one arm, "
+                f"not {given.shape}"
+            )
+        # Divided first, so that squares neither overflow nor vanish. NaN fails every comparison.
+        scaled = given if self.max_norm == 1.0 else given / self.max_norm
+        square = float(np.einsum("ij,ij->i", scaled, scaled).max())
+        if not square <= (1 + NORM_TOLERANCE) ** 2:
+            self._refuse(given, math.sqrt(square))
+        if self.l1_limit is not None:
+            total = float(np.abs(given).sum(axis=1).max())
+            if total > self.l1_limit * (1 + NORM_TOLERANCE):
+                raise NormError(
+                    f"a context has L1 norm {total:.6g}, above {self.l1_limit:.6g}, the largest in "
+                    "public_contexts that the noise was scaled for: give public_contexts that "
+                    "cover all contexts, or none"
+                )
+        if self.one_hot and not (((given == 0) | (given == 1)).all() and (given.sum(axis=1) == 1).all()):
+            raise ShapeError(
+                f"{self.name} is for arms without features: a context must be one-hot, a single 1 "
+                f"at its arm's place among {self.dim} and 0 elsewhere; for contexts with features "
+                "use private-linucb or tree-gauss"
+            )
+
+    def _refuse(self, given: Matrix, longest: float) -> None:
+        if not np.isfinite(given).all():
+            raise NotFiniteError(
+                "a context holds NaN or infinity: contexts must be finite numbers"
+            )
+        size = "" if self.private else f" {longest * self.max_norm:.6g},"
+        raise NormError(
+            f"a context has norm{size} above max_norm = {self.max_norm:g}: "
+            "scale the contexts, or make the bandit with a larger max_norm"
+        )
+
+
+class ReleasedModel:
+    """A model that ranks and does not learn.
+
+    Parameters
+    ----------
+    name : str
+        The algorithm's name.
+    rounds : int
+        How many rewards it was learned from.
+    claim : Claim
+        What is promised to those whose rewards they were.
+    policy : Policy
+        What picks an arm.
+    view : View
+        What the policy looks at.
+    alpha : float
+        The width of the bonus.
+    gate : Gate
+        What a context must be.
+    """
+
+    __slots__ = ("alpha", "claim", "gate", "name", "policy", "round", "view")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        rounds: int,
+        claim: Claim,
+        policy: Policy,
+        view: View,
+        alpha: float,
+        gate: Gate,
+    ) -> None:
+        self.name = name
+        self.round = rounds
+        self.claim = claim
+        self.policy = policy
+        self.view = view
+        self.alpha = alpha
+        self.gate = gate
+
+    @property
+    def dim(self) -> int:
+        """Features per context."""
+        return self.gate.dim
+
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """The released parameter."""
+        return self.view.theta
+
+    def select(self, contexts: ArrayLike) -> int:
+        """The arm to play: an index into the rows of `contexts`. Ties are broken by lot.
+
+        Parameters
+        ----------
+        contexts : array of shape (arms, dim)
+            Also nested lists, or a frame of pandas, polars or Arrow.
+
+        Raises
+        ------
+        ShapeError, NotFiniteError, NormError
+            If a context is not allowed; the message says what is.
+        """
+        return self.choose(self.check(contexts))
+
+    def propensities(
+        self, contexts: ArrayLike, *, draws: int = 1_000, seed: int | None = None
+    ) -> Propensities:
+        """As `Bandit.propensities`, from what was exported."""
+        from dpbandit.options import whole
+
+        given = self.check(contexts)
+        draws = whole("draws", draws, least=1)
+        return self.policy.propensities(
+            self.view, given, self.alpha, draws=draws, seed=seed, name=self.name
+        )
+
+    def check(self, contexts: ArrayLike) -> Matrix:
+        """The contexts as an array, or a named error."""
+        given = _packed(contexts, self.gate.dim) if type(contexts) is list else None
+        if given is None:
+            given = array_of(contexts, "contexts")
+        self.gate.check(given)
+        return given
+
+    def choose(self, given: Matrix) -> int:
+        """The best arm among contexts that `check` returned."""
+        key = random.getrandbits(64)
+        scores = self.policy.scores(self.view, given, self.alpha, key, 0)
+        best = int(scores.argmax())
+        near = scores >= scores[best] - TIE
+        if np.count_nonzero(near) > 1:
+            return int(random.choice(near.nonzero()[0]))
+        return best
+
+    def to_record(self) -> dict[str, Any]:
+        """What `export` writes: ready for JSON, and enough to rank anywhere."""
+        gate = self.gate
+        return {
+            "dpbandit_model": FORMAT,
+            "name": self.name,
+            "dim": gate.dim,
+            "round": self.round,
+            "claim": self.claim.to_dict(),
+            "policy": self.policy.name,
+            "max_norm": gate.max_norm if math.isfinite(gate.max_norm) else None,
+            "l1_limit": gate.l1_limit,
+            "one_hot": gate.one_hot,
+            **self.policy.record(self.view, self.alpha),
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> ReleasedModel:
+        """The model that a record describes, of this version's format or of 0.1's.
+
+        Raises
+        ------
+        SaveError
+            If the format, the policy or a field is not known, or a field is missing.
+        """
+        found = record.get("dpbandit_model") if isinstance(record, dict) else None
+        if found == 1:
+            record = _of_format_1(record)
+        elif found != FORMAT:
+            raise SaveError(
+                f"a model of format {found!r}: this version reads formats 1 and {FORMAT}; "
+                "load it with the version of dpbandit that exported it"
+            )
+        try:
+            return cls._read(record)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, SaveError):
+                raise
+            words = f"no field {error}" if isinstance(error, KeyError) else str(error)
+            raise SaveError(f"not a released model that can be read: {words}") from error
+
+    @classmethod
+    def _read(cls, record: dict[str, Any]) -> ReleasedModel:
+        policy = POLICIES.get(record["policy"])
+        if policy is None:
+            raise SaveError(
+                f"no policy is called {record['policy']!r}: {nearest(record['policy'], POLICIES)}; "
+                "a newer version of dpbandit, or the module that adds the policy, can read it"
+            )
+        view, alpha = policy.view_of(record)
+        unknown = sorted(set(record) - _COMMON - set(policy.record(view, alpha)))
+        if unknown:
+            raise SaveError(f"a released model with a field {unknown[0]!r} that is not known here")
+        limit = record["max_norm"]
+        one_hot = record["one_hot"]
+        if not isinstance(one_hot, bool) or len(view.theta) != record["dim"]:
+            raise ValueError("one_hot is no flag, or theta has not dim numbers")
+        gate = Gate(
+            dim=int(record["dim"]),
+            max_norm=math.inf if limit is None else float(limit),
+            l1_limit=None if record["l1_limit"] is None else float(record["l1_limit"]),
+            one_hot=one_hot,
+            name=str(record["name"]),
+        )
+        return cls(
+            name=str(record["name"]),
+            rounds=int(record["round"]),
+            claim=_claim(record["claim"]),
+            policy=policy,
+            view=view,
+            alpha=alpha,
+            gate=gate,
+        )
+
+    def __repr__(self) -> str:
+        claim = str(self.claim).splitlines()[0]
+        words = f"dim {self.dim}, {self.policy.name}"
+        return f"<released model of {self.name} after {self.round:,} rounds: {words}; {claim}>"
+
+
+def _of_format_1(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of 0.1 in today's words. Exports of 0.1 held no limits; its service's records did."""
+    unknown = sorted(set(record) - _FORMAT_1)
+    if unknown:
+        raise SaveError(f"a released model of 0.1 with a field {unknown[0]!r} that 0.1 did not have")
+    flags = [policy for flag, policy in _FLAGS.items() if record.get(flag, False)]
+    if len(flags) > 1:
+        raise SaveError(f"a released model of 0.1 that plays by two rules: {' and '.join(flags)}")
+    policy = flags[0] if flags else "ucb"
+    limits = {"max_norm": None, "l1_limit": None, "one_hot": False}
+    limits |= {name: record[name] for name in limits if name in record}
+    kept = {key: record[key] for key in ("name", "dim", "round", "claim") if key in record}
+    numbers = {"theta": "theta", "matrix": "inverse_gram", "alpha": "alpha"}
+    if policy != "uniform":
+        kept |= {new: record[old] for new, old in numbers.items() if old in record}
+    return {"dpbandit_model": FORMAT, **kept, **limits, "policy": policy}
+
+
+def _claim(record: dict[str, Any]) -> Claim:
+    given = dict(record)
+    given["assumptions"] = tuple(given["assumptions"])
+    given["epsilon"] = math.inf if given["epsilon"] is None else given["epsilon"]
+    return Claim(**given)
+
+
+def _packed(contexts: list[Any], dim: int) -> Matrix | None:
+    """Nested lists of numbers as an array, the shortest way; None for anything else."""
+    arms = len(contexts)
+    try:
+        for row in contexts:
+            if len(row) != dim:
+                if type(row) is list:
+                    raise ShapeError(f"every context must have {dim} numbers; one has {len(row)}")
+                return None
+        packed = struct.pack(f"{arms * dim}d", *chain.from_iterable(contexts))
+    except (TypeError, struct.error):
+        return None
+    return np.frombuffer(packed).reshape(arms, dim)

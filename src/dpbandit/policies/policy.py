@@ -1,0 +1,143 @@
+"""What a policy is: how arms are scored by what was released, and everything that follows from it.
+
+A policy sees released and public numbers alone, so whatever it does costs no privacy. One object
+answers every question about it: the score, the propensities, and what an exported model must hold.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.errors import PropensityError
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Scores this close are equal: rounding, and not the model, tells them apart.
+TIE = 1e-12
+
+
+class View(NamedTuple):
+    """What a policy may look at.
+
+    `matrix` is what the bonus is measured with: A⁻¹, a posterior covariance, or for arms without
+    features the diagonal matrix of squared bonuses.
+    """
+
+    theta: Vector
+    matrix: Matrix
+
+
+class Propensities(NamedTuple):
+    """The probability of each arm, and the standard error it was computed with: 0 if exact."""
+
+    probabilities: Vector
+    standard_errors: Vector
+
+
+class Policy(ABC):
+    """How an arm is picked. Every method is abstract: a policy that lacks one cannot be made."""
+
+    name: str
+    in_core: bool = False  # whether the compiled core has it; otherwise the reference runs it
+    description: str = ""
+
+    @abstractmethod
+    def scores(
+        self, view: View, contexts: Matrix, alpha: float, key: int, decision: int
+    ) -> Vector:
+        """The score of each row; the highest is played, and ties are broken by lot.
+
+        Parameters
+        ----------
+        view : View
+            The released model.
+        contexts : array of shape (arms, dim)
+            Contexts that were admitted.
+        alpha : float
+            The width of the bonus.
+        key, decision : int
+            Where random numbers come from: the same two give the same scores.
+        """
+
+    @abstractmethod
+    def propensities(
+        self,
+        view: View,
+        contexts: Matrix,
+        alpha: float,
+        *,
+        draws: int,
+        seed: int | None,
+        name: str,
+    ) -> Propensities:
+        """The probability of each row, or PropensityError where the rule draws no lots.
+
+        `name` is the algorithm's, for the error's words.
+        """
+
+    @abstractmethod
+    def record(self, view: View, alpha: float) -> dict[str, Any]:
+        """What an exported model must hold for this policy, ready for JSON."""
+
+    @abstractmethod
+    def view_of(self, record: dict[str, Any]) -> tuple[View, float]:
+        """The view and alpha that `record` described; KeyError or ValueError if it does not."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BoundPolicy(Policy):
+    """A policy that plays the highest bound: given what was released, its arm is certain."""
+
+    def propensities(
+        self,
+        view: View,
+        contexts: Matrix,
+        alpha: float,
+        *,
+        draws: int,
+        seed: int | None,
+        name: str,
+    ) -> Propensities:
+        raise PropensityError(
+            f"{name} has no propensities: it plays the arm with the highest bound, so one arm has "
+            "probability 1 and all others 0, and its log cannot say what another arm would have "
+            "earned. 'private-ts' has them; or play another arm with a known probability yourself, "
+            "and log that"
+        )
+
+    def record(self, view: View, alpha: float) -> dict[str, Any]:
+        return matrix_record(view, alpha)
+
+    def view_of(self, record: dict[str, Any]) -> tuple[View, float]:
+        return view_of_matrix(record)
+
+
+def matrix_record(view: View, alpha: float) -> dict[str, Any]:
+    """θ, the matrix and α, as lists and a number."""
+    return {"theta": view.theta.tolist(), "matrix": view.matrix.tolist(), "alpha": float(alpha)}
+
+
+def view_of_matrix(record: dict[str, Any]) -> tuple[View, float]:
+    """What `matrix_record` wrote; ValueError if the shapes do not fit or a number is not finite."""
+    theta = np.array(record["theta"], dtype=np.float64)
+    matrix = np.array(record["matrix"], dtype=np.float64)
+    alpha = float(record["alpha"])
+    if theta.ndim != 1 or matrix.shape != (len(theta), len(theta)):
+        raise ValueError(f"theta has shape {theta.shape} and matrix {matrix.shape}")
+    if not (np.isfinite(theta).all() and np.isfinite(matrix).all() and np.isfinite(alpha)):
+        raise ValueError("theta, matrix and alpha must be finite")
+    return View(theta, matrix), alpha
+
+
+def widths(matrix: Matrix, rows: Matrix) -> Vector:
+    """√(xᵀMx) for each row x."""
+    squares: Vector = np.einsum("ij,ij->i", rows @ matrix, rows)
+    np.maximum(squares, 0.0, out=squares)
+    return np.sqrt(squares, out=squares)

@@ -1,0 +1,78 @@
+"""What is promised to whom, and what has been spent of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Status = Literal["proven", "as-published", "none"]
+NoiseKind = Literal["real", "simulation", "none"]
+Notion = Literal["pure", "approximate", "gdp", "joint", "none"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is promised to whom. Nothing in this library prints an ε without one.
+
+    >>> assumed = ("rewards clipped",)
+    >>> print(Claim("one reward", "pure", 2.0, 0.0, None, "proven", "simulation", assumed))
+    (ε = 2, δ = 0) for one reward [pure, proven, noise: simulation]
+      assumes: rewards clipped
+    """
+
+    unit: str
+    notion: Notion
+    epsilon: float
+    delta: float
+    mu: float | None
+    status: Status
+    noise: NoiseKind
+    assumptions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        mu = "" if self.mu is None else f", μ = {self.mu:.6g}"
+        if self.status == "none":
+            head = f"no privacy is claimed for {self.unit} [noise: {self.noise}]"
+            if math.isfinite(self.epsilon) and self.epsilon > 0:
+                head += f" (run with the setting ε = {self.epsilon:g}, which it does not achieve)"
+        else:
+            head = (
+                f"(ε = {self.epsilon:g}, δ = {self.delta:g}{mu}) for {self.unit} "
+                f"[{self.notion}, {self.status}, noise: {self.noise}]"
+            )
+        lines = [head] + [f"  assumes: {a}" for a in self.assumptions]
+        return "\n".join(lines)
+
+    def brief(self) -> str:
+        """One short line.
+
+        >>> Claim("one reward", "gdp", 2.0, 1e-5, 0.5, "proven", "real").brief()
+        'proven: ε = 2, δ = 1e-05 for one reward (real noise)'
+        """
+        if self.status == "none":
+            return "no claim: not private"
+        noise = "no" if self.noise == "none" else self.noise
+        budget = f"ε = {self.epsilon:g}, δ = {self.delta:g}"
+        return f"{self.status}: {budget} for {self.unit} ({noise} noise)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; infinity becomes None, because JSON has none."""
+        record = asdict(self)
+        record["assumptions"] = list(self.assumptions)
+        record["epsilon"] = self.epsilon if math.isfinite(self.epsilon) else None
+        return record
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the worst-off reward has paid so far, in its claim's terms."""
+
+    epsilon: float
+    delta: float
+    mu: float | None
+    claim: Claim
+
+    def __str__(self) -> str:
+        mu = "" if self.mu is None else f", μ = {self.mu:.6g}"
+        return f"spent (ε = {self.epsilon:.6g}, δ = {self.delta:g}{mu}) of {self.claim}"

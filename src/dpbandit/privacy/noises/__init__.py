@@ -1,0 +1,1 @@
+"""One file for each noise; `privacy.noise` has them by name."""

@@ -1,0 +1,159 @@
+"""Where a bandit's noise comes from.
+
+One rule decides it. No seed: real noise from OpenDP, whose exact samplers do not leak through the
+low bits of a float. A seed: simulation noise, reproducible and fast, which must never protect
+anyone."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.errors import NoiseError
+from dpbandit.privacy.grid import PROVEN_SLACK, STEP, grid_exponent, real_scale
+from dpbandit.privacy.noise import Noise, find_noise
+from dpbandit.privacy.opendp import Sampler
+
+Vector = NDArray[np.float64]
+
+
+class Pending(NamedTuple):
+    """A clean value that is about to be released. For the trusted side only."""
+
+    values: Vector  # as floats
+    whole: list[int] | None = None  # exactly, in units of `step`; None: it is not a whole number
+    step: float = STEP
+
+
+class Source(Protocol):
+    """Where a bandit's noise comes from."""
+
+    kind: Literal["real", "simulation"]
+
+    def release(
+        self, noise: Noise | str, pending: Pending, *, scale: float, shift: float, index: int
+    ) -> Vector:
+        """The pending value with noise number `index`.
+
+        Parameters
+        ----------
+        noise
+            A noise, or its name.
+        pending
+            The clean value.
+        scale
+            The noise's parameter, in units of the value.
+        shift
+            How far neighbouring values can be apart, in the noise's norm: with `scale` it says what
+            the release was charged.
+        index
+            The round of the release, from 1.
+
+        Raises
+        ------
+        NoiseError
+            If noise of this kind cannot be drawn; then nothing is released.
+        """
+
+
+class Simulation:
+    """Seeded noise. The same (seed, index) gives the same noise, so nothing is stored to
+    continue."""
+
+    kind: Literal["real", "simulation"] = "simulation"
+
+    def __init__(self, seed: int | None = None, *, key: int | None = None) -> None:
+        if key is None:
+            from dpbandit.reference.random import NOISE, derive_key
+
+            key = derive_key(seed or 0, NOISE)
+        self.key = key
+
+    def release(
+        self, noise: Noise | str, pending: Pending, *, scale: float, shift: float, index: int
+    ) -> Vector:
+        return find_noise(noise).simulate(self.key, index, scale, pending.values)
+
+
+class Real:
+    """OpenDP's exact samplers, seeded by the operating system: safe across forks, never
+    reproducible."""
+
+    kind: Literal["real", "simulation"] = "real"
+
+    def release(
+        self, noise: Noise | str, pending: Pending, *, scale: float, shift: float, index: int
+    ) -> Vector:
+        """Real noise, if the cost that OpenDP proves for it is no more than what was charged."""
+        del index  # real noise has no address: it is drawn once, and what was released is kept
+        noise = find_noise(noise)
+        _refuse_without_noise(scale)
+        if pending.whole is None:
+            return self._release_floats(noise, pending.values, scale=scale, shift=shift)
+        whole = add_whole_noise(noise, pending.whole, scale=scale, shift=shift, step=pending.step)
+        # Each whole number becomes the nearest double; a step is a power of two, so that is exact.
+        return np.array(whole, dtype=np.float64) * pending.step
+
+    @staticmethod
+    def _release_floats(noise: Noise, value: Vector, *, scale: float, shift: float) -> Vector:
+        charged = noise.share(scale / shift)
+        safe = real_scale(scale, shift=shift, dim=len(value))
+        sampler = _needed(noise, noise.float_sampler(len(value), safe, grid_exponent(safe)))
+        _check(sampler.cost(shift), charged)
+        return sampler.draw(value)
+
+
+def add_whole_noise(
+    noise: Noise, whole: list[int], *, scale: float, shift: float, step: float = STEP
+) -> list[int]:
+    """Whole numbers of `step` with real noise, exactly. What pan-private nodes begin with, too.
+
+    The noise is drawn for zeros and added in Python's own integers: nothing is rounded, at any
+    size.
+
+    Raises
+    ------
+    NoiseError
+        If there is no exact sampler, or noise so large might not fit 64 bits.
+    """
+    _refuse_without_noise(scale)
+    charged = noise.share(scale / shift)
+    sampler = _needed(noise, noise.whole_sampler(len(whole), scale * (1 + PROVEN_SLACK) / step))
+    _check(sampler.cost(shift / step), charged)
+    drawn = sampler.draw_whole()
+    return [number + extra for number, extra in zip(whole, drawn, strict=True)]
+
+
+def proven_cost(
+    noise: Noise | str, dim: int, scale: float, shift: float, step: float = STEP
+) -> float:
+    """What OpenDP itself proves for one release of whole numbers, in the noise's currency."""
+    noise = find_noise(noise)
+    return _needed(noise, noise.whole_sampler(dim, scale / step)).cost(shift / step)
+
+
+def _refuse_without_noise(scale: float) -> None:
+    if scale == 0.0:
+        raise NoiseError(
+            "real noise of scale 0 protects nobody: give a finite epsilon, or a seed for a "
+            "simulation"
+        )
+
+
+def _needed(noise: Noise, sampler: Sampler | None) -> Sampler:
+    if sampler is None:
+        raise NoiseError(
+            f"there is no exact sampler for {noise.name!r} noise: give a seed for a simulation, or "
+            "use 'laplace' or 'gaussian'"
+        )
+    return sampler
+
+
+def _check(proven: float, charged: float) -> None:
+    if not proven <= charged:
+        raise NoiseError(
+            f"the sampler proves cost {proven!r}, more than the {charged!r} that was charged: "
+            "nothing released"
+        )

@@ -1,0 +1,164 @@
+"""How far A⁻¹·x can reach, brought up to date only now and then.
+
+`LazyBound` is a valid bound on max ‖A⁻¹x‖ over the public arms, or over the ball ‖x‖ ≤ max_norm,
+and at most some per cent too large. It rests on A alone, which is public and fixed before noise is
+drawn. Nothing here may look at a reward.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.reference.fields import Fields, Holder, Number
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# By how much the bound may be too large before it is computed anew: noise that is 2% larger on
+# average is hardly seen.
+TOO_LARGE = 0.05
+# It waits until rounds have grown by this factor (A⁻¹ shrinks about as 1/t), unless it may be
+# twice too large.
+LATER = 1.05
+MUCH_TOO_LARGE = 0.5
+# Rounds in which the ball's eigenvalue is computed itself.
+EARLY = 20.0
+# What rounding can take off a computed length, and more.
+SLACK = 1.0 + 1e-9
+
+
+class LazyBound(Holder):
+    """The bound and what it must remember; all of it is public."""
+
+    bound = Number()  # when it was last computed; 0: never
+    growth = Number()  # by what it may have grown since
+    moved = Number()  # how far any length can have moved since, up or down
+    rounds = Number()
+    computed = Number()  # the round of that
+    distrusted = Number()
+
+    def __init__(self, *, max_norm: float, norm: int) -> None:
+        self.max_norm, self.norm = max_norm, norm
+        self.forget()
+
+    def forget(self) -> None:
+        """Start again: the set that x comes from is another one."""
+        self.bound = self.growth = self.moved = 0.0
+        self.rounds = self.computed = self.distrusted = 0.0
+
+    def distrust(self) -> None:
+        """A⁻¹ was computed anew, not updated: an old bound may fail in the last digit."""
+        self.distrusted = 1.0
+
+    def after(
+        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
+    ) -> float:
+        """The bound after xxᵀ was added to A: `inverse` is A⁻¹, `step` the old A⁻¹x and
+        `quadratic` the old xᵀA⁻¹x.
+        """
+        self.rounds += 1.0
+        if len(arms) == 0:
+            return self._over_ball(inverse, step, quadratic)
+        return self._over_arms(inverse, arms, x, step, quadratic)
+
+    def _is_due(self) -> bool:
+        moved = self.moved / self.bound
+        return moved > MUCH_TOO_LARGE or (
+            moved > TOO_LARGE and self.rounds >= LATER * self.computed
+        )
+
+    def _over_arms(
+        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
+    ) -> float:
+        """‖A⁻¹z‖ of one z can grow although A⁻¹ shrinks as a matrix, so an old maximum needs
+        `growth` on top.
+        """
+        stale = self.bound <= 0.0 or self.distrusted > 0.0
+        if not stale:
+            factor, moved = growth(x, step, quadratic, self.max_norm, self.norm)
+            self.growth *= min(factor, 1.0 + moved / (self.bound * self.growth))
+            self.moved += moved
+            stale = self.growth > 1.0 + TOO_LARGE or self._is_due()
+        if stale:
+            self.bound = float(np.linalg.norm(arms @ inverse, ord=self.norm, axis=1).max()) * SLACK
+            self.growth, self.moved, self.computed, self.distrusted = 1.0, 0.0, self.rounds, 0.0
+        return self.bound * self.growth
+
+    def _over_ball(self, inverse: Matrix, step: Vector, quadratic: float) -> float:
+        """λ_max(A⁻¹)·max_norm only shrinks, by no more than ‖step‖²/(1 + quadratic) a round: when
+        that adds up to 5%, it is time to try whether a bound 5% lower holds.
+        """
+        largest = float(np.linalg.eigvalsh(inverse)[-1])
+        if self.distrusted > 0.0:
+            self.distrusted = 0.0
+            self.bound *= SLACK
+            if largest >= self.bound:
+                self.bound = 0.0
+        if self.bound <= 0.0:
+            self.bound = largest * SLACK
+            self.moved = 0.0
+        else:
+            self.moved += float(step @ step) / (1.0 + quadratic)
+            if self._is_due():
+                self.moved, self.computed = 0.0, self.rounds
+                if self.rounds <= EARLY:
+                    self.bound = largest * SLACK
+                while largest < self.bound * (1.0 - TOO_LARGE):
+                    self.bound *= (1.0 - TOO_LARGE) * SLACK
+        return self.bound * self.max_norm * (math.sqrt(len(step)) if self.norm == 1 else 1.0)
+
+    def fields(self) -> Fields:
+        """Everything that changes, by name."""
+        return {f"bound_{name}": number for name, number in self.numbers.items()}
+
+
+def growth(
+    x: Vector, step: Vector, quadratic: float, max_norm: float, norm: int
+) -> tuple[float, float]:
+    """By what adding xxᵀ to A can at most have multiplied ‖A⁻¹z‖, and how far it can have moved
+    it, for ‖z‖₂ ≤ max_norm.
+
+    The new A⁻¹z is (1 − vxᵀ/(1 + q))·(the old one), v = `step`, q = `quadratic`. With a =
+    ‖v‖‖x‖/(1 + q) that matrix has the L2 norm (a + √(a² + 4/(1 + q)))/2, because its singular
+    values off 1 have the product 1/(1 + q) and squares that add up to a² + 2/(1 + q); in L1 its
+    norm is the largest column's sum.
+    """
+    inside = 1.0 / (1.0 + quadratic)
+    square, total = float(step @ step), float(np.abs(step).sum())
+    if norm == 1:
+        columns = np.abs(1.0 - step * inside * x) + np.abs(x) * inside * (total - np.abs(step))
+        return max(float(columns.max()), 1.0), total * math.sqrt(square) * max_norm * inside
+    a = math.sqrt(square * float(x @ x)) * inside
+    factor = 0.5 * (a + math.sqrt(a * a + 4.0 * inside))
+    return max(factor, 1.0), square * max_norm * inside
+
+
+def lemma1(
+    t: float,
+    *,
+    form: str,
+    smallest_eigenvalue: float,
+    delta: float,
+    width_times_norm: float,
+    ridge: float,
+) -> float:
+    """Δ_t as published (Wang, Zhao & Wang 2022): W·L/λ'(t), and at most W·L/ridge because
+    λ_min(A_t) ≥ ridge.
+
+    'figure' is 1/t, the scale behind the published figures. λ'(t) is λ₀t/16 from t > 32
+    log(1/δ)/λ₀ on ('simplified'), or λ₀t/4 − 8 log((t + 3)/δ) − 2√(t log((t + 3)/δ)) ('full').
+    """
+    if form == "figure":
+        return 1.0 / t
+    if form == "simplified":
+        late = t > 32.0 * math.log(1.0 / delta) / smallest_eigenvalue
+        eigenvalue = smallest_eigenvalue * t / 16.0 if late else 0.0
+    elif form == "full":
+        log = math.log((t + 3.0) / delta)
+        eigenvalue = smallest_eigenvalue * t / 4.0 - 8.0 * log - 2.0 * math.sqrt(t * log)
+    else:
+        raise ValueError(f"form {form!r} is not 'figure', 'simplified' or 'full'")
+    return width_times_norm / max(eigenvalue, ridge)

@@ -1,0 +1,64 @@
+"""The keys of an engine's spec, and the refusal of what is not among them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from dpbandit.policies import POLICIES
+from dpbandit.privacy.noise import NOISES
+from dpbandit.release import Release
+
+COMMON = (
+    "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
+    "context_noise contexts_key"
+)
+_TREE = "levels unknown_horizon sensitivity multipliers"
+KEYS = {
+    "none": "",
+    "ridge": f"site release ridge {_TREE} growth shape unshape floor public_arms rates weights "
+    "form smallest_eigenvalue lemma_delta printed_index",
+    "filter": "scale window knee ratio first reward_variance empirical_bayes public_contexts",
+    "joint": f"{_TREE} size reward_weight reward_centre ridge shift log_rounds",
+    "arms": f"{_TREE} published_term privacy_bonus failure",
+}
+# The releases that fit a site.
+SUMS = ("tree", "honaker", "pan-private", "toeplitz", "episodes")
+FITTING = {
+    "nothing": ("once", *SUMS),  # nothing is released, so any name will do
+    "reward": ("once",),
+    "moments": SUMS,
+    "own": ("tree",),
+    "increment": ("tree",),
+}
+FORMS = ("figure", "simplified", "full")
+
+
+def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str]) -> None:
+    """ValueError, with the name, for a key that is missing or unknown, and for a part that is not
+    known.
+    """
+    _among("learner", spec.get("learner"), (*learners, "ridge"))
+    wanted = {*COMMON.split(), *KEYS[spec["learner"]].split()}
+    if wanted - set(spec):
+        raise ValueError(f"the spec lacks {', '.join(sorted(wanted - set(spec)))}")
+    if set(spec) - wanted:
+        raise ValueError(f"the spec has unknown keys: {', '.join(sorted(set(spec) - wanted))}")
+    _among("policy", spec["policy"], POLICIES)
+    _among("noise", spec["noise"], NOISES)
+    if (spec["learner"] == "arms") != (spec["policy"] == "index"):
+        raise ValueError(f"policy {spec['policy']!r} does not go with learner {spec['learner']!r}")
+    if spec["learner"] == "none" and spec["policy"] != "uniform":
+        raise ValueError(f"policy {spec['policy']!r} has no use without a learner: 'uniform' has")
+    if spec["learner"] != "ridge":
+        return
+    _among("site", spec["site"], sites)
+    _among("form", spec["form"], FORMS)
+    release = spec["release"]
+    if not (spec["site"] == "moments" and isinstance(release, Release)):
+        _among(f"release for site {spec['site']!r}:", release, FITTING[spec["site"]])
+
+
+def _among(what: str, name: Any, known: Collection[str]) -> None:
+    if name not in known:
+        raise ValueError(f"{what} {name!r} is not known here; known: {', '.join(known)}")

@@ -1,0 +1,134 @@
+"""What every release says of itself, and the state that its reference keeps.
+
+A release is a plan for showing sums over time: what each showing costs, whether there is room for
+the next, how good the sums are, and what an engine must know. Items are vectors of norm at most ½
+that one reward can move by at most `sensitivity`; noise scales and errors are in the same units.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbandit.errors import OptionError
+from dpbandit.privacy.noise import Noise
+
+Vector = NDArray[np.float64]
+
+# 2⁶² rounds are enough for anyone: a clock holds no more.
+MAX_LEVELS = 62
+
+
+class Clock(Protocol):
+    """What a release may know of an engine: all of it public."""
+
+    @property
+    def rounds(self) -> int:
+        """Rewards learned."""
+
+    def fields(self) -> dict[str, NDArray[Any]]:
+        """Everything that changes, by name."""
+
+
+class Charge(NamedTuple):
+    """What a release costs the reward that has paid most, and how to book it."""
+
+    share: float  # in the ledger's currency
+    what: str
+    group: int = 0
+    adds: bool = False  # the same rewards pay again with every release of this lane
+    shift: float | None = None  # how far apart neighbours can be; None: what `share` implies
+
+
+class Sums(ABC):
+    """The state of one release, in plain NumPy: the specification."""
+
+    @abstractmethod
+    def add(self, t: int, item: Any) -> Any:
+        """Take round t's item; the clean numbers to show, or None if nothing is due."""
+
+    @abstractmethod
+    def publish(self, t: int, noisy: Vector) -> Vector:
+        """Take the same numbers with noise; the noisy sum of all rounds so far."""
+
+    @abstractmethod
+    def fields(self) -> dict[str, NDArray[Any]]:
+        """Live views of everything that changes, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Release(ABC):
+    """How sums of private items are shown over time."""
+
+    name: ClassVar[str]
+    in_core: ClassVar[bool]  # whether the compiled core has it
+
+    noise: Noise
+    horizon: int | None
+    sensitivity: float  # how far one reward can move an item, in the noise's norm
+    budget: float  # what one reward may pay over all releases: μ, or ε
+
+    def __init_subclass__(cls) -> None:
+        """A class that leaves out one of the words above is refused where it is written."""
+        missing = [word for word in ("name", "in_core") if not hasattr(cls, word)]
+        if missing:
+            raise TypeError(f"release {cls.__name__} does not say its {', '.join(missing)}")
+
+    @staticmethod
+    @abstractmethod
+    def draws(dim: int, horizon: int | None) -> int:
+        """How many noisy numbers one reward is in, over all releases: what `Noise.budget` asks.
+
+        One release more than it makes, for the log that a bandit may be started from.
+        """
+
+    @abstractmethod
+    def charge(self, engine: Clock, t: int) -> Charge:
+        """What the release that is pending in round t costs. Public: no reward decides it."""
+
+    @abstractmethod
+    def room(self, engine: Clock) -> None:
+        """Raises `BudgetError` if the coming round would be more than the noise was scaled for."""
+
+    @abstractmethod
+    def squares(self, t: ArrayLike) -> Vector:
+        """Σ scale² over the noises in the sum shown at rounds t.
+
+        `noise.tail(dim, zeta)·√squares` bounds each coordinate.
+        """
+
+    @abstractmethod
+    def core(self) -> dict[str, Any]:
+        """What an engine must know, by its names."""
+
+    @abstractmethod
+    def sums(self, dim: int) -> Sums:
+        """The reference: an empty state for items of so many numbers."""
+
+    def variance(self, t: ArrayLike, dim: int = 1) -> Vector:
+        """The variance of each of `dim` coordinates of the sum shown at rounds t."""
+        return self.squares(t) * self.noise.standard_deviation(dim) ** 2
+
+
+def ridge_keys(**given: Any) -> dict[str, Any]:
+    """The keys of a release that the ridge learner expects; those not given are of no use to it."""
+    none: dict[str, Any] = {"growth": float("inf"), "rates": np.empty(0), "weights": np.empty(0)}
+    return {**none, **given}
+
+
+def check_rounds(t: ArrayLike, horizon: int | None, dtype: Any = np.float64) -> NDArray[Any]:
+    """Rounds as an array, or an error where one lies outside the horizon."""
+    rounds = np.asarray(t, dtype=dtype)
+    if (rounds < 0).any() or (horizon is not None and (rounds > horizon).any()):
+        raise OptionError(f"t must lie between 0 and the horizon, {horizon!r}, not {t!r}")
+    return rounds
+
+
+def check_horizon(horizon: int | None) -> None:
+    """An error for a horizon that is none."""
+    if horizon is not None and horizon < 1:
+        raise OptionError(f"horizon must be at least 1 (or None for unknown), not {horizon!r}")

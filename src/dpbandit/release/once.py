@@ -1,0 +1,86 @@
+"""Releases that no reward is in twice because each is shown by itself, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums, Vector, ridge_keys
+
+
+class OnceSums(Sums):
+    """Shows the item of a round; sums of them are the learner's."""
+
+    def add(self, t: int, item: Any) -> Any:
+        return item
+
+    def publish(self, t: int, noisy: Vector) -> Vector:
+        return noisy
+
+    def fields(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Once(Release):
+    """Each reward is shown once, with noise, before anything else sees it."""
+
+    name = "once"
+    in_core = True
+
+    @staticmethod
+    def draws(dim: int, horizon: int | None) -> int:
+        return 2
+
+    @property
+    def multipliers(self) -> Vector:
+        """Noise scale per unit of sensitivity; only entry 1, the whole budget, is used."""
+        return self.noise.multipliers(self.budget, MAX_LEVELS)
+
+    def charge(self, engine: Clock, t: int) -> Charge:
+        share = self.noise.share(self.noise.multiplier(self.budget, 1))
+        return Charge(share, "the reward itself")
+
+    def room(self, engine: Clock) -> None:
+        """There is always room."""
+
+    def squares(self, t: ArrayLike) -> Vector:
+        """Of the noise on one reward, whatever the round."""
+        one = (self.noise.multiplier(self.budget, 1) * self.sensitivity) ** 2
+        return np.full(np.shape(t), one)
+
+    def core(self) -> dict[str, Any]:
+        return ridge_keys(
+            release=self.name,
+            levels=1,
+            unknown_horizon=self.horizon is None,
+            sensitivity=self.sensitivity,
+            multipliers=self.multipliers,
+        )
+
+    def sums(self, dim: int) -> OnceSums:
+        return OnceSums()
+
+
+@dataclass(frozen=True, eq=False)
+class Nothing(Once):
+    """Nothing is protected: rewards are learned in the clear, or not looked at."""
+
+    name = "nothing"
+
+    @property
+    def multipliers(self) -> Vector:
+        """No noise."""
+        return np.zeros(MAX_LEVELS + 1)
+
+    def charge(self, engine: Clock, t: int) -> Charge:
+        return Charge(float("inf"), "rewards in the clear")
+
+    def squares(self, t: ArrayLike) -> Vector:
+        return np.zeros(np.shape(t))
+
+    def core(self) -> dict[str, Any]:
+        return {**super().core(), "release": "once"}
