@@ -50,13 +50,14 @@ class Noise(ABC):
     norm: ClassVar[Literal[1, 2]]  # in which a shift is measured
     currency: ClassVar[Currency]
     notion: ClassVar[Notion]
+    has_real_source: ClassVar[bool]  # whether `seed=None` is possible: it has exact samplers
     in_core: ClassVar[bool]  # whether the compiled core can draw it
     matrices: ClassVar[MatrixNoise | None]  # what it does to a Gram matrix; None: not for one
 
     def __init_subclass__(cls) -> None:
         """A class that leaves out one of the words above is refused where it is written."""
-        wanted = ("name", "description", "norm", "currency", "notion", "in_core", "matrices")
-        missing = [word for word in wanted if not hasattr(cls, word)]
+        wanted = ("name", "description", "norm", "currency", "notion", "has_real_source", "in_core")
+        missing = [word for word in (*wanted, "matrices") if not hasattr(cls, word)]
         if "name" not in vars(cls) and "name" not in missing:
             missing.append("own name")
         if missing:
@@ -136,11 +137,6 @@ class Noise(ABC):
     def float_sampler(self, dim: int, scale: float, exponent: int) -> Sampler | None:
         """The same for floats, with noise on multiples of 2^exponent."""
 
-    @property
-    def has_real_source(self) -> bool:
-        """Whether `seed=None` is possible."""
-        return self.whole_sampler(1, 1.0) is not None
-
     def costs(self, shifts: Matrix, scales: Vector) -> Vector:
         """`cost` of many releases, one for each row. A noise may say how to do it at once."""
         return np.array([self.cost(*one) for one in zip(shifts, scales.tolist(), strict=True)])
@@ -152,6 +148,9 @@ class Noise(ABC):
 
     def __repr__(self) -> str:
         return f"<noise {self.name!r}>"
+
+    def __str__(self) -> str:
+        return self.name
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         from dpbandit.privacy.noise import find_noise
