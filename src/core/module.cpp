@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -845,6 +846,32 @@ double log_ratio(const string& name, nb::handle y_, nb::handle zero_, nb::handle
             "three float64 vectors of one length");
     return core_in_use->log_ratio(kind(NOISES, name, "noise"), y.rows(), y.data(), zero.data(), one.data(), scale);
 }
+// Log-likelihood ratios of runs of a mechanism that is known by its releases alone: `value` with noise of
+// these scales, where the two streams have `zero` and `one`.
+Array release_scores(const string& name, nb::handle value_, nb::handle zero_, nb::handle one_, nb::handle scales_,
+                     uint64_t key, int64_t first, int64_t count) {
+    View value(value_, 2), zero(zero_, 2), one(one_, 2), scales(scales_, 1);
+    require(value.good && zero.good && one.good && scales.good && first >= 0 && count >= 0, "a mechanism's arrays");
+    int64_t rounds = value.rows(), width = value.columns();
+    for (const View* v : {&zero, &one})
+        require(v->rows() == rounds && v->columns() == width && scales.rows() == rounds, "arrays of one shape");
+    dpb::NoiseKind noise = kind(NOISES, name, "noise");
+    std::vector<double> clean((size_t)width + 16), noisy((size_t)width + 16), out((size_t)count);
+    {
+        nb::gil_scoped_release unlocked;
+        for (int64_t run = 0; run < count; run++) {
+            uint64_t own = core_in_use->lot(key, (uint64_t)(first + run), 0);
+            for (int64_t t = 0; t < rounds; t++) {
+                double scale = scales.data()[t];
+                std::copy(value.data() + t * width, value.data() + (t + 1) * width, clean.begin());
+                core_in_use->draw(noise, own, (uint64_t)t + 1, width, scale, clean.data(), noisy.data());
+                out[(size_t)run] += core_in_use->log_ratio(noise, width, noisy.data(), zero.data() + t * width,
+                                                           one.data() + t * width, scale);
+            }
+        }
+    }
+    return array(std::move(out), {(size_t)count});
+}
 }  // namespace
 
 NB_MODULE(_core, module) {
@@ -907,4 +934,6 @@ NB_MODULE(_core, module) {
     module.def("absorb_rows", &absorb_rows, "recipe"_a, "contexts"_a, "rewards"_a, "status"_a, "sums"_a);
     module.def("log_ratio", &log_ratio, "name"_a, "y"_a, "zero"_a, "one"_a, "scale"_a,
                "log p(y | value one) − log p(y | value zero).");
+    module.def("release_scores", &release_scores, "name"_a, "value"_a, "zero"_a, "one"_a, "scales"_a, "key"_a,
+               "first"_a, "count"_a, "Scores of whole runs, for mechanisms known by their releases alone.");
 }

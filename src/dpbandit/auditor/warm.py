@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.auditing import streams
-from dpbandit.auditing.joint_cost import Case, Progress, Verification
-from dpbandit.auditing.releases import Transcript, Watch, joint_cost
+from dpbandit.auditor import streams
+from dpbandit.auditor.joint_cost import Case, Progress, Verification
+from dpbandit.auditor.releases import Transcript, Watch, joint_cost
 from dpbandit.bandits import registry, warm
 from dpbandit.bandits.linear import LinearBandit
 from dpbandit.budget import mu_of
@@ -49,7 +49,9 @@ def record(make: Make, stream: Stream, script: Transcript | None = None) -> Tran
     pa = arrow("pyarrow")
     table = pa.table(
         {
-            "x": pa.FixedSizeListArray.from_arrays(pa.array(stream.xs[:n].ravel()), stream.xs.shape[1]),
+            "x": pa.FixedSizeListArray.from_arrays(
+                pa.array(stream.xs[:n].ravel()), stream.xs.shape[1]
+            ),
             "reward": stream.rewards[:n],
             "user": stream.users[:n],
         }
@@ -58,7 +60,9 @@ def record(make: Make, stream: Stream, script: Transcript | None = None) -> Tran
     columns: Columns = find_columns(source, context="x", reward="reward", user="user")
     sample = peek(source, columns, bandit.options.max_norm)
     learn_log(bandit, source, columns, sample=sample, workers=1)
-    watch.transcript.public.append(json.dumps([bandit._released(), bandit.log.to_dict() if bandit.log else None]))
+    watch.transcript.public.append(
+        json.dumps([bandit._released(), bandit.log.to_dict() if bandit.log else None])
+    )
     for x, reward, user in zip(stream.xs[n:], stream.rewards[n:], stream.users[n:], strict=True):
         bandit.update(x, float(reward), user=user)
         watch.transcript.public.append(json.dumps([bandit.rounds, bandit._released()]))
@@ -85,7 +89,10 @@ def neighbours(rows: int, rounds: int, cap: int | None) -> dict[str, tuple[list[
         first = range(rows // 2, rows // 2 + (cap + 1) // 2)
         then = range(rows, rows + cap + 1)
         changed = [*first, *then]
-        kinds[BOTH] = (changed, ["target" if i in changed else name for i, name in enumerate(alone)])
+        kinds[BOTH] = (
+            changed,
+            ["target" if i in changed else name for i, name in enumerate(alone)],
+        )
     return kinds
 
 
@@ -113,7 +120,8 @@ def verify_warm_start(
     if options.get("shape", "round") != "round":
         rng = np.random.default_rng(seed)
         given.setdefault(
-            "public_contexts", rng.normal(size=(100, dim)) * options.get("max_norm", 1.0) / (3 * math.sqrt(dim))
+            "public_contexts",
+            rng.normal(size=(100, dim)) * options.get("max_norm", 1.0) / (3 * math.sqrt(dim)),
         )
 
     def make() -> LinearBandit:
@@ -132,5 +140,7 @@ def verify_warm_start(
             stream = Stream(bandit.within(xs), np.zeros(len(xs)), users, rows)
             total, _why = cost(make, stream, changed)
             total = math.sqrt(total) if gaussian else total
-            result.cases.append(Case(f"{kind}; {label}", len(xs), dim, changed[0] + 1, total, total / requested))
+            result.cases.append(
+                Case(f"{kind}; {label}", len(xs), dim, changed[0] + 1, total, total / requested)
+            )
     return result
