@@ -29,14 +29,39 @@ DPB_INLINE void* fresh(size_t bytes) {
     return at;
 }
 
+// With context_noise: the contexts offered last, and how they were perturbed. Whoever reports a reward
+// names the context as it was offered.
+struct Offered {
+    double *given, *moved;
+    i64 arms, dim;
+    void forget() {
+        free(given);
+        free(moved);
+    }
+    void keep(const double* contexts, i64 many, i64 d) {
+        forget();
+        given = (double*)fresh((size_t)(many * d) * 8);
+        moved = (double*)fresh((size_t)(many * d) * 8);
+        arms = many;
+        dim = d;
+        copy(contexts, given, many * d);
+    }
+    const double* find(const double* x) const {
+        for (i64 j = 0; j < arms; j++)
+            if (!memcmp(given + j * dim, x, (size_t)dim * 8)) return moved + j * dim;
+        return nullptr;
+    }
+};
+
 template <class Bandit> struct Held final : Core {
     Spec spec;
     Gate gate;
     size_t bytes;
     char* memory;
-    double *x, *board, *seen;
-    i64 room, seen_room;
+    double *x, *board;
+    i64 room, limit;  // scores that fit; rewards that may be learned
     bool waiting;
+    Offered offered;
     Bandit bandit;
 
     static size_t needed(const Spec& o) {
@@ -55,18 +80,24 @@ template <class Bandit> struct Held final : Core {
           bytes(needed(given)),
           memory(b.at),
           room(0),
-          seen_room(0),
+          limit(limit_of(given)),
           waiting(false),
+          offered(),
           bandit(b, spec) {
         x = (double*)fresh((size_t)bandit.z.s * 8);
         board = nullptr;
-        seen = nullptr;
+    }
+    // Rounding in Toeplitz buffers is paid for up to 2^48 rewards (release/toeplitz.py).
+    static i64 limit_of(const Spec& o) {
+        if (o.horizon) return o.horizon;
+        bool rounds = o.learner == LearnerKind::ridge && o.release == ReleaseKind::toeplitz;
+        return (i64)1 << (rounds ? 48 : MOST_LEVELS);
     }
     void destroy() override {
         free(memory);
         free(x);
         free(board);
-        free(seen);
+        offered.forget();
         free(this);
     }
     // ------------------------------------------------------------------------------- choosing
@@ -86,7 +117,13 @@ template <class Bandit> struct Held final : Core {
     int select(const double* contexts, i64 arms, i64 dim, double alpha) override {
         if (int code = check(contexts, arms, dim)) return code;
         make_room(arms);
-        return bandit.choose(Slate{contexts, nullptr, arms, (int)dim}, alpha, board);
+        Slate slate{contexts, nullptr, arms, (int)dim};
+        if (spec.context_noise > 0) {
+            offered.keep(contexts, arms, dim);
+            perturb_rows(slate, (u64)bandit.clock->decisions, offered.moved);
+            slate.pool = offered.moved;
+        }
+        return bandit.choose(slate, alpha, board);
     }
     int rank(const double* contexts, i64 arms, i64 dim, double alpha, i64 k, i64* out) override {
         u64 decision = (u64)bandit.clock->decisions;
@@ -105,21 +142,18 @@ template <class Bandit> struct Held final : Core {
     // The paper leaves x + z as it is, but then noise for contexts of norm ≤ max_norm would not cover it.
     void perturb_rows(const Slate& slate, u64 index, double* out) {
         const i64 d = spec.dim, numbers = slate.arms * d;
-        if (numbers + 8 > seen_room) {
-            free(seen);
-            seen_room = numbers + 8;
-            seen = (double*)fresh((size_t)seen_room * 8);
-        }
-        add_normals(spec.contexts_key, index, numbers, spec.context_noise, nullptr, seen);
+        double* noise = (double*)fresh((size_t)(numbers + 8) * 8);
+        add_normals(spec.contexts_key, index, numbers, spec.context_noise, nullptr, noise);
         for (i64 j = 0; j < slate.arms; j++) {
             double square = 0;
             for (i64 i = 0; i < d; i++) {
-                out[j * d + i] = slate.row(j)[i] + seen[j * d + i];
+                out[j * d + i] = slate.row(j)[i] + noise[j * d + i];
                 square += out[j * d + i] * out[j * d + i];
             }
             double factor = square > 0 ? smaller(1, spec.max_norm / root(square)) : 1;
             for (i64 i = 0; i < d; i++) out[j * d + i] *= factor;
         }
+        free(noise);
     }
     // ------------------------------------------------------------------------------- learning
     int admit(const double* given, i64 dim, double reward) override {
@@ -127,10 +161,20 @@ template <class Bandit> struct Held final : Core {
         if (dim != spec.dim) return DIMENSION;
         if (int code = gate.admit(given, (int)dim)) return code;
         if (int code = gate.admit_reward(reward)) return code;
-        return spec.horizon && bandit.clock->rounds >= spec.horizon ? HORIZON : FINE;
+        return bandit.clock->rounds >= limit ? HORIZON : FINE;
     }
     DPB_INLINE void take(const double* given) {
         for (i64 i = 0; i < spec.dim; i++) x[i] = given[i];
+    }
+    // The context as it was scored: with context_noise perturbed, anew if it was not offered last.
+    DPB_INLINE void take_as_scored(const double* given) {
+        if (spec.context_noise > 0) return take_moved(given);
+        take(given);
+    }
+    DPB_CALL void take_moved(const double* given) {
+        if (const double* moved = offered.find(given)) return take(moved);
+        const u64 unseen = 1ull << 40;  // perturbations of contexts that were not offered last
+        perturb_rows(Slate{given, nullptr, 1, (int)spec.dim}, unseen + (u64)bandit.clock->rounds, x);
     }
     DPB_INLINE double clip(double reward) {
         double inside = gate.clip(reward);
@@ -141,7 +185,7 @@ template <class Bandit> struct Held final : Core {
     }
     int learn(const double* given, i64 dim, double reward) override {
         if (int code = admit(given, dim, reward)) return code;
-        take(given);
+        take_as_scored(given);
         if (!bandit.quiet(x)) return RELEASE_IS_DUE;
         bandit.prepare(x, clip(reward), true);
         return FINE;
@@ -150,16 +194,16 @@ template <class Bandit> struct Held final : Core {
         *done = 0;
         for (i64 n = 0; n < count; n++)
             if (int code = admit(xs + n * spec.dim, spec.dim, rs[n])) return code;
-        if (spec.horizon && bandit.clock->rounds + count > spec.horizon) return HORIZON;
+        if (bandit.clock->rounds + count > limit) return HORIZON;
         for (; *done < count; ++*done) {
-            take(xs + *done * spec.dim);
+            take_as_scored(xs + *done * spec.dim);
             if (!bandit.quiet(x)) return RELEASE_IS_DUE;
             bandit.prepare(x, clip(rs[*done]), true);
         }
         return FINE;
     }
     double prepare(const double* given, double reward, bool in_public_set) override {
-        take(given);
+        take_as_scored(given);
         double scale = bandit.prepare(x, clip(reward), in_public_set);
         waiting = scale != NO_RELEASE;
         return scale;
@@ -191,7 +235,7 @@ template <class Bandit> struct Held final : Core {
         return scale;
     }
     double simulate(const double* given, double reward, bool in_public_set, Keys keys) override {
-        take(given);
+        take_as_scored(given);
         return round(clip(reward), in_public_set, keys);
     }
     i64 starts(i64* levels) override { return bandit.starts(levels); }
@@ -207,6 +251,7 @@ template <class Bandit> struct Held final : Core {
     }
     const double* theta() const override { return bandit.released; }
     const double* matrix() const override { return bandit.matrix(); }
+    const double* bonuses(double alpha) override { return bandit.bonuses_of(alpha); }
     i64 stride() const override { return bandit.z.s; }
     i64 fields(Field* out) override {
         Fields found{out, 0};

@@ -112,6 +112,7 @@ struct Core {
     virtual const __int128* pending_whole() const = 0;  // null where a release is not a whole number
     virtual const double* theta() const = 0;
     virtual const double* matrix() const = 0;  // of the bonus; null where the policy has none
+    virtual const double* bonuses(double alpha) = 0;  // of each arm, where arms have no features
     virtual int64_t stride() const = 0;        // of its rows
     virtual int64_t fields(Field* out) = 0;
     virtual bool start(const double* noisy, double scale) = 0;  // from a log; false: not this learner

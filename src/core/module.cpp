@@ -145,7 +145,7 @@ class Reader {
     Reader(nb::dict from, std::vector<std::vector<double>>& tables) : from_(from), tables_(tables) {}
     template <class T> T get(const char* name) {
         nb::object value = take(name);
-        T found;
+        T found{};
         if (!nb::try_cast<T>(value, found, true))
             throw nb::value_error((string("the spec's ") + name + " is of another type").c_str());
         return found;
@@ -389,11 +389,19 @@ class Engine {
         return array(std::move(out), {(size_t)v.rows(), (size_t)v.columns()});
     }
     Array theta() const { return copied(core_->theta(), spec_.dim); }
-    nb::dict model() const {
+    nb::dict model() {
         nb::dict out;
         out["theta"] = theta();
-        if (const double* m = core_->matrix())
+        size_t d = (size_t)spec_.dim;
+        if (const double* m = core_->matrix()) {
             out["matrix"] = copied(m, spec_.dim, spec_.dim, core_->stride());
+            return out;
+        }
+        // One-hot contexts see the diagonal alone: an arm's bonus, squared; none in random play.
+        std::vector<double> diagonal(d * d);
+        const double* bonuses = core_->bonuses(spec_.alpha);
+        for (size_t i = 0; bonuses && i < d; i++) diagonal[i * d + i] = bonuses[i] * bonuses[i];
+        out["matrix"] = array(std::move(diagonal), {d, d});
         return out;
     }
     static nb::dict fields(nb::object self) {
@@ -415,6 +423,26 @@ class Engine {
                 out[f.name] = Array(f.data, shape.size(), shape.data(), self, strides.data());
         }
         return out;
+    }
+    // Go on from these: all of this engine's fields, no other, each of its own shape and type.
+    static void load_fields(nb::object self, nb::dict given) {
+        nb::dict own = fields(self);
+        string wrong;
+        for (auto [name, value] : given)
+            if (!own.contains(name)) wrong = nb::cast<string>(name) + " is not a field of this engine";
+        for (auto [name, value] : own) {
+            if (!given.contains(name)) wrong = "the field " + nb::cast<string>(name) + " is missing";
+            if (!wrong.empty()) break;
+            nb::object from = given[name];
+            if (!from.attr("shape").equal(value.attr("shape")) || !from.attr("dtype").equal(value.attr("dtype")))
+                wrong = "the field " + nb::cast<string>(name) + " has another shape or type";
+        }
+        if (!wrong.empty()) throw nb::value_error(wrong.c_str());
+        for (auto [name, value] : own) value[nb::ellipsis()] = given[name];
+        auto& engine = nb::cast<Engine&>(self);
+        std::vector<char> kept(engine.core_->size());  // nothing waits for a commit any more
+        engine.core_->save(kept.data());
+        engine.core_->load(kept.data());
     }
     int64_t number(const char* name) const {
         dpb::Field found[dpb::MOST_FIELDS];
@@ -748,6 +776,7 @@ NB_MODULE(_core, module) {
         .def("theta", &Engine::theta)
         .def("model", &Engine::model)
         .def("fields", &Engine::fields)
+        .def("load_fields", &Engine::load_fields, "fields"_a)
         .def("start", &Engine::start, "noisy"_a, "scale"_a)
         .def("conclude", &Engine::conclude)
         .def("snapshot", &Engine::snapshot)

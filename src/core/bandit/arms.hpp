@@ -52,6 +52,10 @@ struct Arms : Common {
             bonuses[arm] = pulls[arm] ? explore * root(1 / n) + noise * spread[arm] / n : UNTRIED;
         }
     }
+    const double* bonuses_of(double alpha) {
+        index_arms(alpha);
+        return bonuses;
+    }
     DPB_CALL double prepare(const double* x, double reward, bool) {
         clock->rounds++;
         i64 arm = *last = named(x), pull = ++pulls[arm];

@@ -38,6 +38,7 @@ struct Common {
     }
     double centre() const { return 0.5 * (o.low + o.high); }
     double width() const { return o.high - o.low; }
+    const double* bonuses_of(double) { return nullptr; }
     i64 starts(i64*) const { return 0; }
     void begin(i64, const whole*) {}
     void begin_simulated(u64) {}
