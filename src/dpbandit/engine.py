@@ -103,6 +103,12 @@ class Engine(Protocol):
     ) -> float:
         """A whole round with seeded noise; its scale, or NO_RELEASE."""
 
+    def start(self, noisy: Vector, scale: float) -> bool:
+        """Learn from a log's noisy sum before round 1; False: this learner does not."""
+
+    def conclude(self) -> bool:
+        """The parameter anew after a log was put into the fields; False: this learner does not."""
+
     def theta(self) -> Vector:
         """The released parameter."""
 
