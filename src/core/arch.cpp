@@ -1,4 +1,5 @@
 // Compiled once for each instruction set, with -DDPB_ARCH=v2, v3, v4 or generic.
+#include "log.hpp"
 #include "worlds.hpp"
 
 namespace dpb {
@@ -53,5 +54,7 @@ static double ratio(NoiseKind kind, int64_t count, const double* y, const double
 const Arch DPB_NAMED(arch_, DPB_ARCH) = {
     DPB_QUOTED(DPB_ARCH),    &DPB_ARCH::make,          &DPB_ARCH::make_world, &DPB_ARCH::draw,
     &DPB_ARCH::draw_uniforms, &DPB_ARCH::draw_lot,      &DPB_ARCH::ratio,
+    &DPB_ARCH::hash_names,   &DPB_ARCH::tally,         &DPB_ARCH::move_tally, &DPB_ARCH::inspect_rows,
+    &DPB_ARCH::absorb_rows,
 };
 }  // namespace dpb

@@ -157,6 +157,30 @@ struct World {
     ~World() = default;
 };
 
+// What can be wrong with a row of a log (the first that applies), and what is counted besides.
+enum RowStatus : unsigned char {
+    ROW_GOOD, ROW_MISSING, ROW_LENGTH, ROW_NOT_FINITE, ROW_LONG, ROW_LONG_L1, ROW_NO_REWARD,
+    ROW_REWARD_NOT_FINITE, ROW_NO_USER, ROW_OVER_CAP, ROW_CLIPPED, ROW_COUNTS
+};
+// The public choices of a pass over a log, fixed before it.
+struct LogRecipe {
+    int64_t dim, power;  // the second matrix is Σ c^power·z·zᵀ; −1: there is none
+    double max_norm, tolerance, l1_limit, low, high, middle, width, size, floor;
+    bool clips, constant, triangular, whole;  // z ends with a 1; P is lower triangular; items are private
+    Table whitener;                           // P; no rows: c = 1
+};
+struct LogSums {  // matrices are k × k, and only their lower halves are kept up
+    double *gram, *gram_low, *second, *second_low, *first, *first_low, *moments, *moments_low;
+    int64_t *items, *counts;  // items: two words each, the lower one first
+    double* longest;          // of x/max_norm: L2, L1
+};
+// Rewards by user: a table of open addresses; counts[places] is how many places are taken.
+struct Tally {
+    uint64_t* keys;
+    int32_t* counts;
+    int64_t places;  // a power of two
+};
+
 struct Arch {
     const char* name;
     Core* (*make)(const Spec&);
@@ -167,6 +191,14 @@ struct Arch {
     uint64_t (*lot)(uint64_t key, uint64_t stream, uint64_t index);
     double (*log_ratio)(NoiseKind, int64_t count, const double* y, const double* zero,
                         const double* one, double scale);
+    void (*hash_names)(const unsigned char* text, const int64_t* offsets, int64_t count, uint64_t* out);
+    int64_t (*tally)(const Tally&, int64_t cap, unsigned char over, const uint64_t* names,
+                     unsigned char* status, int64_t start, int64_t count);
+    void (*move_tally)(const Tally& from, const Tally& to);
+    void (*inspect_rows)(const LogRecipe&, const double* xs, const double* rs, int64_t rows,
+                         unsigned char* status);
+    void (*absorb_rows)(const LogRecipe&, const double* xs, const double* rs,
+                        const unsigned char* status, int64_t rows, const LogSums&);
 };
 #if defined(__x86_64__)
 extern const Arch arch_v2, arch_v3, arch_v4;

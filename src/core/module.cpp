@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -73,7 +74,7 @@ template <class T> T kind(const std::map<string, T>& known, const string& name, 
 
 // ----------------------------------------------------------------------------------------- arrays
 
-// A C-contiguous array, seen in place; `format` is one of d, q (64-bit words), ? (flags).
+// A C-contiguous array, seen in place; `format` is one of d, q and Q (64-bit words), i, B (bytes), ? (flags).
 struct View {
     Py_buffer b;
     bool good;
@@ -85,7 +86,8 @@ struct View {
         }
         char own = b.format && b.format[0] && !b.format[1] ? b.format[0] : 0;
         if (own == 'l' && b.itemsize == 8) own = 'q';
-        bool aligned = (uintptr_t)b.buf % (format == '?' ? 1 : 8) == 0;
+        if (own == 'L' && b.itemsize == 8) own = 'Q';
+        bool aligned = (uintptr_t)b.buf % (size_t)b.itemsize == 0;
         if (b.ndim != ndim || own != format || !aligned) {
             PyBuffer_Release(&b);
             good = false;
@@ -96,6 +98,10 @@ struct View {
     }
     View(const View&) = delete;
     template <class T = double> const T* data() const { return (const T*)b.buf; }
+    template <class T = double> T* writable() const {
+        if (b.readonly) throw nb::value_error("an array that is written to is read-only");
+        return (T*)b.buf;
+    }
     int64_t rows() const { return b.shape[0]; }
     int64_t columns() const { return b.shape[1]; }
 };
@@ -694,6 +700,127 @@ nb::object Engine::play_world(World& world, int64_t start, int64_t count, nb::ha
     return nb::cast(array(std::move(played.out), {many, 3}));
 }
 
+// ------------------------------------------------------------------------------------------ logs
+
+void hash_names(nb::handle text_, nb::handle offsets_, nb::handle out_) {
+    View text(text_, 1, 'B'), offsets(offsets_, 1, 'q'), out(out_, 1, 'Q');
+    require(text.good && offsets.good && out.good && offsets.rows() == out.rows() + 1, "text, offsets or out");
+    const int64_t* at = offsets.data<int64_t>();
+    for (int64_t i = 0; i < out.rows(); i++)
+        require(at[i] >= 0 && at[i] <= at[i + 1] && at[i + 1] <= text.rows(), "offsets lie within the text");
+    uint64_t* hashes = out.writable<uint64_t>();
+    nb::gil_scoped_release unlocked;
+    core_in_use->hash_names(text.data<unsigned char>(), at, out.rows(), hashes);
+}
+struct TallyViews {
+    View keys, counts;
+    dpb::Tally table;
+    TallyViews(nb::handle keys_, nb::handle counts_) : keys(keys_, 1, 'Q'), counts(counts_, 1, 'i') {
+        require(keys.good && counts.good && counts.rows() == keys.rows() + 1 && keys.rows() >= 1 &&
+                    (keys.rows() & (keys.rows() - 1)) == 0,
+                "keys: a power of two of them; counts: one more");
+        table = dpb::Tally{keys.writable<uint64_t>(), counts.writable<int32_t>(), keys.rows()};
+    }
+};
+int64_t tally(nb::handle names_, nb::handle status_, int64_t cap, int64_t over, nb::handle keys, nb::handle counts,
+              int64_t start) {
+    View names(names_, 1, 'Q'), status(status_, 1, 'B');
+    require(names.good && status.good && names.rows() == status.rows(), "names and status have one length");
+    require(start >= 0 && start <= names.rows() && cap >= 1, "start or cap");
+    require(over > 0 && over < 256, "over is a status");
+    const uint64_t* all = names.data<uint64_t>();
+    for (int64_t i = 0; i < names.rows(); i++) require(all[i] != 0, "no name has the hash 0");
+    TallyViews into(keys, counts);
+    unsigned char* marks = status.writable<unsigned char>();
+    nb::gil_scoped_release unlocked;
+    return core_in_use->tally(into.table, cap, (unsigned char)over, all, marks, start, names.rows());
+}
+void move_tally(nb::handle keys, nb::handle counts, nb::handle new_keys, nb::handle new_counts) {
+    TallyViews from(keys, counts), to(new_keys, new_counts);
+    require(to.table.places > from.table.places, "the new table is larger");
+    nb::gil_scoped_release unlocked;
+    core_in_use->move_tally(from.table, to.table);
+}
+dpb::LogRecipe read_recipe(nb::dict given, std::vector<std::vector<double>>& tables) {
+    Reader r(given, tables);
+    dpb::LogRecipe o{};
+    o.dim = r.integer("dim");
+    o.power = r.integer("power");
+    o.max_norm = r.real("max_norm");
+    o.tolerance = r.real("tolerance");
+    o.l1_limit = r.real("l1_limit");
+    o.low = r.real("low");
+    o.high = r.real("high");
+    o.middle = r.real("middle");
+    o.width = r.real("width");
+    o.size = r.real("size");
+    o.floor = r.real("floor");
+    o.clips = r.flag("clips");
+    o.constant = r.flag("constant");
+    o.triangular = r.flag("triangular");
+    o.whole = r.flag("whole");
+    o.whitener = r.table("whitener");
+    r.finish();
+    int64_t k = o.dim + o.constant;
+    require(o.dim >= 1 && o.max_norm > 0 && o.size > 0 && o.low < o.high && o.width > 0, "dim, norms or ranges");
+    require(o.whitener.rows == 0 || (o.whitener.rows == k && o.whitener.columns == k), "the whitener is k × k");
+    require(o.power == -1 || o.power == 0 || o.power == 2, "power is -1, 0 or 2");
+    // Items of any size would not fit the grid.
+    require(!o.whole || (o.clips && o.middle == 0.5 * (o.low + o.high) && o.width == o.high - o.low),
+            "private items are of clipped, centred and scaled rewards");
+    require(o.whole || o.whitener.rows == 0, "rewards in the clear have no whitener");
+    return o;
+}
+struct LogRows {
+    View xs, rs, status;
+    LogRows(const dpb::LogRecipe& o, nb::handle xs_, nb::handle rs_, nb::handle status_)
+        : xs(xs_, 2), rs(rs_, 1), status(status_, 1, 'B') {
+        require(xs.good && rs.good && status.good && xs.columns() == o.dim && rs.rows() == xs.rows() &&
+                    status.rows() == xs.rows(),
+                "contexts, rewards and statuses of as many rows");
+    }
+};
+void inspect_rows(nb::dict recipe, nb::handle xs, nb::handle rs, nb::handle status) {
+    std::vector<std::vector<double>> tables;
+    dpb::LogRecipe o = read_recipe(recipe, tables);
+    LogRows rows(o, xs, rs, status);
+    unsigned char* marks = rows.status.writable<unsigned char>();
+    nb::gil_scoped_release unlocked;
+    core_in_use->inspect_rows(o, rows.xs.data(), rows.rs.data(), rows.rs.rows(), marks);
+}
+void absorb_rows(nb::dict recipe, nb::handle xs, nb::handle rs, nb::handle status, nb::dict sums) {
+    std::vector<std::vector<double>> tables;
+    dpb::LogRecipe o = read_recipe(recipe, tables);
+    LogRows rows(o, xs, rs, status);
+    const unsigned char* marks = rows.status.data<unsigned char>();
+    for (int64_t i = 0; i < rows.status.rows(); i++) require(marks[i] <= dpb::ROW_OVER_CAP, "an unknown status");
+    int64_t k = o.dim + o.constant, seconds = o.power >= 0 ? k * k : 0;
+    std::vector<std::unique_ptr<View>> views;
+    auto numbers = [&](const char* name, int ndim, int64_t count, char format) {
+        require(sums.contains(name), (string("the sums lack ") + name).c_str());
+        views.push_back(std::make_unique<View>(sums[name], ndim, format));
+        const View& v = *views.back();
+        require(v.good && v.b.len == count * 8, (string("the sums' ") + name + " has another shape").c_str());
+        return v.writable<void>();
+    };
+    auto reals = [&](const char* name, int ndim, int64_t count) { return (double*)numbers(name, ndim, count, 'd'); };
+    auto words = [&](const char* name, int64_t count) { return (int64_t*)numbers(name, 1, count, 'q'); };
+    dpb::LogSums into{};
+    into.gram = reals("gram", 2, k * k);
+    into.gram_low = reals("gram_low", 2, k * k);
+    into.second = reals("second", 2, seconds);
+    into.second_low = reals("second_low", 2, seconds);
+    into.first = reals("first", 1, k);
+    into.first_low = reals("first_low", 1, k);
+    into.moments = reals("moments", 1, k);
+    into.moments_low = reals("moments_low", 1, k);
+    into.items = words("items", 2 * k);
+    into.counts = words("counts", dpb::ROW_COUNTS);
+    into.longest = reals("longest", 1, 2);
+    nb::gil_scoped_release unlocked;
+    core_in_use->absorb_rows(o, rows.xs.data(), rows.rs.data(), marks, rows.rs.rows(), into);
+}
+
 Array simulated_noise(const string& name, uint64_t key, uint64_t index, double scale, nb::handle value) {
     View v(value, 1);
     require(v.good, "value must be a C-contiguous float64 vector");
@@ -715,6 +842,32 @@ double log_ratio(const string& name, nb::handle y_, nb::handle zero_, nb::handle
     require(y.good && zero.good && one.good && y.rows() == zero.rows() && y.rows() == one.rows(),
             "three float64 vectors of one length");
     return core_in_use->log_ratio(kind(NOISES, name, "noise"), y.rows(), y.data(), zero.data(), one.data(), scale);
+}
+// Log-likelihood ratios of runs of a mechanism that is known by its releases alone: `value` with noise of
+// these scales, where the two streams have `zero` and `one`.
+Array release_scores(const string& name, nb::handle value_, nb::handle zero_, nb::handle one_, nb::handle scales_,
+                     uint64_t key, int64_t first, int64_t count) {
+    View value(value_, 2), zero(zero_, 2), one(one_, 2), scales(scales_, 1);
+    require(value.good && zero.good && one.good && scales.good && first >= 0 && count >= 0, "a mechanism's arrays");
+    int64_t rounds = value.rows(), width = value.columns();
+    for (const View* v : {&zero, &one})
+        require(v->rows() == rounds && v->columns() == width && scales.rows() == rounds, "arrays of one shape");
+    dpb::NoiseKind noise = kind(NOISES, name, "noise");
+    std::vector<double> clean((size_t)width + 16), noisy((size_t)width + 16), out((size_t)count);
+    {
+        nb::gil_scoped_release unlocked;
+        for (int64_t run = 0; run < count; run++) {
+            uint64_t own = core_in_use->lot(key, (uint64_t)(first + run), 0);
+            for (int64_t t = 0; t < rounds; t++) {
+                double scale = scales.data()[t];
+                std::copy(value.data() + t * width, value.data() + (t + 1) * width, clean.begin());
+                core_in_use->draw(noise, own, (uint64_t)t + 1, width, scale, clean.data(), noisy.data());
+                out[(size_t)run] += core_in_use->log_ratio(noise, width, noisy.data(), zero.data() + t * width,
+                                                           one.data() + t * width, scale);
+            }
+        }
+    }
+    return array(std::move(out), {(size_t)count});
 }
 }  // namespace
 
@@ -771,6 +924,13 @@ NB_MODULE(_core, module) {
     module.def("uniforms", &uniforms, "key"_a, "stream"_a, "count"_a);
     module.def("lot", [](uint64_t key, uint64_t stream, uint64_t index) { return core_in_use->lot(key, stream, index); },
                "key"_a, "stream"_a, "index"_a);
+    module.def("hash_names", &hash_names, "text"_a, "offsets"_a, "out"_a);
+    module.def("tally", &tally, "names"_a, "status"_a, "cap"_a, "over"_a, "keys"_a, "counts"_a, "start"_a);
+    module.def("move_tally", &move_tally, "keys"_a, "counts"_a, "new_keys"_a, "new_counts"_a);
+    module.def("inspect_rows", &inspect_rows, "recipe"_a, "contexts"_a, "rewards"_a, "status"_a);
+    module.def("absorb_rows", &absorb_rows, "recipe"_a, "contexts"_a, "rewards"_a, "status"_a, "sums"_a);
     module.def("log_ratio", &log_ratio, "name"_a, "y"_a, "zero"_a, "one"_a, "scale"_a,
                "log p(y | value one) − log p(y | value zero).");
+    module.def("release_scores", &release_scores, "name"_a, "value"_a, "zero"_a, "one"_a, "scales"_a, "key"_a,
+               "first"_a, "count"_a, "Scores of whole runs, for mechanisms known by their releases alone.");
 }

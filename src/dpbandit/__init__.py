@@ -26,8 +26,8 @@ _PLACES = {
     "warm_start": "dpbandit.warmstart.start",
     "run": "dpbandit.simulate.run",
     "Results": "dpbandit.simulate.results",
-    "verify": "dpbandit.auditing.joint_cost",
-    "audit": "dpbandit.auditing.attack",
+    "verify": "dpbandit.auditor.verify",
+    "audit": "dpbandit.auditor.attack",
     "plan": "dpbandit.planning.planner",
     "affordable_epsilon": "dpbandit.planning.affordable",
     "Bandit": "dpbandit.bandit",
@@ -70,8 +70,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dpbandit import adapters, budget, errors, theory, worlds
-    from dpbandit.auditing.attack import audit
-    from dpbandit.auditing.joint_cost import verify
+    from dpbandit.auditor.attack import audit
+    from dpbandit.auditor.verify import verify
     from dpbandit.bandit import Bandit
     from dpbandit.files import load
     from dpbandit.algorithms.registry import algorithms, make, register

@@ -103,6 +103,12 @@ class Engine(Protocol):
     ) -> float:
         """A whole round with seeded noise; its scale, or NO_RELEASE."""
 
+    def start(self, noisy: Vector, scale: float) -> bool:
+        """Learn from a log's noisy sum before round 1; False: this learner does not."""
+
+    def conclude(self) -> bool:
+        """The parameter anew after a log was put into the fields; False: this learner does not."""
+
     def theta(self) -> Vector:
         """The released parameter."""
 
@@ -126,6 +132,32 @@ class Engine(Protocol):
 
     def copy(self) -> Engine:
         """Another one in the same state."""
+
+    def trace(
+        self,
+        xs: Matrix,
+        rs: Vector,
+        in_public_set: NDArray[np.bool_],
+        *,
+        noise_key: int,
+        start_key: int,
+        noisy: Matrix | None = ...,
+    ) -> tuple[Matrix, Matrix, Vector]:
+        """Learn a stream from the start: noisy numbers, clean numbers and scales of all rounds."""
+
+    def scores(
+        self,
+        xs: Matrix,
+        rs: Vector,
+        other_xs: Matrix,
+        other_rs: Vector,
+        in_public_set: NDArray[np.bool_],
+        *,
+        key: int,
+        first: int,
+        count: int,
+    ) -> Vector:
+        """log p(what was released | this stream) − log p(it | the other one), of many runs."""
 
 
 @lru_cache(maxsize=1)

@@ -1,9 +1,12 @@
-"""A log becomes a bandit: the sums are right, bad rows are counted, users are capped, and nothing is half done."""
+"""A log becomes a bandit: sums are right, bad rows counted, users capped, and nothing half done."""
 
 import json
 import math
+import os
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpbandit as dpb
-from dpbandit.auditing import guards
-from dpbandit.bandits import log_rows, log_sums, posterior, registry, warm
-from dpbandit.bandits.logged import People, Tally
-from dpbandit.errors import BudgetError, LogError, OptionError
+from dpbandit.algorithms import registry
+from dpbandit.engine import has_core
+from dpbandit.errors import LogError, OptionError
+from dpbandit.learners.filter import Filter
+from dpbandit.logs import enter, sums
+from dpbandit.logs.record import People, hash_name
+from dpbandit.logs.users import Tally
+from dpbandit.privacy.grid import STEP
+from dpbandit.privacy.sources import Pending, Real, Simulation
 from dpbandit.warmstart import source as sources
+from dpbandit.warmstart.start import learn_log
 
+BACKENDS = ["core", "reference"]
+needs_core = pytest.mark.skipif(not has_core(), reason="there is no compiled core here")
 PRIVATE = {"epsilon": 1.0, "delta": 1e-6}
 D = 4
 
@@ -35,7 +46,11 @@ def log_of(n=2000, seed=0, *, layout="fixed", kind=np.float64, **more):
     if layout == "fixed":
         columns = {"context": pa.FixedSizeListArray.from_arrays(flat, D)}
     elif layout == "list":
-        columns = {"context": pa.ListArray.from_arrays(pa.array(np.arange(0, n * D + 1, D), pa.int32()), flat)}
+        columns = {
+            "context": pa.ListArray.from_arrays(
+                pa.array(np.arange(0, n * D + 1, D), pa.int32()), flat
+            )
+        }
     else:
         columns = {name: pa.array(np.ascontiguousarray(x[:, i])) for i, name in enumerate("abcd")}
     return pa.table({**columns, "reward": r, **more}), x.astype(np.float64), r
@@ -49,70 +64,96 @@ def ridge(x, r):
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_linucb_from_a_log_is_ridge_regression_on_it(layout, kind):
     table, x, r = log_of(layout=layout, kind=kind)
-    bandit = dpb.warm_start(table, "linucb", context=list("abcd") if layout == "columns" else "context", seed=0)
+    bandit = dpb.warm_start(
+        table, "linucb", context=list("abcd") if layout == "columns" else "context", seed=0
+    )
     assert bandit.log.learned == 2000
     assert bandit.theta == pytest.approx(ridge(x, r), abs=1e-12)
     more, rewards = contexts(50, 9), np.linspace(-1, 1, 50)
     bandit.update(more, rewards)
-    assert bandit.theta == pytest.approx(ridge(np.vstack([x, more]), np.append(r, rewards)), abs=1e-11)
+    assert bandit.theta == pytest.approx(
+        ridge(np.vstack([x, more]), np.append(r, rewards)), abs=1e-11
+    )
 
 
-@pytest.mark.parametrize("name", ["tree-gauss", "toeplitz", "private-linucb", "private-ts", "dgs"])
-def test_without_noise_the_log_and_the_online_rewards_give_ridge_regression_on_both(name):
-    """So the log's sums are where the algorithm keeps what was released before round 1, also when blocks end."""
+MOMENTS = ["tree-gauss", "toeplitz", "private-linucb", "private-ts", "dgs"]
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_without_noise_the_log_and_online_rewards_give_ridge_regression_on_both(name, backend):
+    """So the log's sums are where the algorithm keeps what was released before round 1, also when
+    blocks end, and whatever the middle of the range is.
+    """
     table, x, r = log_of()
-    for horizon in (40, None):
-        bandit = dpb.warm_start(
-            table, name, epsilon=math.inf, delta=1e-6, horizon=horizon, reward_range=(-3, 3), seed=0
-        )
+    given = {"epsilon": math.inf, "delta": 1e-6, "seed": 0, "backend": backend, "max_norm": 2.0}
+    for horizon, limits in ((40, (-3, 3)), (None, (-3, 5))):
+        bandit = dpb.warm_start(table, name, horizon=horizon, reward_range=limits, **given)
         more, rewards = contexts(40, 9), np.linspace(-1, 1, 40)
         assert bandit.theta == pytest.approx(ridge(x, r), abs=1e-11)
         bandit.update(more, rewards)
-        assert bandit.theta == pytest.approx(ridge(np.vstack([x, more]), np.append(r, rewards)), abs=1e-9)
+        both = ridge(np.vstack([x, more]), np.append(r, rewards))
+        assert bandit.theta == pytest.approx(both, abs=1e-9)
 
 
-def test_shaped_sums_solve_their_own_equations():
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("limits", [(-3, 3), (-3, 5)])
+def test_shaped_sums_solve_their_own_equations(backend, limits):
     table, x, r = log_of()
-    bandit = dpb.warm_start(
-        table, "toeplitz", shape="instruments", epsilon=math.inf, delta=1e-6, horizon=10, reward_range=(-3, 3), seed=0
-    )
-    shape = bandit.plan.shape
-    weights = 1 / np.linalg.norm(x @ shape, axis=1)
-    a = np.eye(D) / math.sqrt(D) + (x * weights[:, None]).T @ x
-    assert bandit.theta == pytest.approx(np.linalg.solve(a, (x * weights[:, None]).T @ r), abs=1e-10)
+    given = {"epsilon": math.inf, "delta": 1e-6, "horizon": 10, "seed": 0, "backend": backend}
+    shaped = dpb.warm_start(table, "toeplitz", shape="instruments", reward_range=limits, **given)
+    weights = 1 / np.linalg.norm(x @ shaped.design.settings["shape"].T, axis=1)
+    weighted = x * weights[:, None]
+    a = np.eye(D) / math.sqrt(D) + weighted.T @ x
+    assert shaped.theta == pytest.approx(np.linalg.solve(a, weighted.T @ r), abs=1e-9)
 
 
-def test_the_log_enters_the_anytime_filter_as_its_rows_one_by_one_would():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_log_enters_the_anytime_filter_as_its_rows_one_by_one_would(backend):
     table, x, r = log_of(300)
     low, high = -0.5, 1.5
-    bandit = dpb.warm_start(table, reward_range=(low, high), epsilon=50.0, delta=1e-3, seed=3)
-    again = registry.construct(
-        "anytime", {"dim": D, "reward_range": (low, high), "epsilon": 50.0, "delta": 1e-3, "seed": 3}
-    )
-    warm.recipe(again, x, 1e-9)  # takes in the contexts
-    learner, plan = again.learner, again.plan
-    total = np.zeros(D + 1)
+    given = {"reward_range": (low, high), "epsilon": 50.0, "delta": 1e-3, "seed": 3}
+    bandit = dpb.warm_start(table, backend=backend, **given)
+    again = registry.construct("anytime", {"dim": D, "backend": backend, **given})
+    recipe = enter.prepare(again, x, 1e-9).recipe
+    one, total = Filter(D + 1), np.zeros(D + 1)
     for row, reward in zip(x, np.clip(r, low, high), strict=True):
-        u = np.linalg.solve(np.tril(learner.outlook.factor), np.append(row / learner.outlook.counts[5], 1.0))
+        u = recipe.whitener @ np.append(row / recipe.size, 1.0)
         u /= np.linalg.norm(u)
-        posterior.see(learner.filter, np.append(row, 1.0), u, 0.5, 0.5)
+        one.see(np.append(row, 1.0), u, 0.5, 0.5)
         total += 0.5 * (reward - 0.5) * u
-    recipe = warm.recipe(again, x, 1e-9)
-    sums = log_sums.new_sums(recipe)
-    log_rows.absorb(x, r, np.zeros(300, np.uint8), recipe, sums, log_rows.new_desk(recipe))
-    assert log_sums.exact_moments(recipe, sums) == pytest.approx(total, abs=1e-11)
-    scale = warm.shift(again, recipe, sums) / math.sqrt(again.ledger.limit)
-    noisy = again.source.release("gaussian", log_sums.exact_moments(recipe, sums), scale=scale, shift=1.0, index=0)
-    posterior.learn(learner.filter, noisy, 1.0, 0.0, scale, plan.reward_variance)
-    assert bandit.learner.filter.root == pytest.approx(learner.filter.root, rel=1e-9, abs=1e-9)
-    assert bandit.learner.filter.target == pytest.approx(learner.filter.target, rel=1e-9, abs=1e-9)
+    found = sums.new_sums(recipe)
+    sums.absorb(x, r, np.zeros(300, np.uint8), recipe, found)
+    assert np.array(found.whole) * STEP == pytest.approx(total, abs=300 * STEP)
+    scale = enter.shift(again, recipe, found) / math.sqrt(again.ledger.limit)
+    clean = Pending(np.array(found.whole) * STEP)
+    noisy = again.source.release("gaussian", clean, scale=scale, shift=1.0, index=0)
+    one.learn(noisy, 1.0, 0.0, scale, again.spec["reward_variance"])
+    fields = bandit.engine.fields()
+    assert fields["information_root"] == pytest.approx(one.root, rel=1e-8, abs=1e-8)
+    assert fields["target"] == pytest.approx(one.target, rel=1e-8, abs=1e-8)
+
+
+@needs_core
+@pytest.mark.parametrize("name", ["anytime", "adac-oful", "linucb", *MOMENTS])
+def test_both_engines_start_from_a_log_alike(name):
+    table, x, _ = log_of(500)
+    given = {"horizon": 30, "reward_range": (0, 1.5), "seed": 0}
+    given |= {} if name == "linucb" else PRIVATE
+    one, two = (dpb.warm_start(table, name, backend=backend, **given) for backend in BACKENDS)
+    for bandit in (one, two):
+        bandit.update(x[:25], np.linspace(0, 1, 25))
+    assert one.theta == pytest.approx(two.theta, abs=1e-9)
+    assert (one.clipped, one.log) == (two.clipped, two.log)
 
 
 def test_files_threads_and_layout_change_nothing_that_matters(tmp_path, monkeypatch):
     table, _, _ = log_of(30_000)
     monkeypatch.setattr(sources, "PART", 4_000)
     for i in range(3):
-        pq.write_table(table.slice(i * 10_000, 10_000), tmp_path / f"{i}.parquet", row_group_size=1_700)
+        pq.write_table(
+            table.slice(i * 10_000, 10_000), tmp_path / f"{i}.parquet", row_group_size=1_700
+        )
     given = {**PRIVATE, "reward_range": (-0.5, 1.5), "seed": 0}
     one = dpb.warm_start(tmp_path, workers=1, **given)
     three = dpb.warm_start(str(tmp_path / "*.parquet"), workers=3, **given)
@@ -157,8 +198,16 @@ def test_bad_rows_are_counted_by_kind_and_never_guessed():
         (good, 0.5, "b"),
     ]
     x, r, who = zip(*rows, strict=True)
-    table = pa.table({"context": pa.array(x, pa.list_(pa.float64())), "reward": pa.array(r, pa.float64()), "who": who})
-    bandit = dpb.warm_start(table, "tree-gauss", user="who", unit=("user", 5), horizon=9, seed=0, **PRIVATE)
+    table = pa.table(
+        {
+            "context": pa.array(x, pa.list_(pa.float64())),
+            "reward": pa.array(r, pa.float64()),
+            "who": who,
+        }
+    )
+    bandit = dpb.warm_start(
+        table, "tree-gauss", user="who", unit=("user", 5), horizon=9, seed=0, **PRIVATE
+    )
     assert bandit.log.learned == 2
     assert bandit.log.rows == 13
     assert bandit.log.users == 2
@@ -174,12 +223,16 @@ def test_bad_rows_are_counted_by_kind_and_never_guessed():
     with_default = dpb.warm_start(table, "linucb", missing_reward=0.25, seed=0)
     used = [(v, w) for v, w, _ in rows if v == good and w != -math.inf]
     filled = np.array([0.25 if w is None or math.isnan(w) else w for _, w in used])
-    assert with_default.theta == pytest.approx(ridge(np.tile(good, (len(used), 1)), filled), abs=1e-12)
+    assert with_default.theta == pytest.approx(
+        ridge(np.tile(good, (len(used), 1)), filled), abs=1e-12
+    )
 
 
 def test_rewards_are_clipped_and_how_many_stays_on_the_trusted_side():
     table, x, r = log_of(500)
-    bandit = dpb.warm_start(table, "tree-gauss", epsilon=math.inf, delta=1e-6, horizon=9, reward_range=(0, 0.5), seed=0)
+    bandit = dpb.warm_start(
+        table, "tree-gauss", epsilon=math.inf, delta=1e-6, horizon=9, reward_range=(0, 0.5), seed=0
+    )
     assert bandit.theta == pytest.approx(ridge(x, np.clip(r, 0, 0.5)), abs=1e-11)
     assert bandit.clipped == int(((r < 0) | (r > 0.5)).sum())
     assert "clipped" not in json.dumps(bandit.log.to_dict())
@@ -190,16 +243,23 @@ def test_single_precision_contexts_of_norm_1_are_not_too_long():
     assert dpb.warm_start(table, "linucb", seed=0).log.learned == 5000
 
 
-# ------------------------------------------------------------------------------------------------------------ users
+# ------------------------------------------------------------------------------------------ users
 
 
 def test_a_users_first_rewards_count_and_the_cap_holds_for_log_and_online_together():
     users = ["anna", "bob", "anna", "anna", "carl"]
     table, x, r = log_of(5, user=users)
-    given = {"unit": ("user", 2), "reward_range": (-2, 2), "epsilon": math.inf, "delta": 1e-6, "horizon": 20, "seed": 0}
+    given = {
+        "unit": ("user", 2),
+        "reward_range": (-2, 2),
+        "epsilon": math.inf,
+        "delta": 1e-6,
+        "horizon": 20,
+        "seed": 0,
+    }
     bandit = dpb.warm_start(table, "tree-gauss", user="user", **given)
     first = [0, 1, 2, 4]
-    assert bandit.theta == pytest.approx(ridge(x[first], r[first]), abs=1e-12)
+    assert bandit.theta == pytest.approx(ridge(x[first], r[first]), abs=1e-10)
     assert (bandit.log.over_cap, bandit.log.users) == (1, 3)
     before = bandit.theta
     bandit.update(x[0], 1.0, user="anna")
@@ -217,19 +277,23 @@ def test_numbers_and_their_text_are_the_same_user():
         pa.array(["17", "18", "17"]),
     ):
         table, x, _ = log_of(3, user=users)
-        bandit = dpb.warm_start(table, "tree-gauss", user="user", unit=("user", 2), horizon=9, seed=0, **PRIVATE)
+        bandit = dpb.warm_start(
+            table, "tree-gauss", user="user", unit=("user", 2), horizon=9, seed=0, **PRIVATE
+        )
         bandit.update(x[:2], [0.0, 0.0], user=[17, "18"])
         assert (bandit.rounds, bandit.over_cap) == (1, 1)
 
 
-def test_the_tally_counts_as_a_dictionary_does_and_collisions_only_lower_what_is_learned():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_tally_counts_as_a_dictionary_does_and_collisions_only_lower_what_is_learned(backend):
     rng = np.random.default_rng(0)
-    tally, counts = Tally(cap=3), {}
+    tally, counts = Tally(3, backend), {}
     for _ in range(5):
-        names = rng.integers(1, 20_000, 20_000).astype(np.uint64) * np.uint64(4096)  # all begin at the same place
+        # All begin at the same place.
+        names = rng.integers(1, 9_000, 5_000).astype(np.uint64) * np.uint64(64)
         status = np.zeros(len(names), dtype=np.uint8)
-        tally.admit(names[:9000], status[:9000], over=9)
-        tally.admit(names[9000:], status[9000:], over=9)
+        tally.admit(names[:900], status[:900], over=9)
+        tally.admit(names[900:], status[900:], over=9)
         for name, mark in zip(names.tolist(), status, strict=True):
             assert (mark == 0) == (counts.get(name, 0) < 3)
             counts[name] = min(counts.get(name, 0) + 1, 3)
@@ -244,10 +308,12 @@ def test_users_are_needed_where_they_are_the_unit():
         dpb.warm_start(table, unit=("user", 2), seed=0, **PRIVATE)
 
 
-# ---------------------------------------------------------------------------------------------- what is left behind
+# ---------------------------------------------------------------------------- what is left behind
 
 
-@pytest.mark.parametrize("name", ["anytime", "tree-gauss", "toeplitz", "dgs", "adac-oful", "private-linucb"])
+@pytest.mark.parametrize(
+    "name", ["anytime", "tree-gauss", "toeplitz", "dgs", "adac-oful", "private-linucb"]
+)
 def test_it_is_saved_loaded_and_exported_with_its_log(name, tmp_path):
     table, x, _ = log_of(200, user=[f"u{i % 90}" for i in range(200)])
     given = {"unit": ("user", 2), "horizon": 50, "reward_range": (-0.5, 1.5), "seed": 0}
@@ -272,7 +338,9 @@ def test_it_is_saved_loaded_and_exported_with_its_log(name, tmp_path):
 
 def test_the_ledger_has_one_line_for_the_log_and_online_rewards_do_not_pay_for_it():
     table, x, _ = log_of(500)
-    bandit = dpb.warm_start(table, "tree-gauss", horizon=4, reward_range=(-0.5, 1.5), seed=0, **PRIVATE)
+    bandit = dpb.warm_start(
+        table, "tree-gauss", horizon=4, reward_range=(-0.5, 1.5), seed=0, **PRIVATE
+    )
     (line,) = bandit.ledger.table()
     assert (line["what"], line["when"], line["releases"]) == ("the log, once", "0", 1)
     assert line["cost"] == pytest.approx(bandit.ledger.limit)
@@ -287,13 +355,14 @@ def test_the_ledger_has_one_line_for_the_log_and_online_rewards_do_not_pay_for_i
 def test_real_noise_by_default_on_its_grid():
     table, _, _ = log_of(2000)
     for name in ("anytime", "tree-gauss"):
-        one, two = (dpb.warm_start(table, name, horizon=9, reward_range=(-0.5, 1.5), **PRIVATE) for _ in range(2))
+        given = {"horizon": 9, "reward_range": (-0.5, 1.5), **PRIVATE}
+        one, two = (dpb.warm_start(table, name, **given) for _ in range(2))
         assert one.claim.noise == "real"
-        assert guards.claim_is_true_to_source(one)
+        assert isinstance(one.source, Real)
         assert (one.theta != two.theta).all()
-    limit = one.ledger.limit
-    scale = 2.0 * (1 + 1e-8) / math.sqrt(limit)
-    assert guards.on_grid(one.learner.tree.carry, scale, bits=42)
+    carry = one.engine.fields()["carry"]
+    assert (carry / STEP == np.rint(carry / STEP)).all()
+    assert (carry / STEP % 64 != 0).any()
 
 
 class Broken:
@@ -315,16 +384,24 @@ def test_what_is_interrupted_leaves_no_trace():
         bandit = registry.construct(name, {"dim": D, "horizon": 50, "seed": 0, **PRIVATE})
         opened = sources.open_log(table)
         columns = sources.find_columns(opened, context="context", reward="reward", user=None)
+        before = {name: field.copy() for name, field in bandit.engine.fields().items()}
         source, bandit.source = bandit.source, Broken()
-        from dpbandit.warmstart.start import learn_log
-
         with pytest.raises(KeyboardInterrupt):
             learn_log(bandit, opened, columns, sample=x)
         assert bandit.log is None
-        assert (bandit.ledger.releases, bandit.ledger.total, bandit.ledger.fingerprint) == (0, 0.0, "")
+        for name_of, field in bandit.engine.fields().items():
+            assert np.array_equal(field, before[name_of]), name_of
+        assert (bandit.ledger.releases, bandit.ledger.total, bandit.ledger.fingerprint) == (
+            0,
+            0.0,
+            "",
+        )
         bandit.source = source
         learn_log(bandit, opened, columns, sample=x)
-        assert bandit.theta.tobytes() == dpb.warm_start(table, name, horizon=50, seed=0, **PRIVATE).theta.tobytes()
+        assert (
+            bandit.theta.tobytes()
+            == dpb.warm_start(table, name, horizon=50, seed=0, **PRIVATE).theta.tobytes()
+        )
 
 
 @pytest.mark.parametrize(
@@ -333,6 +410,9 @@ def test_what_is_interrupted_leaves_no_trace():
         ("joint", PRIVATE, "contexts are private"),
         ("local", {"epsilon": 1.0}, "would not be local"),
         ("dgs-figure", PRIVATE, "nothing is proven"),
+        ("dgs-published", {**PRIVATE, "smallest_eigenvalue": 0.1}, "nothing is proven"),
+        ("private-linucb-published", {"epsilon": 1.0}, "nothing is proven"),
+        ("random", {}, "does not learn"),
         ("tree-gauss", {**PRIVATE, "pan_private": True, "horizon": 9}, "in the clear"),
         ("tree-gauss", {**PRIVATE, "alpha": "theory"}, "Lemma 2"),
         ("tree-gauss", {**PRIVATE, "context_noise": 0.1}, "as they are offered"),
@@ -351,7 +431,7 @@ def test_a_bandit_that_has_learned_cannot_start_any_more():
     bandit = dpb.make("tree-gauss", dim=2, horizon=9, seed=0, **PRIVATE)
     bandit.update([0.1, 0.1], 0.0)
     with pytest.raises(OptionError, match="make a new one"):
-        warm.check(bandit)
+        enter.check(bandit)
 
 
 def test_columns_that_are_not_there_are_named_with_those_that_are(tmp_path):
@@ -373,22 +453,176 @@ def test_columns_that_are_not_there_are_named_with_those_that_are(tmp_path):
         dpb.warm_start(table, context=["a", "b"], max_norm=1e-3, **PRIVATE)
 
 
-def test_rounding_has_room_up_to_a_trillion_rows_and_no_further():
-    bandit = registry.construct("anytime", {"dim": 25, "seed": 0, **PRIVATE})
-    recipe = warm.recipe(bandit, contexts(5000, dim=25), 1e-9)
-    assert log_sums.slack(recipe, 10**8, 10**5) < 1e-3
-    sums = log_sums.new_sums(recipe)
-    sums.counts[0], sums.counts[log_sums.CHUNKS] = 10**14, 10**11
-    with pytest.raises(BudgetError, match="too long for float sums"):
-        warm.enter(bandit, recipe, sums)
+def test_a_release_that_does_not_say_where_a_log_goes_has_none():
+    bandit = dpb.make("tree-gauss", dim=2, horizon=9, seed=0, **PRIVATE)
+    kind = type(bandit.release)
+
+    class Homeless(kind):
+        name, log_field = "homeless", ""
+
+    homeless = Homeless(
+        *(getattr(bandit.release, f) for f in ("noise", "horizon", "sensitivity", "budget"))
+    )
+    bandit.design = replace(bandit.design, release=homeless)
+    with pytest.raises(OptionError, match="no place for the sums of a log"):
+        enter.check(bandit)
 
 
-# ------------------------------------------------------------------------------------------------- what it is worth
+# ---------------------------------------------------------------------------------- whole numbers
+
+
+def recipe_of(name="tree-gauss", backend=None, **more):
+    given = {"dim": D, "reward_range": (0, 1), "seed": 0, "backend": backend, **PRIVATE, **more}
+    bandit = registry.construct(name, given)
+    return bandit, enter.prepare(bandit, contexts(500), 1e-9).recipe
+
+
+def absorbed(recipe, x, r):
+    found = sums.new_sums(recipe)
+    status = np.zeros(len(x), np.uint8)
+    sums.inspect(x, r, status, recipe)
+    sums.absorb(x, r, status, recipe, found)
+    return found
+
+
+SHAPED = {"shape": "instruments", "public_contexts": contexts(50), "horizon": 5}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("tree-gauss", {}), ("anytime", {}), ("toeplitz", SHAPED)]
+)
+def test_private_sums_are_exact_in_any_order_and_any_parts(name, more):
+    _, recipe = recipe_of(name, **more)
+    rng = np.random.default_rng(1)
+    x, r = contexts(5000, 3), rng.random(5000)
+    whole = absorbed(recipe, x, r).whole
+    order = rng.permutation(5000)
+    assert absorbed(recipe, x[order], r[order]).whole == whole
+    total = sums.new_sums(recipe)
+    for piece in rng.permutation(np.arange(0, 5000, 500)):
+        part = slice(piece, piece + 500)
+        sums.merge(total, absorbed(recipe, x[part], r[part]))
+    assert total.whole == whole
+    assert total.learned == 5000
+
+
+def test_sums_go_beyond_64_bits():
+    _, recipe = recipe_of()
+    total = absorbed(recipe, contexts(1), np.zeros(1))
+    for _ in range(70):
+        sums.merge(total, sums.Sums(*(part.copy() for part in total)))
+    first = absorbed(recipe, contexts(1), np.zeros(1)).whole
+    assert total.whole == [number << 70 for number in first]
+    assert min(total.whole) < -(2**100)
+
+
+@needs_core
+@pytest.mark.parametrize(
+    ("name", "more"), [("tree-gauss", {}), ("anytime", {}), ("toeplitz", SHAPED)]
+)
+def test_the_core_adds_up_what_the_reference_does(name, more):
+    rng = np.random.default_rng(2)
+    x, r = contexts(5000, 3), rng.normal(size=5000)
+    x[::7] *= 1.5
+    x[::11, 2] = np.nan
+    x[::13] *= 1e-170
+    x[::17] = 0.0
+    r[::19] = np.inf
+    one, two = (absorbed(recipe_of(name, backend, **more)[1], x, r) for backend in BACKENDS)
+    assert one.counts.tolist() == two.counts.tolist()
+    assert one.longest == pytest.approx(two.longest, rel=1e-14)
+    assert np.array(one.whole, float) == pytest.approx(np.array(two.whole, float), abs=len(x) / 100)
+    for field in ("gram", "second"):
+        halves = [sums.symmetric(getattr(part, field)) for part in (one, two)]
+        assert halves[0] == pytest.approx(halves[1], abs=1e-9)
+    assert one.first == pytest.approx(two.first, abs=1e-9)
+
+
+@needs_core
+def test_every_width_of_vectors_adds_up_to_the_same_bits():
+    """Those that this processor can run: v2 at least."""
+    code = """if True:
+        import hashlib, numpy as np
+        from tests.bandits.test_warm_start import absorbed, contexts, recipe_of, SHAPED
+        r = np.random.default_rng(0).random(5000)
+        for name, more in (("tree-gauss", {}), ("anytime", {}), ("toeplitz", SHAPED)):
+            found = absorbed(recipe_of(name, "core", **more)[1], contexts(5000), r)
+            print(hashlib.sha256(b"".join(part.tobytes() for part in found)).hexdigest())
+    """
+    seen = set()
+    for width in ("v2", "v3", "v4", ""):
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "DPBANDIT_ARCH": width},
+            cwd=Path(__file__).parents[2],
+        )
+        if "more than this processor can run" in ran.stderr or "no instruction set" in ran.stderr:
+            continue
+        assert ran.returncode == 0, ran.stderr
+        seen.add(ran.stdout)
+    assert len(seen) == 1
+
+
+def test_what_is_charged_covers_the_widest_pair_of_rewards_and_little_more():
+    x = contexts(200) * 0.3
+    for name, more in (("tree-gauss", {}), ("private-linucb", {"horizon": 9}), ("anytime", {})):
+        bandit, recipe = recipe_of(name, **more)
+        r = np.random.default_rng(0).random(200)
+        widest = 0.0
+        for row in range(0, 200, 10):
+            low, high = r.copy(), r.copy()
+            low[row], high[row] = -100.0, 100.0
+            ends = [np.array(absorbed(recipe, x, given).whole) for given in (low, high)]
+            moved = (ends[1] - ends[0]).astype(float) * STEP
+            widest = max(widest, float(np.linalg.norm(moved, ord=bandit.noise.norm)))
+        charged = enter.shift(bandit, recipe, absorbed(recipe, x, r))
+        assert widest <= charged
+        assert widest > (0.7 if name == "private-linucb" else 0.999) * charged
+
+
+def test_short_contexts_get_noise_on_a_finer_grid_that_they_pay_for_like_others():
+    """δ was lowered for a grid of 2⁻⁴⁰ of the shift, and the log's longest context is short."""
+    seen = []
+
+    class Looking(Simulation):
+        def release(self, noise, pending, *, scale, shift, index):
+            seen.append((pending, shift))
+            return super().release(noise, pending, scale=scale, shift=shift, index=index)
+
+    x = contexts(50) * 1e-5
+    bandit, recipe = recipe_of()
+    bandit.source = Looking(0)
+    enter.enter(bandit, enter.Start(recipe), absorbed(recipe, x, np.ones(50)))
+    ((pending, shift),) = seen
+    assert shift == pytest.approx(1e-5, rel=1e-6)
+    assert pending.step <= STEP * shift < 2 * pending.step
+    assert np.array(pending.whole) * pending.step == pytest.approx(pending.values, rel=1e-15)
+
+
+def test_rewards_that_are_not_clipped_are_not_added_to_private_sums():
+    for backend in BACKENDS:
+        _, recipe = recipe_of(backend=backend)
+        with pytest.raises(ValueError, match="clipped, centred and scaled"):
+            absorbed(recipe._replace(clips=False), contexts(3), np.ones(3))
+
+
+def test_names_have_the_hashes_that_saved_files_hold():
+    names = ["anna", "", "ünïcode", "x" * 100]
+    text = "".join(names).encode()
+    ends = np.cumsum([0, *(len(name.encode()) for name in names)])
+    found = sums.hash_names(np.frombuffer(text, np.uint8), ends)
+    assert found.tolist() == [hash_name(name) for name in names]
+    assert found[0] == 0x8ED227C0EE63F504
+
+
+# ------------------------------------------------------------------------------ what it is worth
 
 
 @pytest.mark.parametrize("name", ["anytime", "tree-gauss"])
 def test_a_warm_bandit_has_less_regret_than_a_cold_one(name):
-    """On the same rounds, seeds 0 to 4; the worst warm run beats the best cold one, so this is not a matter of luck."""
+    """On the same rounds, seeds 0 to 4; the worst warm run beats the best cold one: not luck."""
     found = {"cold": [], "warm": []}
     for seed in range(5):
         rng = np.random.default_rng([seed, 5])
@@ -401,8 +635,17 @@ def test_a_warm_bandit_has_less_regret_than_a_cold_one(name):
 
         x = draw(3000)
         table = pa.table({"context": list(x), "reward": x @ theta + rng.normal(size=3000) / 2})
-        given = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (-1.5, 1.5), "horizon": 300, "seed": seed}
-        bandits = {"cold": dpb.make(name, dim=8, **given), "warm": dpb.warm_start(table, name, **given)}
+        given = {
+            "epsilon": 2.0,
+            "delta": 1e-5,
+            "reward_range": (-1.5, 1.5),
+            "horizon": 300,
+            "seed": seed,
+        }
+        bandits = {
+            "cold": dpb.make(name, dim=8, **given),
+            "warm": dpb.warm_start(table, name, **given),
+        }
         regret = dict.fromkeys(bandits, 0.0)
         for _ in range(300):
             arms, noise = draw(10), rng.normal() / 2
@@ -416,7 +659,7 @@ def test_a_warm_bandit_has_less_regret_than_a_cold_one(name):
     assert np.mean(found["warm"]) < 0.4 * np.mean(found["cold"])
 
 
-# ----------------------------------------------------------------------------------------------- the command line
+# ------------------------------------------------------------------------------- the command line
 
 
 def command(*arguments, cwd):
@@ -455,7 +698,16 @@ def test_the_command_makes_a_bandit_and_does_not_write_over_one(tmp_path):
     assert again.returncode == 2
     assert "budget a second time" in " ".join(again.stderr.split())
     wrong = command(
-        "log.parquet", "--context", "a,b", "--reward", "click", "--delta", "1e-6", "--out", "c.npz", cwd=tmp_path
+        "log.parquet",
+        "--context",
+        "a,b",
+        "--reward",
+        "click",
+        "--delta",
+        "1e-6",
+        "--out",
+        "c.npz",
+        cwd=tmp_path,
     )
     assert wrong.returncode == 2
     assert "no column 'click'" in " ".join(wrong.stderr.split())

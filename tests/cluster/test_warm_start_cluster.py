@@ -50,8 +50,8 @@ def same(one, two):
         two.theta.tobytes() == one.theta.tobytes()
         and two.log == one.log
         and two.ledger.fingerprint == one.ledger.fingerprint
-        and np.array_equal(two._people.hashes, one._people.hashes)
-        and np.array_equal(two._people.counts, one._people.counts)
+        and np.array_equal(two.people.hashes, one.people.hashes)
+        and np.array_equal(two.people.counts, one.people.counts)
     )
 
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpbandit as dpb
-from dpbandit.bandits.log_sums import OVER_CAP
-from dpbandit.bandits.logged import Tally
 from dpbandit.errors import ClusterError, LogError, OptionError
+from dpbandit.logs.sums import OVER_CAP
+from dpbandit.logs.users import Tally
 from dpbandit.spread import Place, Task
 from dpbandit.spread.threads import Threads
 from dpbandit.warmstart import caps, source
@@ -36,7 +36,9 @@ class Elsewhere(Place):
             if int(number) in self.drop:
                 continue
             self.done.append((work.__name__, int(number)))
-            result = pickle.loads(pickle.dumps(work(fresh[number].common, fresh[number].own, lambda _: None)))
+            result = pickle.loads(
+                pickle.dumps(work(fresh[number].common, fresh[number].own, lambda _: None))
+            )
             advance(int(number), fresh[number].size)
             yield int(number), result
 
@@ -67,17 +69,25 @@ def test_parts_read_elsewhere_in_any_order_give_the_same_bandit_to_the_last_bit(
     place = Elsewhere()
     shares = []
     two = dpb.warm_start(
-        log[0], name, cluster=place, progress=lambda done, total: shares.append(done), **options, **horizon, **GIVEN
+        log[0],
+        name,
+        cluster=place,
+        progress=lambda done, total: shares.append(done),
+        **options,
+        **horizon,
+        **GIVEN,
     )
     assert two.theta.tobytes() == one.theta.tobytes()
     assert two.log == one.log
     assert two.claim == one.claim
     assert (two.clipped, two.over_cap) == (one.clipped, one.over_cap)
     assert two.ledger.fingerprint == one.ledger.fingerprint
-    assert {step for step, _ in place.done} == ({"find_users", "scan_answered"} if options else {"scan_part"})
+    assert {step for step, _ in place.done} == (
+        {"find_users", "scan_answered"} if options else {"scan_part"}
+    )
     assert shares[-1] >= 9_000
     for user in ("u0", "u7", "u399"):
-        assert two._people.count(user) == one._people.count(user) == (3 if options else 0)
+        assert two.people.count(user) == one.people.count(user) == (3 if options else 0)
 
 
 def test_a_users_first_good_rows_count_wherever_they_are_read(log):
@@ -89,7 +99,11 @@ def test_a_users_first_good_rows_count_wherever_they_are_read(log):
             continue
         counts[name] = counts.get(name, 0) + 1
         learned, over = learned + (counts[name] <= 3), over + (counts[name] > 3)
-    assert (bandit.log.learned, bandit.log.over_cap, bandit.log.users) == (learned, over, len(counts))
+    assert (bandit.log.learned, bandit.log.over_cap, bandit.log.users) == (
+        learned,
+        over,
+        len(counts),
+    )
     assert over > 5_000
     assert {kind: n for kind, n in bandit.log.bad.items() if n} == {
         "context not finite": 273,
@@ -120,7 +134,9 @@ def test_a_part_that_never_comes_back_releases_nothing(log):
 def test_a_node_with_another_file_of_that_name_is_found_out(log, monkeypatch):
     part = source.open_log(log[0]).parts[-1]
     pq.write_table(pq.read_table(part.file).slice(0, 4_499), part.file, row_group_size=1_000)
-    with pytest.raises(LogError, match=r"1\.parquet on .* is not the file that was opened at the start"):
+    with pytest.raises(
+        LogError, match=r"1\.parquet on .* is not the file that was opened at the start"
+    ):
         next(part.batches(["reward"]))
     with pytest.raises(LogError, match=r"nowhere\.parquet on .* cannot be read"):
         next(replace(part, file=str(log[0] / "nowhere.parquet")).batches(["reward"]))
@@ -137,7 +153,9 @@ def test_an_answer_for_other_rows_is_refused(log):
     users = caps.find_users(reading, opened.parts[0], lambda _: None)
     for other in (users[1:], np.append(users, users[0])):
         with pytest.raises(LogError, match="changed while it was read"):
-            caps.scan_answered(reading, (opened.parts[0], caps.decide(other, Tally(3))), lambda _: None)
+            caps.scan_answered(
+                reading, (opened.parts[0], caps.decide(other, Tally(3))), lambda _: None
+            )
 
 
 def test_a_table_in_memory_stays_here():
@@ -148,5 +166,7 @@ def test_a_table_in_memory_stays_here():
 
 
 def test_threads_give_results_in_the_order_of_their_tasks():
-    stream = Threads(3).stream(lambda common, own, tell: own, [Task(None, n, 1) for n in range(50)], lambda *_: None)
+    stream = Threads(3).stream(
+        lambda common, own, tell: own, [Task(None, n, 1) for n in range(50)], lambda *_: None
+    )
     assert list(stream) == list(range(50))

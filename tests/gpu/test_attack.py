@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.auditing.attack import _worst, judge, lower_bound
-from dpbandit.auditing.kernels import learner_scores, paired_scores
-from dpbandit.auditing.trajectories import trajectory
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
+from dpbandit.auditor.attack import worst_stream
+from dpbandit.auditor.bounds import judge, lower_bound
+from dpbandit.auditor.trajectories import trajectory
 from dpbandit.errors import OptionError
 from dpbandit.gpu import attack as gpu
 from dpbandit.gpu.counting import count
 from dpbandit.gpu.machines import Host
-from dpbandit.randomness import bits, normal
+from dpbandit.reference.random import lot
 
 pytestmark = pytest.mark.skipif(
     shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here"
@@ -27,17 +27,16 @@ def attacked(name, **options):
     given = {"dim": 1, "epsilon": 2.0, "delta": 1e-3, "horizon": HORIZON, "seed": 0, **options}
     if "smallest_eigenvalue" in registry.find(name).own_options:
         given["smallest_eigenvalue"] = 1.0
-    return _worst(registry.construct(name, given), HORIZON, 0, workers=1)
+    return worst_stream(registry.construct(name, given), HORIZON, 0, workers=1)
 
 
-def cpu_scores(frozen, positions, runs):
-    """Scores of the changed side, each run through the shipped learner."""
-    xs, rs, values = frozen.neighbour(positions)
-    learner, d = frozen.bandit.new_learner(), frozen.bandit.dim
-    out, scratch = np.empty(runs), np.empty_like(frozen.bandit.learner.pending)
-    learner_scores(learner, frozen.bandit.plan, xs, rs, frozen.known, np.uint64(99), 0, frozen.values, values,
-                   frozen.scales, out, scratch, np.empty(d), np.empty((1 + d, 1 + d)))  # fmt: skip
-    return out
+def cpu_scores(frozen, positions, *, side, key, first=0, count=1):
+    """log p(changed) − log p(as it was) of runs on one side, each through the shipped engine."""
+    other = frozen.neighbour(positions)
+    streams = [(frozen.xs, frozen.rs), (other.xs, other.rs)]
+    engine, (own, twin) = frozen.bandit.engine.copy(), (streams[side], streams[1 - side])
+    found = engine.scores(*own, *twin, frozen.known, key=key, first=first, count=count)
+    return found if side else -found
 
 
 @pytest.mark.parametrize(
@@ -56,27 +55,24 @@ def test_scores_have_the_distribution_of_the_cpu_engines(name, options):
     frozen, positions = attacked(name, **options)
     runs = 4000
     ours = np.sort(gpu.scores(Host(), trajectory(frozen, positions), side=1, runs=runs, seed=3).astype(np.float64))
-    theirs = np.sort(cpu_scores(frozen, positions, runs))
+    theirs = np.sort(cpu_scores(frozen, positions, side=1, key=99, count=runs))
     grid = np.concatenate([ours, theirs]) + 1e-5  # atoms agree up to the rounding of single precision
     distance = np.abs(np.searchsorted(ours, grid) - np.searchsorted(theirs, grid)).max() / runs
     assert distance < 2.3 * np.sqrt(2 / runs)
 
 
-def test_anytime_scores_are_those_of_paired_learners_on_the_same_noise():
-    """Its values depend on its releases: learner and twin on the CPU, one reduced recursion in the kernel, same draws."""
+def test_anytime_scores_are_those_of_paired_engines_on_the_same_noise():
+    """Its values depend on its releases: engine and twin on the CPU, one reduced recursion in the
+    kernel, same draws."""
     frozen, positions = attacked("anytime", dim=2)
     what = trajectory(frozen, positions)
-    _, changed, _ = frozen.neighbour(positions)
-    key, n = np.uint64(7), 3
+    noise, zeros = frozen.bandit.noise, np.zeros(3)
     for run, side in ((0, 0), (1, 1), (2, 1)):
-        noise_key = np.uint64(bits(key, 2 * run))
-        noise = np.array([[normal(noise_key, t * n + i) for i in range(n)] for t in what.moments.tolist()])
-        mine, other = (frozen.rs, changed) if side == 0 else (changed, frozen.rs)
-        out = np.empty(1)
-        paired_scores(frozen.bandit.new_learner(), frozen.bandit.new_learner(), frozen.bandit.plan, frozen.xs, mine,
-                      other, frozen.known, key, run, out, np.empty(n), np.empty(2))  # fmt: skip
-        found = gpu.scores(Host(np.float64), what, side=side, runs=1, seed=0, injected=noise)
-        assert float(found[0]) == pytest.approx(float(out[0]) * (1 if side else -1), rel=1e-6)
+        key = lot(7, 2 * run, 0)
+        drawn = np.array([noise.simulate(key, t, 1.0, zeros) for t in what.moments.tolist()])
+        ours = cpu_scores(frozen, positions, side=side, key=7, first=run)
+        found = gpu.scores(Host(np.float64), what, side=side, runs=1, seed=0, injected=drawn)
+        assert float(found[0]) == pytest.approx(float(ours[0]), rel=1e-6)
 
 
 def test_counting_and_judging_apart_is_judging_scores():

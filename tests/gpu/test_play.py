@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.bandits import outlook as outlooks
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
 from dpbandit.errors import DeviceError, OptionError
 from dpbandit.gpu import machines
 from dpbandit.gpu.outlook import instruments_and_prior
 from dpbandit.gpu.plans import Book, World, papers_plans
 from dpbandit.gpu.play import pool_and_truths
 from dpbandit.gpu.translation import plan_of
+from dpbandit.learners.prior import Prior
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("g++") is None, reason="g++ is not installed: nothing compiles the kernels here"
@@ -82,15 +82,15 @@ def test_the_plans_that_need_no_library_are_those_of_our_bandits():
             assert plan.anytime.scale == pytest.approx(ours.anytime.scale, rel=1e-6)
 
 
-def test_instruments_and_priors_are_those_of_the_outlook():
+def test_instruments_and_priors_are_those_of_the_learner():
     pool, _ = pool_and_truths(World(), 3)
     instruments, prior = instruments_and_prior(pool[None], -0.5, 1.5)
-    outlook = outlooks.new_outlook(10, pool)
-    outlooks.refresh(outlook, -0.5, 1.5, 1.0)
-    u = np.linalg.solve(outlook.factor * np.tri(11), np.append(pool[7] / outlook.counts[5], 1.0))
+    ours = Prior(10, pool)
+    ours.refresh(-0.5, 1.5)
+    u = ours.whitener.T @ np.append(pool[7] / ours.context_size, 1.0)
     assert instruments[0, 7] == pytest.approx(u / np.linalg.norm(u), abs=1e-12)
-    assert prior[0, :66] == pytest.approx(outlook.precision[np.tril_indices(11)], rel=1e-9)
-    assert prior[0, 66:] == pytest.approx(outlook.pull, rel=1e-9)
+    assert prior[0, :66] == pytest.approx(ours.precision[np.tril_indices(11)], rel=1e-9)
+    assert prior[0, 66:] == pytest.approx(ours.pull, rel=1e-9)
 
 
 def test_plans_travel(tmp_path):
@@ -104,6 +104,7 @@ def test_plans_travel(tmp_path):
     [
         ("private-ts", {}),
         ("joint", {}),
+        ("private-ucb", {"dim": 10, "public_contexts": None}),
         ("tree-gauss", {"honaker": True}),
         ("tree-gauss", {"horizon": None}),
         ("private-linucb", {"pan_private": True}),
@@ -117,6 +118,23 @@ def test_plans_travel(tmp_path):
 def test_what_the_kernels_do_not_play_is_refused_with_the_way_out(name, options):
     with pytest.raises(OptionError, match="device='cpu'"):
         plan_of(bandit(name, **options), 1000)
+
+
+def test_what_is_new_elsewhere_is_refused_here_by_name():
+    """A policy, a release, a noise or a choice of a learner that the kernels have not heard of."""
+    ours = bandit("tree-gauss")
+    for key, value, words in (
+        ("policy", "epsilon-greedy", "its policy is 'epsilon-greedy'"),
+        ("noise", "logistic", "no 'logistic' noise"),
+        ("release", "sparse", "no release 'sparse'"),
+        ("site", "elsewhere", "at site 'elsewhere'"),
+        ("learner", "forest", "another kind, 'forest'"),
+        ("forgetting", 0.99, "its choice 'forgetting'"),
+    ):
+        changed = bandit("tree-gauss")
+        changed.spec = {**ours.spec, key: value}
+        with pytest.raises(OptionError, match=words):
+            plan_of(changed, 1000)
 
 
 def test_other_worlds_and_devices_are_refused():

@@ -1,6 +1,7 @@
 """Broken mechanisms, one for each kind of bug, and who catches it.
 
-Run as a script with --write, it puts the table into docs/privacy.md; the tests check that the table there is this one.
+Run as a script with --write, it puts the table into docs/privacy.md; the tests check that the table
+there is this one.
 """
 
 from __future__ import annotations
@@ -10,25 +11,27 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import MethodType
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import dpbandit as dpb
-from dpbandit.auditing import guards
-from dpbandit.auditing import warm as warm_checks
-from dpbandit.auditing.attack import lower_bound
-from dpbandit.auditing.joint_cost import freeze, uses_noise_twice
-from dpbandit.auditing.releases import Watch, joint_cost, record
-from dpbandit.auditing.scores import scores_of_releases
-from dpbandit.bandits import rounds, warm
-from dpbandit.bandits.logged import Tally
+from dpbandit.auditor import guards
+from dpbandit.auditor import warm as warm_checks
+from dpbandit.auditor.bounds import lower_bound
+from dpbandit.auditor.frozen import freeze
+from dpbandit.auditor.scores import scores_of_releases
+from dpbandit.auditor.verify import as_shipped, worst_of
+from dpbandit.auditor.watch import TWICE, Watch, joint_cost, record
+from dpbandit.bandit import Bandit
+from dpbandit.engine import NO_RELEASE, new_engine
 from dpbandit.errors import BudgetError
-from dpbandit.noise import Real, Simulation
+from dpbandit.model import ReleasedModel
+from dpbandit.policies import View
+from dpbandit.privacy.sources import Pending, Real, Simulation
+from dpbandit.reference.random import normals
 from dpbandit.release import anytime
-from dpbandit.warmstart import start as warm_starts
 
 DOCS = Path(__file__).parents[2] / "docs" / "privacy.md"
 START, END = "<!-- planted bugs: start -->", "<!-- planted bugs: end -->"
@@ -45,18 +48,41 @@ class Bug:
 
 
 def make(name: str = "tree-gauss", *, horizon: int | None = 64, dim: int = 1, **given):
-    return dpb.make(name, dim=dim, epsilon=EPSILON, delta=DELTA, horizon=horizon, seed=0, **given)
+    return dpb.make(
+        name, dim=dim, epsilon=EPSILON, delta=DELTA, horizon=horizon, seed=0, **given
+    )
 
 
-def compiled_ratio(bandit, xs) -> float:
-    """Exact joint cost of the worst position over what was asked for, through the compiled trace."""
-    costs = freeze(bandit, xs).costs(np.arange(len(xs))[:, None], 1)
-    gaussian = bandit.noise == "gaussian"
-    return math.sqrt(costs.max()) / bandit.claim.mu if gaussian else costs.max() / EPSILON
+def redesigned(bandit, kind=Bandit, settings=None, **changes):
+    """The same bandit with another design, or with other settings of its engine."""
+    settings = {**bandit.design.settings, **(settings or {})}
+    design = dataclasses.replace(bandit.design, settings=settings, **changes)
+    return kind(bandit.name, bandit.options, design)
+
+
+class Bent:
+    """An engine that does everything like the one inside, but for what a subclass changes."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+def bent(bandit, kind, *given):
+    bandit.engine = kind(bandit.engine, *given)
+    return bandit
+
+
+def engine_ratio(bandit, xs) -> float:
+    """Exact joint cost of the worst position over what was asked for, through the engine's trace."""
+    _, cost, _why = worst_of(freeze(bandit, xs), 1)
+    return math.sqrt(cost) / bandit.claim.mu if bandit.claim.mu else cost / EPSILON
 
 
 def stepwise_cost(factory, xs, positions, *, users=None, between=None) -> tuple[float, str]:
-    """Exact joint cost through the step-by-step object, with raw rewards far outside the range."""
+    """The same through the step-by-step object, with raw rewards far outside the range."""
     rewards = np.full(len(xs), -100.0)
     other = rewards.copy()
     other[positions] = 100.0
@@ -67,125 +93,106 @@ def stepwise_cost(factory, xs, positions, *, users=None, between=None) -> tuple[
 
 def stepwise_ratio(factory, xs, positions, **given) -> float:
     cost, _why = stepwise_cost(factory, xs, positions, **given)
-    bandit = factory()
-    return math.sqrt(cost) / bandit.claim.mu if bandit.noise == "gaussian" else cost / EPSILON
+    claim = factory().claim
+    return math.sqrt(cost) / claim.mu if claim.mu else cost / EPSILON
 
 
 def ones(rounds: int, dim: int = 1) -> np.ndarray:
     return np.full((rounds, dim), 1 / math.sqrt(dim))
 
 
-def patched(bandit, **methods):
-    for name, function in methods.items():
-        setattr(bandit, name, MethodType(function, bandit))
-    return bandit
-
-
-# ---------------------------------------------------------------------------------------------------------------- bugs
-
-
-def fresh_noise():
-    """Every round publishes the whole sum again with new noise, as Algorithm 1 is printed."""
-    bandit = make(horizon=1024)
-    sd = bandit.plan.sensitivity * bandit.plan.multipliers[bandit.plan.levels]
-    return np.array([[sd * math.sqrt(t.bit_count())] for t in range(1, 1025)])
+# ------------------------------------------------------------------------------------------- bugs
 
 
 def plant_fresh_noise() -> str:
-    scales = fresh_noise()[:, 0]
-    before = np.zeros((1024, 1))
-    after = np.full((1024, 1), 2.0)  # the first reward is in every sum
-    mu = math.sqrt(((after - before) ** 2 / scales[:, None] ** 2).sum())
-    ratio = mu / make(horizon=1024).claim.mu
+    """Every round publishes the whole sum again with new noise, as Algorithm 1 is printed."""
+    bandit = make(horizon=1024)
+    sd = bandit.release.scale(1)
+    scales = sd * np.sqrt([t.bit_count() for t in range(1, 1025)])
+    before, after = np.zeros((1024, 1)), np.ones((1024, 1))  # the first reward is in every sum
+    ratio = math.sqrt((1 / scales**2).sum()) / bandit.claim.mu
     assert ratio > 4
-    found = lower_bound(*scores_of_releases("gaussian", before, after, scales, runs=40_000), delta=DELTA)
+    scores = scores_of_releases("gaussian", before, after, scales, runs=10_000)
+    found = lower_bound(*scores, delta=DELTA)
     assert found.epsilon > 2 * EPSILON
     return f"{ratio:.1f} × the claimed μ; attacked: ε ≥ {found.epsilon:.1f} where 2 is claimed"
 
 
 def plant_l2_for_l1() -> str:
     dim = 16
-    bandit = make("private-linucb", dim=dim)
-    bandit.plan = bandit.plan._replace(sensitivity=2.0)  # W·L in L2, with Laplace noise per coordinate
-    ratio = compiled_ratio(bandit, ones(64, dim))
+    bandit = redesigned(make("private-linucb", dim=dim), settings={"sensitivity": 1.0})
+    ratio = engine_ratio(bandit, ones(64, dim))
     assert ratio > 3.9
     return f"{ratio:.2f} × the claimed ε (√d = 4)"
 
 
 def plant_log_levels() -> str:
-    bandit = make("private-linucb", horizon=1024)
-    bandit.plan = bandit.plan._replace(multipliers=np.full(63, math.log2(1024) / EPSILON))
-    ratio = compiled_ratio(bandit, ones(1024))
+    few = np.full(63, math.log2(1024) / EPSILON)
+    bandit = redesigned(make("private-linucb", horizon=1024), settings={"multipliers": few})
+    ratio = engine_ratio(bandit, ones(1024))
     assert ratio > 1.09
     return f"{ratio:.2f} × the claimed ε (11 levels, paid for 10)"
 
 
+class PerNode(Bent):
+    """Noise on increments of θ̂ with the exact Δ of each node."""
+
+    def __init__(self, inner, per_level):
+        super().__init__(inner)
+        self.per_level = per_level
+
+    def prepare(self, x, reward, in_public_set=True):
+        self.inner.prepare(x, reward, in_public_set)
+        return 2.0 * float(np.linalg.norm(self.inner.fields()["inverse"] @ x)) * self.per_level
+
+
 def per_node(horizon: int, noise: str, levels: float):
-    """Noise on increments of θ̂ with the exact Δ_e of each node, every node paid for as if it were alone."""
+    """Every node paid for as if it were alone."""
+    given = {"noise": noise, "smallest_eigenvalue": 1.0, "seed": 0}
     bandit = dpb.make(
-        "dgs-published",
-        dim=1,
-        epsilon=EPSILON,
-        delta=1e-9,
-        horizon=horizon,
-        noise=noise,
-        smallest_eigenvalue=1.0,
-        seed=0,
+        "dgs-published", dim=1, epsilon=EPSILON, delta=1e-9, horizon=horizon, **given
     )
-    per_level = (
-        levels / EPSILON if noise == "laplace" else math.sqrt(levels) / dpb.budget.mu_of(epsilon=EPSILON, delta=DELTA)
-    )
-
-    def learn(self, x, reward, known, share):
-        rounds.prepare_one(self.learner, self.plan, x, reward, known)
-        exact = 2.0 * float(np.linalg.norm(self.learner.ridge.inverse @ x))
-        value = self.learner.pending
-        noisy = self.source.release(self.noise, value, scale=exact * per_level, shift=exact, index=self.rounds)
-        rounds.commit_one(self.learner, self.plan, noisy)
-
-    return patched(bandit, _learn_from_source=learn)
+    mu = dpb.budget.mu_of(epsilon=EPSILON, delta=DELTA)
+    return bent(bandit, PerNode, levels / EPSILON if noise == "laplace" else math.sqrt(levels) / mu)
 
 
 def plant_per_node() -> str:
     found = []
-    for horizon, noise, levels in ((1024, "laplace", 10.0), (1024, "laplace", 11.0), (1024, "gaussian", 11.0)):
-        cost, _ = stepwise_cost(lambda h=horizon, n=noise, m=levels: per_node(h, n, m), ones(horizon), [0])
-        target = EPSILON if noise == "laplace" else dpb.budget.mu_of(epsilon=EPSILON, delta=DELTA) ** 2
-        found.append(cost / target)
+    for noise, levels in (("laplace", 10.0), ("laplace", 11.0), ("gaussian", 11.0)):
+        cost, _ = stepwise_cost(lambda n=noise, m=levels: per_node(1024, n, m), ones(1024), [0])
+        mu = dpb.budget.mu_of(epsilon=EPSILON, delta=DELTA)
+        found.append(cost / (EPSILON if noise == "laplace" else mu**2))
     assert np.allclose(found, [2.83, 2.57, 1.27], atol=0.01), found
-    return f"true ε {found[0]:.2f} × the claim with log₂T levels, {found[1]:.2f} × with h; Gaussian ρ {found[2]:.2f} ×"
+    return (
+        f"true ε {found[0]:.2f} × the claim with log₂T levels, {found[1]:.2f} × with h; "
+        f"Gaussian ρ {found[2]:.2f} ×"
+    )
+
+
+class RewardScale(Bent):
+    def prepare(self, x, reward, in_public_set=True):
+        return self.inner.prepare(x, reward, in_public_set) * (1 + abs(reward - 1))
 
 
 def plant_reward_scale() -> str:
-    def factory():
-        bandit = make()
-
-        def learn(self, x, reward, known, share):
-            scale = rounds.prepare_one(self.learner, self.plan, x, reward, known) * (1 + abs(reward - 1))
-            noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=2.0, index=self.rounds)
-            rounds.commit_one(self.learner, self.plan, noisy)
-
-        return patched(bandit, _learn_from_source=learn)
-
-    cost, why = stepwise_cost(factory, ones(16), [3])
+    cost, why = stepwise_cost(lambda: bent(make(), RewardScale), ones(16), [3])
     assert math.isinf(cost)
     return why
 
 
+class RewardSchedule(Bent):
+    """Publishes when something happened."""
+
+    def prepare(self, x, reward, in_public_set=True):
+        scale = self.inner.prepare(x, reward, in_public_set)
+        if reward > 0:
+            return scale
+        self.inner.commit(np.zeros(1))
+        return NO_RELEASE
+
+
 def plant_reward_schedule() -> str:
-    def factory():
-        bandit = make()
-
-        def learn(self, x, reward, known, share):
-            scale = rounds.prepare_one(self.learner, self.plan, x, reward, known)
-            noisy = np.zeros(1)
-            if reward > 0:  # "publish when something happened"
-                noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=2.0, index=self.rounds)
-            rounds.commit_one(self.learner, self.plan, noisy)
-
-        return patched(bandit, _learn_from_source=learn)
-
-    cost, why = stepwise_cost(factory, ones(16), [3])
+    cost, why = stepwise_cost(lambda: bent(make(), RewardSchedule), ones(16), [3])
     assert math.isinf(cost)
     return why
 
@@ -193,10 +200,12 @@ def plant_reward_schedule() -> str:
 def plant_redraw_after_load() -> str:
     def redraw(bandit, t):
         if t == 62:  # a "load" that keeps clean sums and draws the nodes in use again
-            for level in range(6):
-                scale = bandit.plan.sensitivity * bandit.plan.multipliers[bandit.plan.levels]
-                node = bandit.learner.tree.sums[level].copy()
-                bandit.source.release(bandit.noise, node, scale=scale, shift=2.0, index=t + 1)
+            for level, (low, high) in enumerate(bandit.engine.fields()["sums"][:6].tolist()):
+                whole = (high << 64) + low % 2**64
+                pending, scale = Pending(np.array([whole * 2.0**-40]), [whole]), bandit.release.scale(t)
+                bandit.source.release(
+                    bandit.noise, pending, scale=scale, shift=1.0, index=1000 + level
+                )
         return bandit
 
     ratio = stepwise_ratio(make, ones(64), [0], between=redraw)
@@ -206,31 +215,37 @@ def plant_redraw_after_load() -> str:
 
 
 def plant_unclipped() -> str:
-    def factory():
-        bandit = make()
-        bandit._clips = False
-        return bandit
-
-    ratio = stepwise_ratio(factory, ones(64), [0])
+    ratio = stepwise_ratio(lambda: redesigned(make(), clips=False), ones(64), [0])
     assert ratio > 50
+    assert engine_ratio(redesigned(make(), clips=False), ones(64)) > 15  # rewards at -21 and 21
     return f"{ratio:.0f} × the claimed μ for a reward that moves by 200 instead of 2"
+
+
+class CountsNobody(dict):
+    def get(self, name, default=None):
+        return default
 
 
 def plant_user_over_cap() -> str:
     users = ["one and the same"] * 8
 
     def broken():
-        return patched(make(unit=("user", 2)), _admit=lambda self, names: [True] * len(names))
+        bandit = make(unit=("user", 2))
+        bandit.user_counts = CountsNobody()
+        return bandit
 
     ratio = stepwise_ratio(broken, ones(8), list(range(8)), users=users)
     sound = stepwise_ratio(lambda: make(unit=("user", 2)), ones(8), list(range(8)), users=users)
     assert ratio > 1.5
     assert sound <= 1 + 1e-9
-    return f"{ratio:.2f} × the claimed μ for a user with 8 rewards; {sound:.2f} × with the cap of 2"
+    return (
+        f"{ratio:.2f} × the claimed μ for a user with 8 rewards; {sound:.2f} × with the cap of 2"
+    )
 
 
 def plant_horizon_overrun() -> str:
-    bandit = patched(make(horizon=4), _check_horizon=lambda self, count: None)
+    bandit = make(horizon=4)
+    bandit.engine = new_engine({**bandit.spec, "horizon": 0}, bandit.backend)
     try:
         for _ in range(20):
             bandit.update([1.0], 0.0)
@@ -248,8 +263,8 @@ class NumPyNoise:
     def __init__(self):
         self.rng = np.random.default_rng()
 
-    def release(self, noise, value, *, scale, shift, index):
-        return value + scale * self.rng.normal(size=len(value))
+    def release(self, noise, pending, *, scale, shift, index):
+        return pending.values + scale * self.rng.normal(size=len(pending.values))
 
 
 def plant_forked_noise() -> str:
@@ -266,159 +281,220 @@ def plant_seeded_real_claim() -> str:
     return "the claim says real, the source is a simulation"
 
 
-class ClicksFirst:
+class ClicksFirst(Bandit):
     """Learns a click when it comes and everything else at a time-out."""
 
-    def __init__(self):
-        self.inner, self.waiting = make(), []
-
-    def update(self, x, reward):
-        if reward > 0:
-            self.inner.update(x, reward)
+    def update(self, contexts, rewards, *, user=None):
+        waiting = self.__dict__.setdefault("waiting", [])
+        if rewards > 0:
+            super().update(contexts, rewards)
         else:
-            self.waiting.append((x, reward))
-        if len(self.waiting) >= 4:
-            for late in self.waiting:
-                self.inner.update(*late)
-            self.waiting = []
-
-    source = property(lambda self: self.inner.source, lambda self, value: setattr(self.inner, "source", value))
-    rounds = property(lambda self: self.inner.rounds)
-
-    def _released(self):
-        return self.inner._released()
+            waiting.append((contexts, rewards))
+        if len(waiting) >= 4:
+            for late in waiting:
+                super().update(*late)
+            waiting.clear()
 
 
 def plant_learning_order() -> str:
-    cost, why = stepwise_cost(ClicksFirst, ones(16) * np.linspace(0.5, 1, 16)[:, None], [1])
+    xs = ones(16) * np.linspace(0.5, 1, 16)[:, None]
+    cost, why = stepwise_cost(lambda: redesigned(make(), ClicksFirst), xs, [1])
     assert math.isinf(cost)
     return why
 
 
 def plant_float_noise() -> str:
-    clean, scale = np.array([1 / 3, 0.1]), 1.0
-    assert not guards.on_grid(NumPyNoise().release("gaussian", clean, scale=scale, shift=1.0, index=1), scale)
-    assert guards.on_grid(Real().release("gaussian", clean, scale=scale, shift=1e-3, index=1), scale)
+    clean, given = np.array([1 / 3, 0.1]), {"scale": 1.0, "index": 1}
+    floats, whole = Pending(clean), Pending(clean, [round(v * 2**40) for v in clean])
+    assert not guards.on_grid(NumPyNoise().release("gaussian", floats, shift=1.0, **given), 1.0)
+    assert guards.on_grid(Real().release("gaussian", floats, shift=1e-3, **given), 1.0)
+    assert guards.on_grid(Real().release("gaussian", whole, shift=1.0, **given))
     return "outputs are off the sampler's grid; real ones are on it"
 
 
-def plant_clean_export() -> str:
-    def factory():
-        bandit = make()
-        public = bandit._released
-        bandit._released = lambda: {**public(), "last_sum": bandit.learner.pending.tolist()}
-        return bandit
+class CleanExport(Bandit):
+    """What it exports holds the last clean sum."""
 
-    cost, why = stepwise_cost(factory, ones(8), [3])
+    def model(self):
+        found = super().model()
+        return ReleasedModel(
+            name=found.name,
+            rounds=found.round,
+            claim=found.claim,
+            policy=found.policy,
+            view=View(self.engine.pending(), found.view.matrix),
+            alpha=found.alpha,
+            gate=found.gate,
+        )
+
+
+def plant_clean_export() -> str:
+    cost, why = stepwise_cost(lambda: redesigned(make(), CleanExport), ones(8), [3])
     assert math.isinf(cost)
-    return why
+    return f"{why}: in the exported model"
+
+
+class CleanChoices(Bandit):
+    """Ranks by clean moments, and exports noisy ones."""
+
+    def update(self, contexts, rewards, *, user=None):
+        clean = self.__dict__.setdefault("clean", np.zeros(self.dim))
+        clean += np.asarray(contexts) * float(np.clip(rewards, *self.options.reward_range))
+        super().update(contexts, rewards, user=user)
+
+    def select(self, contexts, k=None):
+        order = np.argsort(-(np.asarray(contexts) @ self.clean), kind="stable")
+        return int(order[0]) if k is None else order[:k]
+
+
+def plant_clean_choices() -> str:
+    cost, why = as_shipped(lambda: redesigned(make(dim=2), CleanChoices), ones(16, 2))
+    assert math.isinf(cost)
+    assert math.isfinite(as_shipped(lambda: make(dim=2), ones(16, 2))[0])
+    return f"{why}: in the arms that it picks"
 
 
 def plant_rounded_down() -> str:
     bandit = make()
-    bandit.plan = bandit.plan._replace(multipliers=bandit.plan.multipliers * (1 - 1e-6))
-    ratio = compiled_ratio(bandit, ones(64))
+    less = bandit.release.multipliers * (1 - 1e-6)
+    ratio = engine_ratio(redesigned(bandit, settings={"multipliers": less}), ones(64))
     assert ratio > 1 + 1e-7
     return f"{ratio:.7f} × the claimed μ"
 
 
+class Forgetful(Simulation):
+    """Forgets to move on: every node gets the noise of the first."""
+
+    def release(self, noise, pending, *, scale, shift, index):
+        return super().release(noise, pending, scale=scale, shift=shift, index=1)
+
+
+class Overlapping(Simulation):
+    """Reads a window of one stream of numbers, and moves it on by one number a release."""
+
+    def release(self, noise, pending, *, scale, shift, index):
+        width = len(pending.values)
+        return pending.values + scale * normals(self.key, 0, index + width)[index:]
+
+
+def with_source(bandit, source):
+    bandit.source = source
+    return bandit
+
+
 def plant_repeated_noise() -> str:
-    """A source that forgets to move on: every node gets the noise of the first."""
-    bandit = make()
-    frozen = freeze(bandit, ones(16))
-    first = frozen.noisy[0] - frozen.values[0]
-    frozen.noisy[:] = frozen.values + first
-    assert uses_noise_twice(frozen)
-    assert not uses_noise_twice(freeze(bandit, ones(64)))
-    return "two releases carry the same noise"
+    xs = ones(16, 3)
+    sound = as_shipped(lambda: make(dim=3), xs)
+    assert sound[1] == ""
+    assert as_shipped(lambda: with_source(make(dim=3), Forgetful(0)), xs) == (math.inf, TWICE)
+    return TWICE
+
+
+def plant_overlapping_noise() -> str:
+    """No two releases carry the same noise: each has two of its three numbers from the one before."""
+    found = as_shipped(lambda: with_source(make(dim=3), Overlapping(0)), ones(16, 3))
+    assert found == (math.inf, TWICE)
+    return TWICE
 
 
 def arms(horizon: int = 64, **given):
     return make("private-ucb", horizon=horizon, dim=2, **given)
 
 
+class PerArm(Simulation):
+    """The noise of a node numbered within its arm's tree: arms share their noises."""
+
+    def __init__(self, bandit, seed=0):
+        super().__init__(seed)
+        self.bandit = bandit
+
+    def release(self, noise, pending, *, scale, shift, index):
+        fields = self.bandit.engine.fields()
+        number = int(fields["pulls"][int(fields["arm"][0])])
+        return super().release(noise, pending, scale=scale, shift=shift, index=number)
+
+
 def plant_noise_shared_by_arms() -> str:
-    """The noise of a node numbered within its arm's tree: two arms' nodes with the same number get the same noise."""
-
-    def learn(self, x, reward, known, booked):
-        scale = rounds.prepare_one(self.learner, self.plan, x, reward, known)
-        number = int(self.learner.pulls[self.learner.clock[3]])
-        noisy = self.source.release(self.noise, self.learner.pending, scale=scale, shift=2.0, index=number)
-        rounds.commit_one(self.learner, self.plan, noisy)
-
     xs = np.eye(2)[np.arange(16) % 2]
 
-    def caught(factory) -> bool:
-        seen, frozen = record(factory, xs, np.zeros(16)), freeze(factory(), xs)
-        frozen.values[:] = [release.value for release in seen.releases]
-        frozen.noisy[:] = [release.noisy for release in seen.releases]
-        return uses_noise_twice(frozen)
+    def broken(seed=0):
+        bandit = arms()
+        return with_source(bandit, PerArm(bandit, seed))
 
-    assert caught(lambda: patched(arms(), _learn_from_source=learn))
-    assert not caught(arms)
+    assert as_shipped(broken, xs) == (math.inf, TWICE)
+    assert as_shipped(arms, xs)[1] == ""
     # The adversary's score is the difference of the two means after one pull each.
     scores = []
     for first in (-1.0, 1.0):
         differences = []
-        for seed in range(2_000):
-            bandit = patched(arms(), _learn_from_source=learn)
-            bandit.source = Watch(Simulation(seed))
+        for seed in range(1_000):
+            bandit = broken(seed)
+            bandit.source = Watch(bandit.source)
             bandit.update(np.eye(2), [first, 0.0])
             differences.append(bandit.theta[0] - bandit.theta[1])
         scores.append(np.array(differences))
     found = lower_bound(*scores, delta=0.0)
     assert found.epsilon > 2 * EPSILON
-    return f"two releases carry the same noise; attacked: ε ≥ {found.epsilon:.1f} where 2 is claimed"
+    return f"{TWICE}; attacked: ε ≥ {found.epsilon:.1f} where 2 is claimed"
 
 
 def plant_log_levels_of_arms() -> str:
-    bandit = arms(horizon=1024)
-    bandit.plan = bandit.plan._replace(multipliers=np.full(63, math.log2(1024) / EPSILON))
-    ratio = compiled_ratio(bandit, np.eye(2)[np.zeros(1024, dtype=int)])
+    few, one_arm = np.full(63, math.log2(1024) / EPSILON), np.eye(2)[np.zeros(1024, dtype=int)]
+    ratio = engine_ratio(redesigned(arms(horizon=1024), settings={"multipliers": few}), one_arm)
     assert ratio > 1.09
-    assert compiled_ratio(arms(horizon=1024), np.eye(2)[np.zeros(1024, dtype=int)]) <= 1
+    assert engine_ratio(arms(horizon=1024), one_arm) <= 1
     return f"{ratio:.2f} × the claimed ε when all pulls are of one arm"
+
+
+class Failing(Bent):
+    """Fails once after a reward went in."""
+
+    failed = False
+
+    def prepare(self, x, reward, in_public_set=True):
+        scale = self.inner.prepare(x, reward, in_public_set)
+        if not self.failed:
+            self.failed = True
+            raise MemoryError
+        return scale
+
+
+class FailingForGood(Failing):
+    """And what went in stays."""
+
+    def restore(self, snapshot):
+        self.inner.restore(self.inner.snapshot())
+
+
+class Stubborn(Bandit):
+    """Tries a failed update again."""
+
+    def update(self, contexts, rewards, *, user=None):
+        try:
+            super().update(contexts, rewards)
+        except MemoryError:
+            super().update(contexts, rewards)
 
 
 def plant_retry() -> str:
     """An update that fails after the reward went in, and is tried again."""
 
-    def factory(rolls_back: bool):
-        bandit = make()
+    def ratio(kind) -> float:
+        return stepwise_ratio(lambda: bent(redesigned(make(), Stubborn), kind), ones(31), [0])
 
-        def learn(self, x, reward, known, share):
-            if self.rounds == 0 and not hasattr(self, "failed"):
-                self.failed = True
-                rounds.prepare_one(self.learner, self.plan, x, reward, known)
-                raise MemoryError
-            type(self)._learn_from_source(self, x, reward, known, share)
-
-        patched(bandit, _learn_from_source=learn)
-        if not rolls_back:
-            bandit._arrays = dict  # nothing is put back
-        update = bandit.update
-
-        def stubborn(x, reward):
-            try:
-                update(x, reward)
-            except MemoryError:
-                update(x, reward)
-
-        bandit.update = stubborn
-        return bandit
-
-    broken = stepwise_ratio(lambda: factory(False), ones(31), [0])
-    sound = stepwise_ratio(lambda: factory(True), ones(31), [0])
+    broken, sound = ratio(FailingForGood), ratio(Failing)
     assert broken > 1.1
     assert sound <= 1 + 1e-9
     return f"{broken:.2f} × the claimed μ when nothing is put back; {sound:.2f} × as it ships"
 
 
 def plant_early_release() -> str:
-    """Weights 1/j² − 1/j′², where j′ is the planned time of the next release, and a next release that comes before j′."""
+    """Weights 1/j² − 1/j′², where j′ is the planned time of the next release, and one that comes
+    before j′."""
 
     def cost(planned: int, made: int) -> float:
-        """What reward 100, released at 100 with weight 100, pays for that release and, from `made` on, for all later ones."""
+        """What reward 100, released at 100 with weight 100, pays for that release and, from `made`
+        on, for all later ones."""
         return 100**2 * ((1 / 100**2 - 1 / planned**2) + 1 / made**2)
 
     early = cost(105, 101)
@@ -426,35 +502,42 @@ def plant_early_release() -> str:
     assert cost(105, 109) < 1
     assert early > 1.07
     # as it ships, a release spends a share of what is left, so its time does not matter
-    shipped = stepwise_ratio(lambda: make("anytime", first_release=1, ratio=1.01, knee=1.0), ones(64), [0])
+    given = {"first_release": 1, "ratio": 1.01, "knee": 1.0}
+    shipped = stepwise_ratio(lambda: make("anytime", **given), ones(64), [0])
     assert shipped <= 1
-    return f"{early:.3f} × the budget when planned for 105 and made at 101; {shipped:.3f} × the μ as it ships"
+    return (
+        f"{early:.3f} × the budget when planned for 105 and made at 101; {shipped:.3f} × the μ as "
+        "it ships"
+    )
+
+
+class Unshrunk(Bent):
+    """An anytime release that shows its share and keeps the sum as it was."""
+
+    def commit(self, noisy):
+        self.inner.commit(noisy)
+        t, words = self.inner.rounds, self.inner.fields()["sums"]
+        rho = anytime.kept(t, anytime.next_time(t, 1.2), 10.0)
+        for at, (low, high) in enumerate(words.reshape(-1, 2).tolist()):
+            high, low = divmod(round(((high << 64) + low % 2**64) / rho), 2**64)
+            words[0, 2 * at : 2 * at + 2] = low - 2**64 if low >> 63 else low, high
 
 
 def plant_unshrunk_sum() -> str:
-    """An anytime release that shows its share and keeps the sum as it was."""
-    given = {"first_release": 2, "ratio": 1.2, "knee": 10.0}
+    def shipped():
+        return make("anytime", first_release=2, ratio=1.2, knee=10.0)
 
-    def restore(bandit, t):
-        released = bandit.ledger.releases
-        if released > getattr(restore, "seen", 0):
-            later = anytime.next_time(t + 1, 1.2)
-            bandit.learner.sums[:] /= anytime.kept(t + 1, later, 10.0)
-        restore.seen = released if t + 1 < 64 else 0
-        return bandit
-
-    broken = stepwise_ratio(lambda: make("anytime", **given), ones(64), [0], between=restore)
-    sound = stepwise_ratio(lambda: make("anytime", **given), ones(64), [0])
+    broken = stepwise_ratio(lambda: bent(shipped(), Unshrunk), ones(64), [0])
+    sound = stepwise_ratio(shipped, ones(64), [0])
     assert broken > 1.5
     assert sound <= 1
     return f"{broken:.2f} × the claimed μ after 64 rounds; {sound:.3f} × as it ships"
 
 
 def plant_toeplitz_without_column() -> str:
-    """Noise for what a reward moves in its own round, although encoding moves every later round too."""
-    bandit = make("toeplitz", horizon=64)
-    bandit.plan = bandit.plan._replace(sensitivity=2.0)
-    ratio = compiled_ratio(bandit, ones(64))
+    """Noise for what a reward moves in its own round, although encoding moves every later one."""
+    bandit = redesigned(make("toeplitz", horizon=64), settings={"sensitivity": 1.0})
+    ratio = engine_ratio(bandit, ones(64))
     assert ratio > 1.3
     return f"{ratio:.2f} × the claimed μ at 64 rounds"
 
@@ -550,8 +633,10 @@ BUGS = [
     Bug("clicks learned on arrival, non-clicks at a time-out", "verify", plant_learning_order),
     Bug("float noise added to a clean value", "guard", plant_float_noise),
     Bug("a clean statistic in the exported model", "verify", plant_clean_export),
+    Bug("arms picked by clean sums", "verify", plant_clean_choices),
     Bug("an accountant that rounds down", "verify", plant_rounded_down),
     Bug("one noise for two releases", "verify", plant_repeated_noise),
+    Bug("windows of noise that overlap", "verify", plant_overlapping_noise),
     Bug("noise numbered within an arm's tree, so that arms share it", "verify, audit", plant_noise_shared_by_arms),
     Bug("log₂T levels in an arm's tree", "verify", plant_log_levels_of_arms),
     Bug("a failed update tried again counts a reward twice", "verify", plant_retry),

@@ -31,7 +31,7 @@ struct Reach {
     Reach(Block& b, i64 dim, Table known, double norm, bool l1)
         : z(dim), arms(known), max_norm(norm), absolute(l1) {
         state = b.take<State>(1);
-        sizes = b.take<double>(arms.rows);
+        sizes = b.take<double>(arms.rows + 4);
         work = b.matrix(z);
         packed = b.take<double>(pack_room(z.n) + PACK);
         todo = b.take<i64>(PACK);
@@ -108,10 +108,13 @@ struct Reach {
         todo[0] = (i64)s.largest;
         double worst = sizes_of(inverse, before, 1, 0);
         int count = 0;
-        for (i64 j = 0; j < arms.rows; j++) {
-            if (!(sizes[j] * before > worst)) continue;
-            todo[count++] = j;
-            if (count == PACK) {
+        for (i64 from = 0; from < arms.rows; from += 4) {  // sizes are padded with zeros
+            word4 larger_ones = (word4)(load(sizes + from) * splat(before) > splat(worst));
+            if (!(larger_ones[0] | larger_ones[1] | larger_ones[2] | larger_ones[3])) continue;
+            for (i64 j = from; j < from + 4; j++) {
+                if (!(sizes[j] * before > worst)) continue;
+                todo[count++] = j;
+                if (count < PACK) continue;
                 worst = sizes_of(inverse, before, count, worst);
                 count = 0;
             }

@@ -74,7 +74,7 @@ def verify(
 
     dpbandit verify dgs-figure --delta 0.1 --horizon 4096 --dim 10 --runs 0
     """
-    from dpbandit.auditing.joint_cost import verify as check
+    from dpbandit.auditor.verify import verify as check
     from dpbandit.cli.progress import bar
 
     options = _make_options(
@@ -144,7 +144,7 @@ def audit(
 
     dpbandit audit anytime --device cuda
     """
-    from dpbandit.auditing.attack import audit as attack
+    from dpbandit.auditor.attack import audit as attack
     from dpbandit.cli.progress import bar
 
     room_for(folder, folder=True)
@@ -213,8 +213,8 @@ def claim(
 
     [dim]Example:[/dim]  dpbandit claim dgs --epsilon 1 --delta 1e-6 --horizon 100000 --user-rewards 5
     """
-    from dpbandit.auditing.sheet import claim_sheet
-    from dpbandit.bandits.registry import construct
+    from dpbandit.auditor.sheet import claim_sheet
+    from dpbandit.algorithms.registry import construct
 
     given = _make_options(
         noise,

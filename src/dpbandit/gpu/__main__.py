@@ -60,7 +60,7 @@ def _doctor(given: Any) -> None:
 
 
 def _plans(given: Any) -> None:
-    from dpbandit.bandits import registry
+    from dpbandit.algorithms import registry
     from dpbandit.gpu.play import pool_and_truths
     from dpbandit.gpu.translation import plan_of
 

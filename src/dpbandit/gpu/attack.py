@@ -1,6 +1,6 @@
 """Runs an audit's attack on a machine: every run draws its own noise, and its score is the likelihood ratio of all releases.
 
-What the two streams would have published is computed once, elsewhere, by the bandit itself (`auditing.trajectories`). Where a
+What the two streams would have published is computed once, elsewhere, by the bandit itself (`auditor.trajectories`). Where a
 clean value never depends on earlier noise only the shifts between the two streams matter; the anytime bandit's values do
 depend on it, and its public coefficients come along.
 """

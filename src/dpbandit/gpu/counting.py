@@ -1,7 +1,7 @@
 """How often scores pass thresholds: all that a lower bound on ε needs to know of millions of runs. NumPy or CuPy, the same code.
 
 Thresholds are quantiles of the first half of the runs; hits are counted in that half, where one is chosen, and in the other,
-where it is tried. Choosing and bounding are `auditing.attack`'s: counts are few numbers that travel.
+where it is tried. Choosing and bounding are `auditor.bounds`'s: counts are few numbers that travel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The anytime bandit's instruments and prior for contexts that are all public: `bandits.outlook` for many pools, in NumPy."""
+"""The anytime bandit's instruments and prior for contexts that are all public: `learners.prior` for many pools, in NumPy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# As in bandits.outlook; a test compares what both make.
+# As in learners.prior; a test compares what both make.
 FAINTEST = 1e-4
 DIFFERENCES = 1.0 / 256.0
 INTERCEPT = 0.01

@@ -1,6 +1,7 @@
-"""From our bandits to plans for the kernels: which of them a GPU plays, and what it says to the others.
+"""From our bandits to plans for the kernels: which of them a GPU plays, and what it says to others.
 
-The one module of this room that needs the rest of the library.
+The one module of this room that needs the rest of the library. Whatever it does not know it refuses
+by name: a policy, a noise, a release, a learner, a key of the spec.
 """
 
 from __future__ import annotations
@@ -10,113 +11,160 @@ from typing import Any
 
 import numpy as np
 
-from dpbandit import sensitivity
-from dpbandit.bandits import anytime_steps, rounds, steps
-from dpbandit.bandits.linear import LinearBandit, is_compiled
+from dpbandit.bandit import Bandit
 from dpbandit.errors import OptionError
 from dpbandit.gpu.plans import NOISES, Anytime, Plan
-from dpbandit.noise import CODES
-from dpbandit.release import anytime as releases
-from dpbandit.release import toeplitz
+from dpbandit.privacy.sensitivity import lemma1
+from dpbandit.release.anytime import Anytime as AnytimeRelease
+from dpbandit.release.anytime import kept, next_time, shown, times
 
 PLAYED = (
-    "random, linucb, local, private-linucb, private-linucb-published, tree-gauss, toeplitz, dgs, dgs-published, dgs-figure, "
-    "adac-oful and anytime"
+    "random, linucb, local, private-linucb, private-linucb-published, tree-gauss, toeplitz, dgs, "
+    "dgs-published, dgs-figure, adac-oful and anytime"
 )
+# The rule that the kernels play for each learner.
+POLICIES = {"none": "uniform", "ridge": "ucb", "filter": "centred-ucb"}
+# The choices that this module knows, for each learner. One that is new elsewhere is refused here, not
+# left out.
+COMMON = (
+    "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
+    "context_noise contexts_key"
+)
+RIDGE = (
+    "site release ridge levels unknown_horizon sensitivity multipliers growth shape unshape floor "
+    "public_arms rates weights form smallest_eigenvalue lemma_delta printed_index"
+)
+FILTER = "scale window knee ratio first reward_variance empirical_bayes public_contexts"
+KNOWN = {
+    learner: {*COMMON.split(), *own.split()}
+    for learner, own in (("none", ""), ("ridge", RIDGE), ("filter", FILTER))
+}
 
 
 def plan_of(bandit: Any, horizon: int) -> Plan:
-    """What the kernels need to play this bandit for `horizon` rounds, or an error that says what to do instead."""
+    """What the kernels need to play this bandit for `horizon` rounds.
+
+    Raises
+    ------
+    OptionError
+        If they cannot play it; the message says why, and what to do instead.
+    """
     name = getattr(bandit, "name", type(bandit).__name__)
-    if not is_compiled(bandit):
+    if not isinstance(bandit, Bandit):
         raise _refusal(name, "it is not one of ours")
-    options, plan = bandit.options, bandit.plan
-    if plan.context_noise > 0:
-        raise _refusal(name, "context_noise draws new contexts in every round")
-    noise = {code: word for word, code in CODES.items()}[plan.noise]
+    if bandit.design.not_in_core:
+        raise _refusal(name, f"it has no {bandit.design.not_in_core[0]}")
+    options, spec = bandit.options, bandit.spec
+    learner, policy, noise = spec["learner"], spec["policy"], spec["noise"]
+    if learner not in POLICIES:
+        raise _refusal(name, f"its statistics are of another kind, {learner!r}")
+    if policy != POLICIES[learner]:
+        raise _refusal(name, f"its policy is {policy!r}, and the kernels have another")
     if noise not in NOISES or noise == "laplace-l2":
         raise _refusal(name, f"it has no {noise!r} noise")
-    clip = tuple(float(end) for end in options.reward_range) if bandit._clips else (-math.inf, math.inf)
+    if set(spec) != KNOWN[learner]:
+        unknown = sorted(set(spec) ^ KNOWN[learner])[0]
+        raise _refusal(name, f"they know nothing of its choice {unknown!r}")
+    if spec["context_noise"] > 0:
+        raise _refusal(name, "context_noise draws new contexts in every round")
     alphas = bandit.alphas(1, horizon)
     shared: dict[str, Any] = {
         "noise": noise,
         "alphas": tuple(alphas[:1].tolist() if (alphas == alphas[0]).all() else alphas.tolist()),
-        "clip": clip,
+        "clip": (spec["low"], spec["high"]) if spec["clips"] else (-math.inf, math.inf),
         "ridge": float(options.ridge),
         "max_norm": float(options.max_norm),
     }
-    if isinstance(plan, anytime_steps.Plan):
-        return Plan("anytime", anytime=_anytime(bandit, horizon), **shared)
-    if not isinstance(plan, steps.Plan):
-        raise _refusal(name, "its statistics are of another kind")
-    return _ridge_plan(name, bandit, plan, horizon, shared)
-
-
-def _ridge_plan(name: str, bandit: LinearBandit, plan: steps.Plan, horizon: int, shared: dict[str, Any]) -> Plan:
-    for refused, why in (
-        (plan.pan_private, "the pan-private form keeps noise in every sum"),
-        (len(plan.shape) > 0, "shaped moments keep a second matrix"),
-        (plan.rule == steps.THOMPSON, "Thompson sampling factors A in every round"),
-        (plan.release == steps.HONAKER, "honaker=True releases every node"),
-    ):
-        if refused:
-            raise _refusal(name, why)
-    if plan.seat == rounds.RANDOM:
+    if learner == "none":
         return Plan("random", **shared)
-    if plan.seat == rounds.NOTHING:
-        return Plan("linucb", **shared)
-    if plan.seat == rounds.REWARD:
-        return Plan("local", scales=(plan.sensitivity * float(plan.multipliers[1]),), **shared)
-    one = plan.sensitivity * float(plan.multipliers[1])
-    if plan.seat == rounds.MOMENTS and plan.release == steps.TOEPLITZ:
-        rates, weights = toeplitz.decays_for(bandit.options.horizon)
-        return Plan("toeplitz", scales=(one,), decays=(tuple(rates.tolist()), tuple(weights.tolist())), **shared)
-    if plan.seat == rounds.MOMENTS and plan.release == steps.EPISODES:
-        return Plan("episodes", scales=(one,), growth=plan.growth, **shared)
-    if plan.unknown_horizon:
-        raise OptionError(f"device='cuda' plays {name} with a known horizon only: give one, or use device='cpu'")
-    multiplier = float(plan.multipliers[plan.levels])
-    if plan.seat == rounds.MOMENTS:
-        return Plan("tree", scales=(multiplier * plan.sensitivity,), **shared)
-    if plan.seat == rounds.OWN:
-        if len(plan.arms) == 0:
-            raise _refusal(name, "without public contexts its noise covers the whole ball, which needs eigenvalues")
-        return Plan("dgs", scales=(multiplier * plan.sensitivity,), **shared)
-    ends = np.arange(1, horizon + 1)
-    if plan.printed_index:
-        ends = ends - (ends & -ends) + 1
-    lemma = [
-        sensitivity.lemma1(
-            float(end), plan.form, plan.smallest_eigenvalue, plan.lemma_delta, plan.sensitivity, plan.ridge
-        )
-        for end in ends
-    ]
-    return Plan("increment", scales=tuple(multiplier * delta for delta in lemma), **shared)
+    if learner == "filter":
+        return Plan("anytime", anytime=_anytime(bandit, horizon), **shared)
+    return _ridge_plan(name, spec, horizon, shared)
 
 
-def _anytime(bandit: LinearBandit, horizon: int) -> Anytime:
-    plan = bandit.plan
-    if bandit.options.public_contexts is None:
-        raise _refusal(bandit.name, "without public contexts its instruments change as contexts are seen")
-    if plan.empirical_bayes:
+def _ridge_plan(name: str, spec: dict[str, Any], horizon: int, shared: dict[str, Any]) -> Plan:
+    site, release = spec["site"], spec["release"]
+    if len(spec["shape"]):
+        raise _refusal(name, "shaped moments keep a second matrix")
+    # The kernels add up x·r as it is; an item is a share of that: of W·max_norm, or of W.
+    width = spec["high"] - spec["low"]
+    per_item = {"reward": width, "moments": width * spec["max_norm"]}.get(site, 1.0)
+    size = float(spec["sensitivity"]) * per_item
+    one = size * float(spec["multipliers"][1])
+    match site, release:
+        case "nothing", _:
+            return Plan("linucb", **shared)
+        case "reward", "once":
+            return Plan("local", scales=(one,), **shared)
+        case "moments", "toeplitz":
+            decays = (tuple(spec["rates"].tolist()), tuple(spec["weights"].tolist()))
+            return Plan("toeplitz", scales=(one,), decays=decays, **shared)
+        case "moments", "episodes":
+            return Plan("episodes", scales=(one,), growth=spec["growth"], **shared)
+        case "moments", "honaker":
+            raise _refusal(name, "honaker=True releases every node")
+        case "moments", "pan-private":
+            raise _refusal(name, "the pan-private form keeps noise in every sum")
+        case ("moments" | "own" | "increment"), "tree" if spec["unknown_horizon"]:
+            raise OptionError(
+                f"device='cuda' plays {name} with a known horizon only: give one, or use "
+                "device='cpu'"
+            )
+        case ("moments" | "own" | "increment"), "tree":
+            return _tree_plan(name, spec, size, horizon, shared)
+    raise _refusal(name, f"it has no release {release!r} at site {site!r}")
+
+
+def _tree_plan(
+    name: str, spec: dict[str, Any], size: float, horizon: int, shared: dict[str, Any]
+) -> Plan:
+    multiplier = float(spec["multipliers"][spec["levels"]])
+    match spec["site"]:
+        case "moments":
+            return Plan("tree", scales=(multiplier * size,), **shared)
+        case "own" if len(spec["public_arms"]) == 0:
+            why = "without public contexts its noise covers the whole ball, which needs eigenvalues"
+            raise _refusal(name, why)
+        case "own":
+            return Plan("dgs", scales=(multiplier * size,), **shared)
+        case "increment":
+            ends = np.arange(1, horizon + 1)
+            if spec["printed_index"]:
+                ends = ends - (ends & -ends) + 1
+            lemma = (spec["form"], spec["smallest_eigenvalue"], spec["lemma_delta"])
+            bounds = [lemma1(float(end), *lemma, size, spec["ridge"]) for end in ends]
+            return Plan("increment", scales=tuple(multiplier * one for one in bounds), **shared)
+    raise _refusal(name, f"it has no site {spec['site']!r}")
+
+
+def _anytime(bandit: Bandit, horizon: int) -> Anytime:
+    spec, release = bandit.spec, bandit.release
+    if not isinstance(release, AnytimeRelease):
+        raise _refusal(bandit.name, f"it has no release {release.name!r} for a filter")
+    if len(spec["public_contexts"]) == 0:
+        why = "without public contexts its instruments change as contexts are seen"
+        raise _refusal(bandit.name, why)
+    if spec["empirical_bayes"]:
         raise _refusal(bandit.name, "empirical_bayes=True fits its prior at every release")
-    if plan.scale == 0.0:
-        raise _refusal(bandit.name, "epsilon = inf leaves a matrix that single precision cannot invert")
-    moments = releases.times(plan.first, plan.ratio, horizon)
-    kept = [releases.kept(j, releases.next_time(j, plan.ratio), plan.knee) for j in moments.tolist()]
+    if spec["scale"] == 0.0:
+        why = "epsilon = inf leaves a matrix that single precision cannot invert"
+        raise _refusal(bandit.name, why)
+    moments = times(release.first, release.ratio, horizon).tolist()
+    left = [kept(j, next_time(j, release.ratio), release.knee) for j in moments]
     return Anytime(
-        window=plan.window,
-        scale=plan.scale,
-        reward_variance=plan.reward_variance,
-        low=plan.low,
-        high=plan.high,
-        moments=tuple(moments.tolist()),
-        shown=tuple(releases.shown(rho) for rho in kept),
-        kept=tuple(kept),
+        window=spec["window"],
+        scale=spec["scale"],
+        reward_variance=spec["reward_variance"],
+        low=spec["low"],
+        high=spec["high"],
+        moments=tuple(moments),
+        shown=tuple(shown(rho) for rho in left),
+        kept=tuple(left),
     )
 
 
 def _refusal(name: str, why: str) -> OptionError:
     return OptionError(
-        f"device='cuda' does not play {name} with these options: {why}. Use device='cpu' (it plays {PLAYED})"
+        f"device='cuda' does not play {name} with these options: {why}. Use device='cpu' (it plays "
+        f"{PLAYED})"
     )

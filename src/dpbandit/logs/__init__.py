@@ -1,1 +1,1 @@
-"""What a bandit remembers of a log it was started from."""
+"""What a log is boiled down to, how that enters a bandit, and what the bandit remembers of it."""

@@ -56,8 +56,13 @@ def hash_name(name: str) -> int:
     >>> hex(hash_name("anna"))
     '0x8ed227c0ee63f504'
     """
+    return hash_bytes(name.encode())
+
+
+def hash_bytes(text: bytes) -> int:
+    """The same, of a name's letters in UTF-8."""
     h = 0xCBF29CE484222325
-    for byte in name.encode():
+    for byte in text:
         h = (h ^ byte) * 0x100000001B3 & _WORD
     h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 & _WORD
     h = (h ^ h >> 27) * 0x94D049BB133111EB & _WORD

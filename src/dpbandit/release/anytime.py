@@ -138,6 +138,7 @@ class Anytime(Release):
 
     name = "anytime"
     in_core = True
+    log_field = "information_root"  # by way of the filter, which is shown all and keeps nothing
 
     dim: int
     knee: float

@@ -66,6 +66,8 @@ class Release(ABC):
 
     name: ClassVar[str]
     in_core: ClassVar[bool]  # whether the compiled core has it
+    # The field of an engine that the noisy sum of a log goes into before round 1; "": none.
+    log_field: ClassVar[str] = ""
 
     noise: Noise
     horizon: int | None
@@ -108,6 +110,10 @@ class Release(ABC):
     @abstractmethod
     def sums(self, dim: int) -> Sums:
         """The reference: an empty state for items of so many numbers."""
+
+    def no_log(self) -> str:
+        """Why its bandit cannot start from a log; empty if it can."""
+        return "" if self.log_field else "its release has no place for the sums of a log"
 
     def variance(self, t: ArrayLike, dim: int = 1) -> Vector:
         """The variance of each of `dim` coordinates of the sum shown at rounds t."""

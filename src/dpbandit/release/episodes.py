@@ -45,6 +45,7 @@ class Episodes(Release):
 
     name = "episodes"
     in_core = True
+    log_field = "carry"  # as an episode that is over
 
     growth: float
     dim: int  # this and the next two say how fast det A can grow

@@ -40,6 +40,9 @@ class Once(Release):
         """Noise scale per unit of sensitivity; only entry 1, the whole budget, is used."""
         return self.noise.multipliers(self.budget, MAX_LEVELS)
 
+    def no_log(self) -> str:
+        return "each reward needs noise of its own: one release for all of them would not be local"
+
     def charge(self, engine: Clock, t: int) -> Charge:
         share = self.noise.share(self.noise.multiplier(self.budget, 1))
         return Charge(share, "the reward itself")
@@ -70,11 +73,15 @@ class Nothing(Once):
     """Nothing is protected: rewards are learned in the clear, or not looked at."""
 
     name = "nothing"
+    log_field = "moments"
 
     @property
     def multipliers(self) -> Vector:
         """No noise."""
         return np.zeros(MAX_LEVELS + 1)
+
+    def no_log(self) -> str:
+        return ""
 
     def charge(self, engine: Clock, t: int) -> Charge:
         return Charge(float("inf"), "rewards in the clear")

@@ -49,6 +49,9 @@ class PanPrivate(Tree):
     def draws(dim: int, horizon: int | None) -> int:
         return 2 * Tree.draws(dim, horizon)  # a node has two noises
 
+    def no_log(self) -> str:
+        return "it is pan-private, and the log itself lies in memory in the clear"
+
     def squares(self, t: ArrayLike) -> Vector:
         return 2 * super().squares(t)
 

@@ -102,6 +102,7 @@ class Toeplitz(Release):
 
     name = "toeplitz"
     in_core = True
+    log_field = "total"
 
     dim: int
     real: bool  # whether real noise, on its grid, is drawn

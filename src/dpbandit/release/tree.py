@@ -123,6 +123,7 @@ class Tree(Release):
 
     name = "tree"
     in_core = True
+    log_field = "carry"  # as the total of a block that is finished
 
     # Scales per unit of sensitivity by levels that share the budget; None: what the noise needs.
     published_multipliers: Vector | None = None
@@ -130,6 +131,10 @@ class Tree(Release):
     @staticmethod
     def draws(dim: int, horizon: int | None) -> int:
         return dim * (levels_for(horizon) + 1)
+
+    def no_log(self) -> str:
+        published = self.published_multipliers is not None
+        return "nothing is proven for its noise" if published else super().no_log()
 
     @property
     def unknown_horizon(self) -> bool:
@@ -222,6 +227,12 @@ class GramTree(Tree):
     def core(self) -> dict[str, Any]:
         return self.tree_keys()
 
+    def no_log(self) -> str:
+        return (
+            "its contexts are private, so that the log's Gram matrix and even the number of bad "
+            "rows would need noise, and its regulariser is derived for tree nodes alone"
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class WishartTree(GramTree):
@@ -280,6 +291,9 @@ class ArmTrees(Tree):
 
     def core(self) -> dict[str, Any]:
         return self.tree_keys()
+
+    def no_log(self) -> str:
+        return "its arms have trees of their own"
 
 
 def tree_standard_error(t: ArrayLike, horizon: int | None, *, honaker: bool) -> Vector:

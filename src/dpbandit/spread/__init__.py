@@ -35,7 +35,7 @@ class Place(ABC):
 
     cores: int
     elsewhere: bool = False  # whether tasks see nothing of this process
-    preparing: str = "preparing (compiles once, under a minute)"
+    preparing: str = "preparing"
 
     @property
     def playing(self) -> str:
@@ -43,13 +43,17 @@ class Place(ABC):
         return "playing"
 
     @abstractmethod
-    def each(self, work: Work[R], tasks: Iterable[Task], advance: Advance) -> Generator[tuple[int, R], None, None]:
+    def each(
+        self, work: Work[R], tasks: Iterable[Task], advance: Advance
+    ) -> Generator[tuple[int, R], None, None]:
         """The number and the result of each task, as they finish. Tasks are drawn when there is room for them.
 
         Close the generator to stop: unfinished tasks are given up, and nothing goes on in the background.
         """
 
-    def stream(self, work: Work[R], tasks: Iterable[Task], advance: Advance) -> Generator[R, None, None]:
+    def stream(
+        self, work: Work[R], tasks: Iterable[Task], advance: Advance
+    ) -> Generator[R, None, None]:
         """The results in the order of their tasks, for sums that depend on it."""
         tasks = list(tasks)
         return in_order(self.each(work, tasks, advance), len(tasks))
@@ -63,7 +67,9 @@ class Place(ABC):
         """Leave."""
 
 
-def in_order(numbered: Generator[tuple[int, R], None, None], count: int) -> Generator[R, None, None]:
+def in_order(
+    numbered: Generator[tuple[int, R], None, None], count: int
+) -> Generator[R, None, None]:
     """So many results that come in any order, each as soon as all before it are there; one that comes again is left out.
 
     >>> list(in_order((pair for pair in [(1, "b"), (0, "a"), (1, "b"), (2, "c"), (0, "a")]), 3))

@@ -1,7 +1,7 @@
 """A Ray cluster: every task is one core of some node; Ray does a task again if its worker or node is lost.
 
-Results and what tasks share travel as pickled bytes: arrays that Ray unpacks itself are read-only, and compiled code is made
-for writable ones. Nodes must have this Python, this Ray and the libraries that decide numbers, in the same versions; dpbandit
+Results and what tasks share travel as pickled bytes: arrays that Ray unpacks itself are read-only, and the core
+writes into its own. Nodes must have this Python, this Ray and the libraries that decide numbers, in the same versions; dpbandit
 itself is sent along where it is missing or another one.
 """
 
@@ -22,7 +22,9 @@ from dpbandit.spread import Advance, Place, R, Task, Work, dataset, in_order
 from dpbandit.spread.versions import here, look, refuse_other_versions
 
 PACKAGE = Path(__file__).parents[1]
-RETRIES = 10  # lost nodes are nothing unusual; a task that ends its worker eleven times does so by itself
+RETRIES = (
+    10  # lost nodes are nothing unusual; a task that ends its worker eleven times does so by itself
+)
 POLL = 0.3  # seconds between looks at what is finished
 REPORT = 0.5  # seconds between a task's reports of its progress
 PATIENCE = 120.0  # seconds for a node to start its first worker
@@ -37,7 +39,7 @@ class Cluster(Place):
     """A connection to a Ray cluster, made here or already there."""
 
     elsewhere = True
-    preparing = "preparing (every node compiles once, under a minute)"
+    preparing = "preparing"
 
     def __init__(self, address: str, workers: int | None = None) -> None:
         if address not in ("local", "auto"):
@@ -65,7 +67,9 @@ class Cluster(Place):
                 self.cores = min(workers, self.cores)
             actor = self.ray.remote(num_cpus=0, max_restarts=-1)(_Notes)
             self._notes = actor.remote()
-            self._do = self.ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")(_do)
+            self._do = self.ray.remote(
+                num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD"
+            )(_do)
         except BaseException:
             self.close()
             raise
@@ -77,7 +81,11 @@ class Cluster(Place):
         if not self._own:
             return
         ray = self.ray
-        given: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
+        given: dict[str, Any] = {
+            "address": address,
+            "log_to_driver": False,
+            "logging_level": "ERROR",
+        }
         if ship:
             given["runtime_env"] = {"py_modules": [str(PACKAGE)], "excludes": ["**/__pycache__/**"]}
         if address == "local":
@@ -88,7 +96,13 @@ class Cluster(Place):
             try:
                 context = ray.init(**given)
                 break
-            except (ConnectionError, RuntimeError, ValueError, TimeoutError, ray.exceptions.RayError) as error:
+            except (
+                ConnectionError,
+                RuntimeError,
+                ValueError,
+                TimeoutError,
+                ray.exceptions.RayError,
+            ) as error:
                 if left and SLOW_START in str(error):
                     continue
                 raise ClusterError(
@@ -102,7 +116,9 @@ class Cluster(Place):
             return
         there = str(self.ray.get_runtime_context().gcs_address)
         if there != address:
-            raise ClusterError(f"this process is already connected to the Ray cluster {there}, not to {address}")
+            raise ClusterError(
+                f"this process is already connected to the Ray cluster {there}, not to {address}"
+            )
 
     def _alive(self) -> list[dict[str, Any]]:
         return [node for node in self.ray.nodes() if node["Alive"]]
@@ -146,11 +162,15 @@ class Cluster(Place):
             cores = int(sum(node["Resources"].get("CPU", 0) for node in nodes))
             lost = len(self._nodes - {node["NodeID"] for node in nodes})
             words = f"{len(nodes)} node{'s' * (len(nodes) != 1)}, {cores} core{'s' * (cores != 1)}"
-            self._words = f"playing on {words}" + (f" ({lost} lost, its tasks are done again)" if lost else "")
+            self._words = f"playing on {words}" + (
+                f" ({lost} lost, its tasks are done again)" if lost else ""
+            )
             self._words_at = time.monotonic()
         return self._words
 
-    def each(self, work: Work[R], tasks: Iterable[Task], advance: Advance) -> Generator[tuple[int, R], None, None]:
+    def each(
+        self, work: Work[R], tasks: Iterable[Task], advance: Advance
+    ) -> Generator[tuple[int, R], None, None]:
         """The results, as they come. One that has come is never computed again, whatever is lost later."""
         ray = self.ray
         room = self.workers or max(AHEAD, 2 * self.cores)
@@ -171,9 +191,15 @@ class Cluster(Place):
                 for number, task in islice(coming, room - len(running)):
                     if id(task.common) not in sent:
                         _make_room(sent)
-                        sent[id(task.common)] = (task.common, uuid.uuid4().hex, ray.put(_packed(work, task.common)))
+                        sent[id(task.common)] = (
+                            task.common,
+                            uuid.uuid4().hex,
+                            ray.put(_packed(work, task.common)),
+                        )
                     _, key, parcel = sent[id(task.common)]
-                    ref = self._do.remote(key, parcel, task.own, run, number, self._notes, self.here)
+                    ref = self._do.remote(
+                        key, parcel, task.own, run, number, self._notes, self.here
+                    )
                     running[ref], known[number] = (number, task.size), 0
                 if not running:
                     return
@@ -202,7 +228,9 @@ class Cluster(Place):
                 except Exception:  # finished by now, or nobody there any more
                     break
 
-    def stream(self, work: Work[R], tasks: Iterable[Task], advance: Advance) -> Generator[R, None, None]:
+    def stream(
+        self, work: Work[R], tasks: Iterable[Task], advance: Advance
+    ) -> Generator[R, None, None]:
         """The results in order, over Ray Data: for many tasks that have all in common but what they read."""
         tasks = list(tasks)
         return in_order(dataset.each(self, work, tasks, advance), len(tasks))
@@ -222,8 +250,14 @@ class Cluster(Place):
             if isinstance(cause, Exception):
                 raise cause from None  # the same error as on one machine
             raise ClusterError(_said(error)) from None
-        except (exceptions.WorkerCrashedError, exceptions.NodeDiedError, exceptions.OutOfMemoryError) as error:
-            raise ClusterError(f"a task ended its worker {RETRIES + 1} times: {_said(error)}") from None
+        except (
+            exceptions.WorkerCrashedError,
+            exceptions.NodeDiedError,
+            exceptions.OutOfMemoryError,
+        ) as error:
+            raise ClusterError(
+                f"a task ended its worker {RETRIES + 1} times: {_said(error)}"
+            ) from None
         except exceptions.RuntimeEnvSetupError as error:
             raise ClusterError(f"a node could not set up dpbandit: {_said(error)}") from None
 
@@ -258,7 +292,9 @@ def _packed(work: Work[Any], common: Any) -> bytes:
     try:
         parcel: bytes = cloudpickle.dumps((work, common))
     except (TypeError, AttributeError) as error:  # how pickle says that it cannot
-        raise ClusterError(f"a world, option or algorithm of yours cannot be sent to a cluster: {error}") from error
+        raise ClusterError(
+            f"a world, option or algorithm of yours cannot be sent to a cluster: {error}"
+        ) from error
     return parcel
 
 
@@ -271,7 +307,9 @@ def _make_room(kept: dict[Any, Any]) -> None:
 _opened: dict[str, tuple[Work[Any], Any]] = {}
 
 
-def _do(key: str, parcel: bytes, own: Any, run: str, number: int, notes: Any, wanted: dict[str, Any]) -> bytes:
+def _do(
+    key: str, parcel: bytes, own: Any, run: str, number: int, notes: Any, wanted: dict[str, Any]
+) -> bytes:
     """One task, on a node."""
     from ray import cloudpickle
 
@@ -299,14 +337,18 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise ClusterError("cluster= and --cluster need the extra 'cluster': pip install 'dpbandit[cluster]'") from None
+        raise ClusterError(
+            "cluster= and --cluster need the extra 'cluster': pip install 'dpbandit[cluster]'"
+        ) from None
     return ray
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        raise OptionError(f"a cluster is 'local', 'auto', 'ray://host:10001' or 'host:6379', not {address!r}")
+        raise OptionError(
+            f"a cluster is 'local', 'auto', 'ray://host:10001' or 'host:6379', not {address!r}"
+        )
     return host.strip("[]"), int(port)
 
 

@@ -21,7 +21,9 @@ RETRIES = 10  # of a task whose worker is lost, and of the overseer
 POLL = 0.3  # seconds between looks at whether results are there, so that Ctrl-C is heard
 
 
-def each(cluster: Cluster, work: Work[R], tasks: list[Task], advance: Advance) -> Generator[tuple[int, R], None, None]:
+def each(
+    cluster: Cluster, work: Work[R], tasks: list[Task], advance: Advance
+) -> Generator[tuple[int, R], None, None]:
     """The number and the result of each task, about in order. All tasks must have the same `common`."""
     if not tasks:
         return
@@ -42,7 +44,9 @@ def each(cluster: Cluster, work: Work[R], tasks: list[Task], advance: Advance) -
                     pass
                 found = cluster.fetch(coming)
                 if not found and left:
-                    raise ClusterError(f"Ray Data ended with {len(left)} of {len(tasks)} tasks undone")
+                    raise ClusterError(
+                        f"Ray Data ended with {len(left)} of {len(tasks)} tasks undone"
+                    )
                 for number, packed in found:
                     good, result = cloudpickle.loads(packed)
                     if not good:
@@ -54,9 +58,13 @@ def each(cluster: Cluster, work: Work[R], tasks: list[Task], advance: Advance) -
         except ray.exceptions.RayActorError as error:
             lost += 1
             if lost > RETRIES:
-                raise ClusterError(f"the overseer of the work was lost {lost} times: {error}") from None
+                raise ClusterError(
+                    f"the overseer of the work was lost {lost} times: {error}"
+                ) from None
         except (ray.exceptions.RayError, ConnectionError) as error:
-            raise ClusterError(f"the cluster was lost: {' '.join(str(error).split())[:400]}") from error
+            raise ClusterError(
+                f"the cluster was lost: {' '.join(str(error).split())[:400]}"
+            ) from error
         finally:
             _end(ray, overseer)
 
@@ -111,7 +119,9 @@ def _import_data() -> Any:
     try:
         from ray import data
     except ImportError as error:
-        raise ClusterError(f"Ray Data is not whole here ({error}): pip install 'dpbandit[cluster]'") from None
+        raise ClusterError(
+            f"Ray Data is not whole here ({error}): pip install 'dpbandit[cluster]'"
+        ) from None
     return data
 
 

@@ -27,7 +27,9 @@ class Threads(Place):
         """One thread: more would only wait for each other."""
         return Threads(1)
 
-    def each(self, work: Work[R], tasks: Iterable[Task], advance: Advance) -> Generator[tuple[int, R], None, None]:
+    def each(
+        self, work: Work[R], tasks: Iterable[Task], advance: Advance
+    ) -> Generator[tuple[int, R], None, None]:
         """The results, as they come."""
         stop = threading.Event()
 

@@ -1,4 +1,7 @@
-"""What decides numbers on a node: versions of libraries, the source of dpbandit, the kind of processor."""
+"""What decides numbers on a node: versions of libraries, dpbandit itself, the kind of processor.
+
+The compiled core gives the same bits on all processors of a kind, whatever their vectors.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from dpbandit.errors import ClusterError, ClusterWarning
 
 
 def look() -> Callable[[], dict[str, Any]]:
-    """A function that says what a process has. It is sent as it stands, to nodes that may not have dpbandit."""
+    """A function that says what a process has.
+
+    It is sent as it stands, to nodes that may not have dpbandit.
+    """
 
     def inner() -> dict[str, Any]:
         import hashlib
@@ -21,21 +27,22 @@ def look() -> Callable[[], dict[str, Any]]:
         from pathlib import Path
 
         python = ".".join(platform.python_version_tuple()[:2])
-        found: dict[str, Any] = {"Python": python, "dpbandit": None, "processor": None}
-        for name in ("ray", "numpy", "scipy", "numba", "llvmlite", "opendp", "pyarrow"):
+        found: dict[str, Any] = {
+            "Python": python,
+            "dpbandit": None,
+            "processor": platform.machine(),
+        }
+        for name in ("ray", "numpy", "scipy", "opendp", "pyarrow"):
             try:
                 found[name] = version(name)
             except PackageNotFoundError:
                 found[name] = None
-        if found["llvmlite"]:
-            from llvmlite.binding import get_host_cpu_name
-
-            found["processor"] = get_host_cpu_name()
         spec = find_spec("dpbandit")
         if spec is not None and spec.origin is not None:
             source, folder = hashlib.sha256(), Path(spec.origin).parent
             for path in sorted(folder.rglob("*.py")):
                 source.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+            source.update(b"with a core" if find_spec("dpbandit._core") else b"without")
             found["dpbandit"] = source.hexdigest()[:16]
         return found
 
@@ -47,22 +54,27 @@ def here() -> dict[str, Any]:
     return look()()
 
 
-def refuse_other_versions(here: dict[str, Any], there: dict[str, Any], where: str, *, code: bool = False) -> None:
-    """Raise if a node could give other numbers than this machine; warn if they could differ in the last digits."""
+def refuse_other_versions(
+    here: dict[str, Any], there: dict[str, Any], where: str, *, code: bool = False
+) -> None:
+    """Raise if a node could give other numbers; warn if they could differ in the last digits."""
     for name in here.keys() - {"dpbandit", "processor"}:
         if there[name] is None:
             raise ClusterError(f"{where} has no {name}: install {name}=={here[name]} there")
         if there[name] != here[name]:
             raise ClusterError(
-                f"{where} has {name} {there[name]}, here is {here[name]}: results could differ; install the same"
+                f"{where} has {name} {there[name]}, here is {here[name]}: results could differ; "
+                "install the same"
             )
     if code and there["dpbandit"] != here["dpbandit"]:
         raise ClusterError(
-            f"{where}, which joined later, has no dpbandit or another one: install the same, or start again"
+            f"{where}, which joined later, has no dpbandit or another one: install the same, or "
+            "start again"
         )
     if there["processor"] != here["processor"]:
         warnings.warn(
-            f"{where} has a processor of another kind ({there['processor']}, here {here['processor']}): results may differ in the last digits",
+            f"{where} has a processor of another kind ({there['processor']}, here "
+            f"{here['processor']}): results may differ in the last digits",
             ClusterWarning,
             stacklevel=2,
         )

@@ -1,8 +1,9 @@
-"""Caps for users: which of a user's rows count depends on all rows before them, and rows that are bad do not count.
+"""Caps for users: which of a user's rows count depends on all rows before them.
 
-On one machine one thread counts and adds up in the log's order while others decode. On a cluster parts are read twice: once to find
-whose good rows they have (8 bytes a row travel), which the calling process counts in the log's order, and
-again with the answer (a bit a good row). The sums are the same, to the last bit.
+Rows that are bad do not count. On one machine one thread counts and adds up in the log's order
+while others decode. On a cluster parts are read twice: once to find whose good rows they have (8
+bytes a row travel), which the calling process counts in the log's order, and again with the answer
+(a bit a good row). The sums are the same, to the last bit.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits.log_rows import inspect
-from dpbandit.bandits.log_sums import GOOD, OVER_CAP, Sums
-from dpbandit.bandits.logged import Hashes, Tally
 from dpbandit.errors import LogError
+from dpbandit.logs.record import Hashes
+from dpbandit.logs.sums import GOOD, OVER_CAP, Sums, inspect
+from dpbandit.logs.users import Tally
 from dpbandit.spread import Place, Task, Tell
 from dpbandit.warmstart.ahead import Ahead
 from dpbandit.warmstart.rows import Rows
@@ -53,7 +54,10 @@ def scan_twice(
     tasks = [Task(reading, part, part.rows) for part in parts]
     with closing(place.stream(find_users, tasks, lambda _, rows: seen(rows // 2))) as found:
         answers = [decide(users, tally) for users in found]
-    tasks = [Task(reading, (part, answer), part.rows) for part, answer in zip(parts, answers, strict=True)]
+    tasks = [
+        Task(reading, (part, answer), part.rows)
+        for part, answer in zip(parts, answers, strict=True)
+    ]
     yield from place.stream(scan_answered, tasks, lambda _, rows: seen(rows - rows // 2))
 
 

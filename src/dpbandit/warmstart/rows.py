@@ -1,4 +1,7 @@
-"""A batch of rows as arrays, and what is wrong with each. Nothing is guessed: a bad row gets a status and no place in any sum."""
+"""A batch of rows as arrays, and what is wrong with each.
+
+Nothing is guessed: a bad row gets a status and no place in any sum.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits.log_sums import LENGTH, MISSING, NO_REWARD, NO_USER, Status
-from dpbandit.bandits.logged import hash_names
+from dpbandit.logs.sums import LENGTH, MISSING, NO_REWARD, NO_USER, Status, hash_names
 from dpbandit.warmstart.source import Columns, arrow
 
 Matrix = NDArray[np.float64]
@@ -92,7 +94,6 @@ def _users(column: Any, status: Status) -> NDArray[np.uint64]:
     text = pc.cast(column, pa.large_string()).fill_null("")
     _, offsets, data = text.buffers()
     ends = np.frombuffer(offsets, dtype=np.int64)[text.offset : text.offset + len(text) + 1]
-    letters = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, dtype=np.uint8)
-    out = np.empty(len(text), dtype=np.uint64)
-    hash_names(letters, ends, out)
-    return out
+    empty = data is None or data.size == 0
+    letters = np.zeros(1, dtype=np.uint8) if empty else np.frombuffer(data, dtype=np.uint8)
+    return hash_names(letters, ends)

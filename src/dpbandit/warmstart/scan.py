@@ -1,6 +1,7 @@
-"""The pass over a part of a log: its rows, a batch at a time, become sums. Memory does not grow with the part.
+"""The pass over a part of a log: its rows, a batch at a time, become sums.
 
-Parts, and batches within them, are the same wherever they are read, so their sums are too, to the last bit.
+Memory does not grow with the part. Parts, and batches within them, are the same wherever they are
+read, so their sums are too, to the last bit.
 """
 
 from __future__ import annotations
@@ -8,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from dpbandit.bandits.log_rows import absorb, inspect, new_desk
-from dpbandit.bandits.log_sums import Recipe, Sums, new_sums
+from dpbandit.logs.sums import Recipe, Sums, absorb, inspect, new_sums
 from dpbandit.spread import Tell
 from dpbandit.warmstart.rows import Rows, read
 from dpbandit.warmstart.source import Columns, Part
@@ -27,14 +27,16 @@ class Reading(NamedTuple):
     missing_reward: float | None
 
 
-def scan(batches: Iterable[Rows], recipe: Recipe, admit: Admit | None = None, seen: Seen | None = None) -> Sums:
+def scan(
+    batches: Iterable[Rows], recipe: Recipe, admit: Admit | None = None, seen: Seen | None = None
+) -> Sums:
     """The sums of these rows."""
-    sums, desk = new_sums(recipe), new_desk(recipe)
+    sums = new_sums(recipe)
     for rows in batches:
         inspect(rows.contexts, rows.rewards, rows.status, recipe)
         if admit is not None:
             admit(rows)
-        absorb(rows.contexts, rows.rewards, rows.status, recipe, sums, desk)
+        absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
         if seen is not None:
             seen(len(rows.status))
     return sums

@@ -1,7 +1,7 @@
 """Which files a log is made of, which columns it has, and how it is cut into parts.
 
-A part is a stretch of row groups of one file: small enough to share work, and the same whoever reads it. Needs pyarrow
-(extra `lab`), which is imported when a log is opened.
+A part is a stretch of row groups of one file: small enough to share work, and the same whoever
+reads it. Needs pyarrow (extra `lab`), which is imported when a log is opened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dpbandit.frames import is_frame
 BATCH = 16_384
 # Rows in a part, about. Parts are the unit of work of a thread.
 PART = 500_000
-# A column is read through a window of this many bytes, so that huge row groups do not fill the memory.
+# A column is read through a window of this many bytes, so that huge row groups do not fill the
+# memory.
 WINDOW = 1 << 20
 
 
@@ -52,7 +53,9 @@ class Part:
     stamp: str = ""
     table: Any = None
 
-    def batches(self, names: list[str], rows: int = BATCH, *, threads: bool = False) -> Iterator[Any]:
+    def batches(
+        self, names: list[str], rows: int = BATCH, *, threads: bool = False
+    ) -> Iterator[Any]:
         """Its rows as Arrow record batches, in order. `threads`: decode columns side by side."""
         if self.table is not None:
             yield from self.table.select(names).to_batches(max_chunksize=rows)
@@ -61,16 +64,24 @@ class Part:
         try:
             changed = stamp(self.file) != self.stamp
         except OSError as error:
-            raise LogError(f"{self._where} cannot be read: {error}. Nothing was released") from error
+            raise LogError(
+                f"{self._where} cannot be read: {error}. Nothing was released"
+            ) from error
         if changed:
-            raise LogError(f"{self._where} is not the file that was opened at the start. Nothing was released")
+            raise LogError(
+                f"{self._where} is not the file that was opened at the start. Nothing was released"
+            )
         try:
             with pq.ParquetFile(self.file, buffer_size=WINDOW, pre_buffer=False) as file:
                 groups = list(self.groups)
-                for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=threads):
+                for batch in file.iter_batches(
+                    rows, row_groups=groups, columns=names, use_threads=threads
+                ):
                     yield batch.select(names)  # they come in the order of the file
         except (OSError, ValueError, arrow("pyarrow").ArrowException) as error:
-            raise LogError(f"{self._where} cannot be read: {error}. Nothing was released") from error
+            raise LogError(
+                f"{self._where} cannot be read: {error}. Nothing was released"
+            ) from error
 
     @property
     def _where(self) -> str:
@@ -101,7 +112,7 @@ def arrow(module: str) -> Any:
 
 
 def open_log(given: Any) -> Source:
-    """A Parquet file, a folder of them, a glob, a list of these, an Arrow table, or a frame of pandas or polars."""
+    """A log, from a Parquet file, a folder of them, a glob, a list of these, a table or a frame."""
     pa = arrow("pyarrow")
     if isinstance(given, pa.Table):
         return Source((Part("a table", (), given.num_rows, table=given),), given.schema, "a table")
@@ -109,7 +120,8 @@ def open_log(given: Any) -> Source:
         try:
             table = pa.table(given)
         except (TypeError, ValueError, pa.ArrowException) as error:
-            raise LogError(f"this {type(given).__name__} cannot be read as an Arrow table: {error}") from error
+            kind = type(given).__name__
+            raise LogError(f"this {kind} cannot be read as an Arrow table: {error}") from error
         return open_log(table)
     files = _files(given)
     parts: list[Part] = []
@@ -124,7 +136,8 @@ def open_log(given: Any) -> Source:
                 schema = meta.schema_arrow
             elif not _same(schema, meta.schema_arrow):
                 raise LogError(
-                    f"{file} has other columns than {files[0]}: {_listed(meta.schema_arrow)} instead of {_listed(schema)}"
+                    f"{file} has other columns than {files[0]}: {_listed(meta.schema_arrow)} "
+                    f"instead of {_listed(schema)}"
                 )
             sizes = [meta.metadata.row_group(i).num_rows for i in range(meta.num_row_groups)]
         parts += _cut(file, sizes, stamp(file))
@@ -132,18 +145,21 @@ def open_log(given: Any) -> Source:
 
 
 def _files(given: Any) -> list[str]:
-    """All files, each once, in the order of their names: the order decides which of a user's rewards count."""
+    """All files, each once, by name: the order decides which of a user's rewards count."""
     names = list(given) if isinstance(given, (list, tuple)) else [given]
     found: set[str] = set()
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
             raise LogError(
-                f"a log is a path, a folder, a glob, a list of these, an Arrow table or a frame, not {type(name).__name__}"
+                "a log is a path, a folder, a glob, a list of these, an Arrow table or a frame, "
+                f"not {type(name).__name__}"
             )
         path = Path(name)
         if path.is_dir():
             inside = [
-                p for p in path.rglob("*.parquet") if not any(part[0] in "._" for part in p.relative_to(path).parts)
+                p
+                for p in path.rglob("*.parquet")
+                if not any(part[0] in "._" for part in p.relative_to(path).parts)
             ]
             here = [str(p) for p in inside]
         else:
@@ -159,8 +175,11 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def stamp(file: str) -> str:
-    """What tells a file from another one of its name, or on another machine: its size, and its footer, which says where every column
-    of every row group lies, how long it is and mostly between which values."""
+    """What tells a file from another one of its name, or on another machine.
+
+    Its size, and its footer, which says where every column of every row group lies, how long it is
+    and mostly between which values.
+    """
     with open(file, "rb") as opened:
         size = opened.seek(0, os.SEEK_END)
         opened.seek(max(size - 8, 0))
@@ -192,46 +211,64 @@ def find_columns(
     types = arrow("pyarrow").types
     names = (context,) if isinstance(context, str) else tuple(context)
     if not names:
-        raise LogError(f"name the context's column or columns; the log has {_listed(source.schema)}")
+        raise LogError(
+            f"name the context's column or columns; the log has {_listed(source.schema)}"
+        )
     for name in (*names, reward, *([] if user is None else [user])):
         if name not in source.schema.names:
             hint = nearest(name, source.schema.names) if len(source.schema.names) < 30 else ""
             raise LogError(
-                f"the log has no column {name!r}{': ' if hint else ''}{hint} (columns: {_listed(source.schema)})"
+                f"the log has no column {name!r}{': ' if hint else ''}{hint} "
+                f"(columns: {_listed(source.schema)})"
             )
         if source.schema.names.count(name) > 1:
             raise LogError(f"the log has more than one column {name!r}")
     if len({*names, reward, user}) < len(names) + 2:
-        raise LogError(f"one column is asked for twice: context {', '.join(names)}; reward {reward}; user {user}")
+        asked = f"context {', '.join(names)}; reward {reward}; user {user}"
+        raise LogError(f"one column is asked for twice: {asked}")
     kinds = [source.schema.field(name).type for name in names]
-    lists = [types.is_list(k) or types.is_large_list(k) or types.is_fixed_size_list(k) for k in kinds]
+    lists = [
+        types.is_list(k) or types.is_large_list(k) or types.is_fixed_size_list(k) for k in kinds
+    ]
     if any(lists) and len(names) > 1:
         raise LogError("give one column of lists, or several columns of numbers, as the context")
     values = [k.value_type for k in kinds] if any(lists) else kinds
     for name, kind in zip(names, values, strict=True):
         if not _is_number(kind):
             raise LogError(
-                f"the context's column {name!r} holds {kind}: numbers are needed (columns: {_listed(source.schema)})"
+                f"the context's column {name!r} holds {kind}: numbers are needed "
+                f"(columns: {_listed(source.schema)})"
             )
-    if not _is_number(source.schema.field(reward).type):
-        raise LogError(f"the reward's column {reward!r} holds {source.schema.field(reward).type}: numbers are needed")
+    if not _is_number(kind := source.schema.field(reward).type):
+        raise LogError(f"the reward's column {reward!r} holds {kind}: numbers are needed")
     if user is not None:
         kind = source.schema.field(user).type
         kind = kind.value_type if types.is_dictionary(kind) else kind
         texts = (types.is_string, types.is_large_string, types.is_string_view)
         if not (types.is_integer(kind) or any(is_text(kind) for is_text in texts)):
             # 17 and 17.0 would be two users: one person could then exceed the cap.
-            raise LogError(f"the user's column {user!r} holds {kind}: text or whole numbers are needed")
+            raise LogError(
+                f"the user's column {user!r} holds {kind}: text or whole numbers are needed"
+            )
     dim = len(names)
     if any(lists):
-        dim = kinds[0].list_size if types.is_fixed_size_list(kinds[0]) else _usual_length(source, names[0])
+        dim = (
+            kinds[0].list_size
+            if types.is_fixed_size_list(kinds[0])
+            else _usual_length(source, names[0])
+        )
     single = any(types.is_float32(k) or types.is_float16(k) for k in values)
     return Columns(names, reward, user, any(lists), dim, single)
 
 
 def _is_number(kind: Any) -> bool:
     types = arrow("pyarrow").types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    )
 
 
 def _usual_length(source: Source, name: str) -> int:
@@ -239,7 +276,9 @@ def _usual_length(source: Source, name: str) -> int:
     pc = arrow("pyarrow.compute")
     for part in source.parts:
         for batch in part.batches([name]):
-            counts = pc.value_counts(pc.drop_null(pc.list_value_length(batch.column(0)))).to_pylist()
+            counts = pc.value_counts(
+                pc.drop_null(pc.list_value_length(batch.column(0)))
+            ).to_pylist()
             lengths = {row["values"]: row["counts"] for row in counts if row["values"] > 0}
             if lengths:
                 return int(max(lengths, key=lambda length: (lengths[length], length)))

@@ -1,4 +1,4 @@
-"""`warm_start`: a log of contexts and rewards becomes a private bandit that goes on learning online."""
+"""`warm_start`: a log of contexts and rewards becomes a private bandit that learns on, online."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import spread
-from dpbandit.bandits import registry, warm
-from dpbandit.bandits.base import NORM_TOLERANCE
-from dpbandit.bandits.linear import LinearBandit
-from dpbandit.bandits.log_rows import inspect
-from dpbandit.bandits.log_sums import GOOD, Recipe
-from dpbandit.bandits.logged import Log, Tally
-from dpbandit.bandits.options import whole
+from dpbandit.algorithms import registry
+from dpbandit.bandit import Bandit
+from dpbandit.engine import backend_for
 from dpbandit.errors import LogError, OptionError, PrivacyWarning
+from dpbandit.logs import enter
+from dpbandit.logs.record import Log
+from dpbandit.logs.sums import GOOD, Recipe, inspect
+from dpbandit.logs.users import Tally
+from dpbandit.logs.ways import Start
+from dpbandit.model import NORM_TOLERANCE
+from dpbandit.options import whole
 from dpbandit.spread import Place
 from dpbandit.warmstart.rows import contexts_of
 from dpbandit.warmstart.scan import Reading
@@ -30,7 +33,8 @@ Progress = Callable[[int, int], None]
 
 # Features in single precision that were brought to norm 1 miss it by their own rounding.
 SINGLE_TOLERANCE = 1e-6
-# How contexts are spread is read off this many rows at the heads of this many parts: a peek, not a pass.
+# How contexts are spread is read off this many rows at the heads of this many parts: a peek, not a
+# pass.
 PEEKS, PEEK = 16, 4096
 # Of those, so many go into the saved bandit where an algorithm wants contexts to keep.
 KEPT = 2048
@@ -49,23 +53,58 @@ def warm_start(
     progress: Progress | None = None,
     **options: Any,
 ) -> Any:
-    """A bandit that has learned from a log, in one pass and one release, and goes on learning online.
+    """A bandit that has learned from a log, in one pass and one release, and learns on online.
 
-    `source` is a Parquet file, a folder, a glob, a list of these, an Arrow table or a frame of pandas or polars. `context` names one column of lists, or
-    several columns of numbers; `user`, for unit=('user', m), whose reward it is. Rows that cannot be learned from are
-    counted by kind and left out: see `bandit.log`. `missing_reward` is what a row without a reward is worth; without it such
-    rows are left out, and that they lack one is public. All other options are those of `dpb.make`; `dim` is inferred.
-    `cluster` spreads the reading over a Ray cluster ("local", "auto" or its address), whose nodes must have the same files at the same
-    paths; the bandit is the same.
+    The logged rewards pay for one release, with all of their budget; online rewards pay as always.
+    **Starting twice from the same log spends the same rewards' budget twice.** Rows that cannot be
+    learned from are counted by kind and left out: see `bandit.log`.
 
-    The logged rewards pay for one release, with all of their budget; online rewards pay as always. **Starting twice from the
-    same log spends the same rewards' budget twice.**
+    Parameters
+    ----------
+    source : path, list of paths, Arrow table or frame
+        A Parquet file, a folder, a glob, a list of these, an Arrow table, or a frame of pandas or
+        polars.
+    algorithm : str, default 'anytime'
+        What to make of it.
+    context : str or list of str
+        One column of lists, or several columns of numbers.
+    reward : str
+        The rewards' column.
+    user : str, optional
+        Whose reward it is, for unit=('user', m).
+    missing_reward : float, optional
+        What a row without a reward is worth. Without it such rows are left out, and that they lack
+        one is public.
+    workers : int, optional
+        How many parts are read at a time; one a core if not given.
+    cluster : str, optional
+        A Ray cluster that reads ("local", "auto" or its address). Its nodes must have the same
+        files at the same paths; the bandit is the same.
+    progress : callable, optional
+        Called with the rows read and all rows.
+    **options
+        Those of `dpb.make`; `dim` is inferred.
 
+    Returns
+    -------
+    Bandit
+
+    Raises
+    ------
+    LogError
+        If the log cannot be read. Nothing was released then.
+    OptionError
+        If an option is not allowed, or the algorithm cannot start from a log.
+
+    Examples
+    --------
     >>> import dpbandit as dpb, numpy as np, pyarrow as pa
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(5000, 2)) / 5
-    >>> log = pa.table({"a": x[:, 0], "b": x[:, 1], "clicked": (rng.random(5000) < 0.5 + x[:, 0]).astype(float)})
-    >>> bandit = dpb.warm_start(log, context=["a", "b"], reward="clicked", epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=0)
+    >>> clicked = (rng.random(5000) < 0.5 + x[:, 0]).astype(float)
+    >>> log = pa.table({"a": x[:, 0], "b": x[:, 1], "clicked": clicked})
+    >>> given = {"epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 0}
+    >>> bandit = dpb.warm_start(log, context=["a", "b"], reward="clicked", **given)
     >>> print(bandit.log)
     5,000 of 5,000 rows learned from; left out: none
     >>> bandit.select([[-0.5, 0.0], [0.5, 0.0]])
@@ -77,13 +116,20 @@ def warm_start(
     elsewhere = cluster is not None and getattr(cluster, "elsewhere", True)
     if elsewhere and any(part.table is not None for part in opened.parts):
         raise OptionError(
-            "a cluster reads Parquet files that all its nodes see, not a table in the memory of one machine"
+            "a cluster reads Parquet files that all its nodes see, not a table in the memory of "
+            "one machine"
         )
     columns = find_columns(
-        opened, context=context if isinstance(context, str) else list(context), reward=reward, user=user
+        opened,
+        context=context if isinstance(context, str) else list(context),
+        reward=reward,
+        user=user,
     )
     if options.get("dim", columns.dim) != columns.dim:
-        raise OptionError(f"dim = {options['dim']} was asked for, and the log's contexts have {columns.dim} features")
+        raise OptionError(
+            f"dim = {options['dim']} was asked for, and the log's contexts have {columns.dim} "
+            "features"
+        )
     sample = peek(opened, columns, float(options.get("max_norm", 1.0)))
     given = {**options, "dim": columns.dim}
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
@@ -101,8 +147,9 @@ def warm_start(
     )
     if bandit.claim.status != "none" and bandit.claim.delta * log.learned > 1:
         warnings.warn(
-            f"delta = {bandit.claim.delta:g} is above 1/{log.learned:,}, one over the number of logged rewards: too large to protect "
-            "people (publishing one of them at random in the clear would satisfy it)",
+            f"delta = {bandit.claim.delta:g} is above 1/{log.learned:,}, one over the number of "
+            "logged rewards: too large to protect people (publishing one of them at random in the "
+            "clear would satisfy it)",
             PrivacyWarning,
             stacklevel=2,
         )
@@ -120,32 +167,45 @@ def learn_log(
     cluster: str | Place | None = None,
     progress: Progress | None = None,
 ) -> Log:
-    """Read the log into a bandit that has learned nothing yet. Until the last step nothing is released, and the bandit is as it was."""
-    ready = warm.check(bandit)
-    unit = ready.options.unit
-    if unit != "reward" and columns.user is None:
+    """Read the log into a bandit that has learned nothing yet.
+
+    Until the last step nothing is released, and the bandit is as it was.
+    """
+    ready = enter.check(bandit)
+    unit = ready.options.protects
+    if unit.cap is not None and columns.user is None:
         raise OptionError(
-            f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of users, user=..."
+            f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of "
+            "users, user=..."
         )
     if missing_reward is not None and not np.isfinite(missing_reward):
         raise OptionError(f"missing_reward must be a finite number, not {missing_reward!r}")
-    recipe = recipe_for(ready, columns, sample)
-    tally = Tally(ready.options.rewards_per_unit) if unit != "reward" else None
+    start = _prepare(ready, columns, sample)
+    tally = None if unit.cap is None else Tally(unit.cap)
     seen = _counter(progress or (lambda *_: None), source.rows)
+    reading = Reading(columns, start.recipe, missing_reward)
     with spread.over(cluster, workers) as place:
-        sums = scan_all(place, source, Reading(columns, recipe, missing_reward), tally=tally, seen=seen)
-    return warm.enter(ready, recipe, sums, None if tally is None else tally.people())
+        sums = scan_all(place, source, reading, tally=tally, seen=seen)
+    return enter.enter(ready, start, sums, None if tally is None else tally.people())
 
 
-def recipe_for(bandit: LinearBandit, columns: Columns, sample: Matrix) -> Recipe:
+def recipe_for(bandit: Bandit, columns: Columns, sample: Matrix) -> Recipe:
     """What to add up, for this bandit and this log."""
-    return warm.recipe(bandit, sample, SINGLE_TOLERANCE if columns.single else NORM_TOLERANCE)
+    return _prepare(bandit, columns, sample).recipe
+
+
+def _prepare(bandit: Bandit, columns: Columns, sample: Matrix) -> Start:
+    return enter.prepare(bandit, sample, SINGLE_TOLERANCE if columns.single else NORM_TOLERANCE)
 
 
 def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
-    """Some contexts from all over the log: the heads of up to 16 parts. Contexts are public; no reward is looked at."""
+    """Some contexts from all over the log: the heads of up to 16 parts.
+
+    Contexts are public; no reward is looked at.
+    """
     found = []
-    chosen = sorted({i * (len(source.parts) - 1) // (PEEKS - 1) for i in range(PEEKS)}) if source.parts else []
+    last = len(source.parts) - 1
+    chosen = sorted({i * last // (PEEKS - 1) for i in range(PEEKS)}) if source.parts else []
     per_part = PEEK * PEEKS // max(len(chosen), 1)
     check = _only_contexts(columns.dim, max_norm)
     for number in chosen:
@@ -161,14 +221,26 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
     sample = np.concatenate(found) if found else np.empty((0, columns.dim))
     if len(sample) == 0:
         raise LogError(
-            f"no context of at most norm {max_norm:g} was found at the heads of the log's parts: scale the contexts, or give a larger max_norm"
+            f"no context of at most norm {max_norm:g} was found at the heads of the log's parts: "
+            "scale the contexts, or give a larger max_norm"
         )
     return sample
 
 
 def _only_contexts(dim: int, max_norm: float) -> Recipe:
-    none = np.empty((0, 0))
-    return Recipe(dim, max_norm, SINGLE_TOLERANCE, 0.0, 0.0, 1.0, False, 0.0, 1.0, False, 1.0, none, False, 0.0, -1)
+    return Recipe(
+        backend=backend_for(None, ()),
+        dim=dim,
+        max_norm=max_norm,
+        tolerance=SINGLE_TOLERANCE,
+        l1_limit=0.0,
+        low=0.0,
+        high=1.0,
+        clips=False,
+        middle=0.0,
+        width=1.0,
+        whole=False,
+    )
 
 
 def _counter(progress: Progress, total: int) -> Callable[[int], None]:

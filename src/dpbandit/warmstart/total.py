@@ -1,20 +1,25 @@
-"""The sums of a whole log: parts are spread over threads or a cluster, and put together in the log's order."""
+"""The sums of a whole log: parts are spread over threads or a cluster, and merged in its order."""
 
 from __future__ import annotations
 
 from contextlib import closing
 
-from dpbandit.bandits.log_sums import Sums, merge, new_sums
-from dpbandit.bandits.logged import Tally
 from dpbandit.errors import LogError
+from dpbandit.logs.sums import Sums, merge, new_sums
+from dpbandit.logs.users import Tally
 from dpbandit.spread import Place, Task
 from dpbandit.warmstart import caps
 from dpbandit.warmstart.scan import Reading, Seen, scan_part
 from dpbandit.warmstart.source import Source
 
 
-def scan_all(place: Place, source: Source, reading: Reading, *, tally: Tally | None, seen: Seen) -> Sums:
-    """The sums, the same wherever they are added up. `tally` counts users' rows, and is left as the log leaves it."""
+def scan_all(
+    place: Place, source: Source, reading: Reading, *, tally: Tally | None, seen: Seen
+) -> Sums:
+    """The sums, the same wherever they are added up.
+
+    `tally` counts users' rows, and is left as the log leaves it.
+    """
     if tally is None:
         tasks = [Task(reading, part, part.rows) for part in source.parts]
         parts = place.stream(scan_part, tasks, lambda _, rows: seen(rows))
@@ -28,5 +33,8 @@ def scan_all(place: Place, source: Source, reading: Reading, *, tally: Tally | N
             merge(total, sums)
     if total.rows != source.rows:
         # A part left out or added twice: the noise would be that of another sum.
-        raise LogError(f"{total.rows:,} rows were added up, and the log has {source.rows:,}. Nothing was released")
+        raise LogError(
+            f"{total.rows:,} rows were added up, and the log has {source.rows:,}. Nothing was "
+            "released"
+        )
     return total

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpbandit.privacy.opendp import Sampler
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 Currency = Literal["mu²", "epsilon"]
 
 # What a release without noise adds to a log-likelihood ratio when it fits one side only: more than
@@ -61,6 +62,8 @@ class Noise(ABC):
             missing.append("own name")
         if missing:
             raise TypeError(f"noise {cls.__name__} does not say its {', '.join(missing)}")
+        if "cost" in vars(cls) and "costs" not in vars(cls):
+            cls.costs = Noise.costs  # type: ignore[method-assign] # no other class's arithmetic
 
     @abstractmethod
     def budget(self, options: Budgeted, coordinates: int) -> float:
@@ -134,6 +137,10 @@ class Noise(ABC):
     def float_sampler(self, dim: int, scale: float, exponent: int) -> Sampler | None:
         """The same for floats, with noise on multiples of 2^exponent."""
 
+    def costs(self, shifts: Matrix, scales: Vector) -> Vector:
+        """`cost` of many releases, one for each row. A noise may say how to do it at once."""
+        return np.array([self.cost(*one) for one in zip(shifts, scales.tolist(), strict=True)])
+
     def multipliers(self, budget: float, most_levels: int) -> Vector:
         """`multiplier` for 0, 1, …, `most_levels` levels; entry 0 is unused."""
         each = [self.multiplier(budget, levels) for levels in range(1, most_levels + 1)]
@@ -192,6 +199,13 @@ def nothing_or_everything(shift: Vector, scale: float, cost: float) -> float:
     if not shift.any():
         return 0.0
     return cost if scale > 0.0 else math.inf
+
+
+def per_scale(shifts: Matrix, scales: Vector, sizes: Vector) -> Vector:
+    """Sizes of shifts over their scales, with the same rules."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(scales > 0.0, sizes / scales, np.inf)
+    return np.where(shifts.any(axis=1), found, 0.0)
 
 
 def certain(y: Vector, v0: Vector, v1: Vector) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from dpbandit.errors import OptionError
 from dpbandit.privacy.accounting import epsilon_of, mu_of
 from dpbandit.privacy.claim import Notion
@@ -14,10 +16,12 @@ from dpbandit.privacy.matrices import GaussianMatrix
 from dpbandit.privacy.noises.base import (
     Budgeted,
     Currency,
+    Matrix,
     Noise,
     Vector,
     certain,
     nothing_or_everything,
+    per_scale,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +68,9 @@ class Gaussian(Noise):
 
     def cost(self, shift: Vector, scale: float) -> float:
         return nothing_or_everything(shift, scale, float(shift @ shift) / (scale**2 or 1.0))
+
+    def costs(self, shifts: Matrix, scales: Vector) -> Vector:
+        return per_scale(shifts, scales, np.linalg.norm(shifts, axis=1)) ** 2
 
     def log_ratio(self, y: Vector, v0: Vector, v1: Vector, scale: float) -> float:
         if scale == 0.0:

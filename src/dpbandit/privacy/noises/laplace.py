@@ -9,11 +9,13 @@ import numpy as np
 
 from dpbandit.privacy.claim import Notion
 from dpbandit.privacy.noises.base import (
+    Matrix,
     Noise,
     PaidInEpsilon,
     Vector,
     certain,
     nothing_or_everything,
+    per_scale,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ class Laplace(PaidInEpsilon, Noise):
 
     def cost(self, shift: Vector, scale: float) -> float:
         return nothing_or_everything(shift, scale, float(np.abs(shift).sum()) / (scale or 1.0))
+
+    def costs(self, shifts: Matrix, scales: Vector) -> Vector:
+        return per_scale(shifts, scales, np.abs(shifts).sum(axis=1))
 
     def log_ratio(self, y: Vector, v0: Vector, v1: Vector, scale: float) -> float:
         if scale == 0.0:

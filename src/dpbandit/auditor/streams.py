@@ -16,10 +16,10 @@ Matrix = NDArray[np.float64]
 def families(
     dim: int, horizon: int, seed: int, max_norm: float = 1.0, l1_limit: float | None = None
 ) -> dict[str, Matrix]:
-    """Streams that break mechanisms in different ways, each of shape (horizon, dim) with norms at most `max_norm`.
+    """Streams that break mechanisms in different ways: (horizon, dim), norms at most `max_norm`.
 
-    >>> sorted(families(3, 16, 0))
-    ['all equal', 'late direction', 'one direction, small then large', 'random directions', 'spread over all coordinates', 'vanishing']
+    >>> sorted(families(3, 16, 0))[:3]
+    ['all equal', 'late direction', 'one direction, small then large']
     """
     rng = np.random.default_rng([seed, dim, horizon])
     first = np.eye(dim)[0]
@@ -27,7 +27,8 @@ def families(
     growing = equal * np.where(np.arange(horizon) < horizon // 4, 0.02, 1.0)[:, None]
     random = rng.normal(size=(horizon, dim))
     random /= np.linalg.norm(random, axis=1, keepdims=True)
-    # the first coordinate is never explored until the end, where a reward moves θ as much as in round 1
+    # the first coordinate is never explored until the end, where a reward moves θ as much as in
+    # round 1
     late = random.copy()
     late[:, 0] = 0.0
     late /= np.maximum(np.linalg.norm(late, axis=1, keepdims=True), 1e-300)
@@ -39,7 +40,8 @@ def families(
         "one direction, small then large": growing,
         "late direction": late,
         "spread over all coordinates": signs,
-        "vanishing": random * 10.0 ** -np.linspace(100, 320, horizon)[:, None],  # squares of these are lost to floats
+        # squares of these are lost to floats
+        "vanishing": random * 10.0 ** -np.linspace(100, 320, horizon)[:, None],
     }
     return {label: within(xs * max_norm, max_norm, l1_limit) for label, xs in unit.items()}
 
@@ -49,10 +51,13 @@ def within(xs: Matrix, max_norm: float, l1_limit: float | None) -> Matrix:
     lengths: Matrix = np.linalg.norm(xs, axis=1, keepdims=True) / max_norm
     if l1_limit is not None:
         lengths = np.maximum(lengths, np.abs(xs).sum(axis=1, keepdims=True) / l1_limit)
-    return np.where(lengths > 1 + 1e-12, xs / np.maximum(lengths, 1.0), xs)  # known contexts stay the same bit for bit
+    # Known contexts stay the same bit for bit.
+    return np.where(lengths > 1 + 1e-12, xs / np.maximum(lengths, 1.0), xs)
 
 
-def search(cost: Callable[[Matrix], float], start: list[Matrix], *, tries: int, seed: int) -> Matrix:
+def search(
+    cost: Callable[[Matrix], float], start: list[Matrix], *, tries: int, seed: int
+) -> Matrix:
     """Contexts that make `cost` large, by hill climbing from the costliest of `start`."""
     rng = np.random.default_rng(seed)
     best = max(start, key=cost)
@@ -88,7 +93,9 @@ def _vary(xs: Matrix, rng: np.random.Generator) -> Matrix:
 
 
 def turned(xs: Matrix, max_norm: float, angles: int = 33) -> Matrix:
-    """For each context: it turned by many angles at full length, it reversed, and nothing; shape (contexts, angles + 2, dim).
+    """For each context: it turned by many angles at full length, it reversed, and nothing.
+
+    The shape is (contexts, angles + 2, dim).
 
     >>> (turned(np.array([[1.0, 0.0]]), 1.0, angles=3).round(6) + 0.0).tolist()
     [[[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]]

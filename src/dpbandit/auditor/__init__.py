@@ -1,4 +1,5 @@
 """Attacks on our own claims: exact joint cost (`verify`), hypothesis tests (`audit`), and guards.
 
-Everything here runs on the trusted side with made-up rewards; nothing in it is needed to use a bandit.
+Everything here runs on the trusted side with made-up rewards; nothing in it is needed to use a
+bandit.
 """

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpbandit.auditing.attack import Audit
+    from dpbandit.auditor.attack import Audit
 
 
 def distributions(result: Audit) -> Figure:
@@ -48,9 +48,10 @@ def distributions(result: Audit) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     verdict = "no violation found" if result.holds else "request refuted"
     axes.set_title(
-        f"{result.name}: {verdict}. Requested ε = {result.epsilon:g} at δ = {result.delta:g} (status: {result.claim.status}); "
-        f"found ε ≥ {result.bound.epsilon:.3g}\n"
-        f"{result.runs:,} runs a side, {result.horizon} rounds, {result.noise} noise, confidence {result.confidence:g}",
+        f"{result.name}: {verdict}. Requested ε = {result.epsilon:g} at δ = {result.delta:g} "
+        f"(status: {result.claim.status}); found ε ≥ {result.bound.epsilon:.3g}\n"
+        f"{result.runs:,} runs a side, {result.horizon} rounds, {result.noise} noise, "
+        f"confidence {result.confidence:g}",
         fontsize=9,
         loc="left",
     )

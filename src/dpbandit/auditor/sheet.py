@@ -5,23 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from dpbandit import __version__
-from dpbandit.bandits import registry
-from dpbandit.bandits.base import Bandit
+from dpbandit.algorithms import registry
+from dpbandit.bandit import Bandit
 
 NOTIONS = {
     "pure": "pure ε-differential privacy",
     "approximate": "(ε, δ)-differential privacy",
-    "gdp": "μ-Gaussian differential privacy; it implies the pair above, and others (smaller δ, larger ε)",
+    "gdp": "μ-Gaussian differential privacy; it implies the pair above, and others (smaller δ, "
+    "larger ε)",
     "joint": "joint differential privacy: contexts are protected too",
     "none": "no notion of privacy",
 }
 STATUS = {
-    "proven": "PROVEN: derived in docs/privacy.md, checked by `dpbandit verify` and attacked by `dpbandit audit`",
+    "proven": "PROVEN: derived in docs/privacy.md, checked by `dpbandit verify` and attacked by "
+    "`dpbandit audit`",
     "as-published": "AS PUBLISHED, NOT PROVEN: do not rely on it",
     "none": "NO CLAIM: do not use it to protect anyone",
 }
 
-SIGNATURE = "Reviewed by: ______________________   Date: ______________   Signature: ______________________"
+SOURCES = {
+    "real": ": exact samplers of OpenDP, safe against low-bit attacks",
+    "simulation": ": NOT for production",
+    "none": "",
+}
+PAST_REWARDS = "- features made from people's past rewards: they count as public contexts"
+SIGNATURE = (
+    "Reviewed by: ______________________   Date: ______________   Signature: ______________________"
+)
 
 
 def claim_sheet(name: str, **options: Any) -> str:
@@ -38,7 +48,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         [f"--epsilon {given.epsilon or 1:g}", f"--dim {given.dim}"]
         + ([f"--delta {given.delta:g}"] if given.delta else [])
         + ([f"--noise {given.noise}"] if given.noise else [])
-        + ([f"--user-rewards {given.rewards_per_unit}"] if given.unit != "reward" else [])
+        + ([f"--user-rewards {given.rewards_per_unit}"] if given.protects.cap is not None else [])
         + (["--unknown-horizon"] if given.horizon is None else [])
         + (["--pan-private"] if given.pan_private else [])
     )
@@ -48,17 +58,21 @@ def claim_sheet(name: str, **options: Any) -> str:
     if given.horizon is not None:
         horizon = f"{given.horizon:,} rewards; learning stops there"
     joint = claim.notion == "joint"
+    clipped = f"clipped to [{low:g}, {high:g}]" if bandit.design.clips else "not clipped"
     uncovered = (
         "- a log of which arm was shown to whom, and when: trusted side only"
         if joint
         else "- contexts, arm features, which arm was shown, and when: they are public"
     )
     mu = "" if claim.mu is None else f", μ = {claim.mu:.6g}"
-    promise = "nothing is promised" if nothing else f"ε = {claim.epsilon:g}, δ = {claim.delta:g}{mu}"
+    promise = (
+        "nothing is promised" if nothing else f"ε = {claim.epsilon:g}, δ = {claim.delta:g}{mu}"
+    )
     lines = [
         f"# Claim sheet: {name}",
         "",
-        f"dpbandit {__version__}. {described[0].upper() + described[1:]} ({registry.find(name).reference}).",
+        f"dpbandit {__version__}. {described[0].upper() + described[1:]} "
+        f"({registry.find(name).reference}).",
         "",
         "| | |",
         "|---|---|",
@@ -66,9 +80,10 @@ def claim_sheet(name: str, **options: Any) -> str:
         f"| Notion | {NOTIONS[claim.notion]} |",
         f"| Status | {STATUS[claim.status]} |",
         f"| Who is protected | {'nobody' if nothing else claim.unit} |",
-        f"| Noise | {claim.noise}{': exact samplers of OpenDP, safe against low-bit attacks' if claim.noise == 'real' else ''}{': NOT for production' if claim.noise == 'simulation' else ''} |",
-        f"| Rewards | clipped to [{low:g}, {high:g}] |" if bandit._clips else "| Rewards | not clipped |",
-        f"| Contexts | at most {given.max_norm:g} long, {given.dim} features, {'private' if joint else 'public'} |",
+        f"| Noise | {claim.noise}{SOURCES[claim.noise]} |",
+        f"| Rewards | {clipped} |",
+        f"| Contexts | at most {given.max_norm:g} long, {given.dim} features, "
+        f"{'private' if joint else 'public'} |",
         f"| Horizon | {horizon} |",
         "",
         "## It rests on",
@@ -78,7 +93,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         "## It does not cover",
         "",
         uncovered,
-        *([] if joint else ["- features made from people's past rewards: they count as public contexts"]),
+        *([] if joint else [PAST_REWARDS]),
         "- the file that `save` writes: trusted side only",
         *memory,
         "- other bandits that learn from the same people: budgets add up",

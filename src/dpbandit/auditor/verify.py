@@ -1,0 +1,370 @@
+"""`verify`: the exact joint cost over all releases, for every position, on ordinary, degenerate and
+searched contexts.
+
+Change one reward from one end of its range to the other (or all of a user's; where contexts are
+private, the context with it) and add up what the shifts of all releases cost under the noise that
+was used (`auditor.frozen`): for Gaussian noise the total is μ² of the whole transcript, for Laplace
+noise its pure ε. That no number of the noise is used twice is checked. Checking each release alone
+would pass mechanisms whose releases together are not private.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.algorithms import registry
+from dpbandit.auditor import streams
+from dpbandit.auditor.frozen import Change, Frozen, allowed, far_outside, freeze, other_pairs
+from dpbandit.auditor.watch import NO_NOISE, OTHER_SCALE, TWICE, joint_cost, record
+from dpbandit.bandit import Bandit
+from dpbandit.errors import OptionError, ShapeError
+from dpbandit.options import whole
+from dpbandit.privacy.accounting import epsilon_of, mu_of
+from dpbandit.privacy.claim import Claim
+from dpbandit.privacy.sensitivity import estimate_bounds
+from dpbandit.worlds import Synthetic
+
+Matrix = NDArray[np.float64]
+Progress = Callable[[str, float], None]
+
+# Relative rounding allowed before a cost counts as too high: scales carry a margin of 2e-9 for it.
+ROUNDING = 1e-9
+ALL_POSITIONS_UP_TO = 4096
+SIMULATION = "the paper's simulation"
+SEARCHED = "searched for"
+SHIPPED = "step by step, as shipped"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The worst reward (or user) of one stream."""
+
+    contexts: str
+    rounds: int
+    dim: int
+    position: int
+    cost: float  # μ or ε of the whole transcript
+    ratio: float  # cost / what was asked for
+    why: str = ""  # where the cost is infinite
+
+    def __str__(self) -> str:
+        words = f"{self.contexts:<32} {self.ratio:>9.4g} × the request, worst at round "
+        return words + f"{self.position:,}" + (f": {self.why}" if self.why else "")
+
+
+@dataclass
+class Verification:
+    """What `verify` found."""
+
+    name: str
+    epsilon: float
+    delta: float
+    currency: str
+    requested: float
+    claim: Claim
+    cases: list[Case] = field(default_factory=list)
+
+    @property
+    def worst(self) -> Case:
+        """The costliest case."""
+        return max(self.cases, key=lambda case: case.ratio)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no case costs more than was asked for."""
+        return self.worst.ratio <= 1 + ROUNDING
+
+    @property
+    def true_epsilon(self) -> float:
+        """The ε that the worst case really has: at the requested δ where costs are in μ, else at
+        δ = 0."""
+        if self.currency == "μ" and math.isfinite(self.worst.cost):
+            return epsilon_of(mu=self.worst.cost, delta=self.delta)
+        return self.worst.cost
+
+    def add(self, contexts: str, xs: Matrix, position: int, total: float, why: str = "") -> None:
+        """Take in a case: what the costs of all its releases add up to."""
+        cost = in_currency(self.currency, total)
+        ratio = cost / self.requested
+        self.cases.append(Case(contexts, *xs.shape, position, cost, ratio, why))
+
+    def __str__(self) -> str:
+        verdict = "HOLDS" if self.holds else "DOES NOT HOLD"
+        setting = f"ε = {self.epsilon:g}"
+        if self.currency == "μ":
+            setting += f", δ = {self.delta:g}"
+        return "\n".join(
+            [
+                f"{self.name}: {setting} for {self.claim.unit} {verdict} on these streams "
+                f"[status: {self.claim.status}]",
+                f"exact joint cost over all releases, in {self.currency} "
+                f"(requested: {self.requested:.6g})",
+                *(f"  {case}" for case in self.cases),
+                f"worst case: {self.currency} = {self.worst.cost:.6g}, "
+                f"true ε = {self.true_epsilon:.4g}",
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "holds": self.holds,
+            "requested": {
+                "epsilon": self.epsilon,
+                "delta": self.delta,
+                "currency": self.currency,
+                "value": self.requested,
+            },
+            "true_epsilon": _finite(self.true_epsilon),
+            "claim": self.claim.to_dict(),
+            "cases": [{k: _finite(v) for k, v in asdict(case).items()} for case in self.cases],
+        }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def in_currency(currency: str, total: float) -> float:
+    """What costs add up to, in the currency that they are compared in."""
+    return math.sqrt(total) if currency == "μ" else total
+
+
+def compare_with(bandit: Bandit, *, epsilon: float, delta: float) -> Verification:
+    """A comparison of this bandit's costs with (ε, δ), still without cases."""
+    noise, currency, requested = bandit.noise, "ε", epsilon
+    if bandit.design.is_private:
+        if noise.notion == "gdp":
+            currency, requested = "μ", mu_of(epsilon=epsilon, delta=delta)
+        elif noise.notion != "pure":
+            raise OptionError(
+                f"the cost of {noise.name} noise is not a sum over releases, so that verify cannot "
+                "compute it: use audit, whose attack knows the exact likelihood ratio"
+            )
+    return Verification(bandit.name, epsilon, delta, currency, requested, bandit.claim)
+
+
+def make_for(name: str, given: dict[str, Any]) -> Bandit:
+    """A bandit whose releases can be looked at, or an error that says what to do instead."""
+    bandit = registry.construct(name, given)
+    if not isinstance(bandit, Bandit):
+        raise OptionError(
+            f"verify must see the releases, and {name!r} shows none: use audit, or make it of a "
+            "dpbandit.design.Design"
+        )
+    return bandit
+
+
+def verify(
+    name: str,
+    *,
+    epsilon: float = 2.0,
+    delta: float = 1e-5,
+    horizon: int = 512,
+    dim: int = 5,
+    seed: int = 0,
+    tries: int = 200,
+    contexts: Matrix | None = None,
+    unknown_horizon: bool = False,
+    log_rows: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Verification:
+    """Compute the exact joint cost of an algorithm on several streams; compare it with (ε, δ).
+
+    The comparison is with what was asked for, whatever the algorithm's status says. Gaussian noise
+    is compared in μ, Laplace noise in pure ε, where δ plays no part. An algorithm of your own is
+    verified if its factory returns a `Bandit`.
+
+    Parameters
+    ----------
+    name : str
+        The algorithm.
+    epsilon, delta : float
+        What to compare with.
+    horizon, dim : int
+        Rounds, and features of a context.
+    seed : int
+        Of contexts, rewards and simulated noise.
+    tries : int
+        The length of the search for bad contexts; 0 for none.
+    contexts : array of shape (rounds, dim), optional
+        One stream of played contexts in place of ours.
+    unknown_horizon : bool
+        Make the algorithm without a horizon.
+    log_rows : int
+        Verify a bandit that was started from a log of so many rows and then learns online.
+    workers : int, optional
+        Threads; all cores if not given.
+    progress : callable, optional
+        Called with what is being done, and how much of all has been.
+    **options
+        Of the algorithm, as for `dpb.make`.
+
+    Returns
+    -------
+    Verification
+        One case for each stream, the worst of them, and whether the request holds.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong, or the algorithm's releases cannot be seen.
+
+    Examples
+    --------
+    >>> import dpbandit as dpb
+    >>> result = dpb.verify("tree-gauss", epsilon=1.0, delta=1e-6, horizon=32, dim=2, tries=20)
+    >>> result.holds, round(result.worst.ratio, 3)
+    (True, 1.0)
+    """
+    horizon, dim = whole("horizon", horizon, least=1), whole("dim", dim, least=1)
+    say = progress or (lambda what, part: None)
+    if log_rows:
+        from dpbandit.auditor.warm import verify_warm_start
+
+        rows = whole("log_rows", log_rows, least=1)
+        given = {"epsilon": epsilon, "delta": delta, "horizon": horizon, "dim": dim, "seed": seed}
+        return verify_warm_start(
+            name, rows=rows, unknown_horizon=unknown_horizon, progress=progress, **given, **options
+        )
+    if contexts is not None:
+        contexts = np.ascontiguousarray(contexts, dtype=np.float64)
+        if contexts.ndim != 2 or len(contexts) == 0:
+            raise ShapeError(f"contexts must have shape (rounds, dim), not {contexts.shape}")
+        horizon, dim = contexts.shape
+    world, algorithm = Synthetic(dim=dim), registry.find(name)
+    public = world.episode(seed).public_contexts
+    if "smallest_eigenvalue" in algorithm.own_options:
+        options.setdefault("smallest_eigenvalue", estimate_bounds(public)[1])
+    if options.get("shape", "round") != "round":
+        options.setdefault("public_contexts", public * options.get("max_norm", 1.0))
+
+    def make(rounds: int, **more: Any) -> Bandit:
+        given = {"dim": dim, "epsilon": epsilon, "delta": delta, "seed": seed, **options, **more}
+        return make_for(name, {**given, "horizon": None if unknown_horizon else rounds})
+
+    bandit = make(horizon)
+    result = compare_with(bandit, epsilon=epsilon, delta=delta)
+    first = int(getattr(bandit.release, "first", 1))
+    if first > horizon:
+        raise OptionError(
+            f"{name} makes its first release at round {first}: give a horizon of at least that, or "
+            "there is nothing to verify"
+        )
+    threads = workers or os.cpu_count() or 1
+
+    def add(label: str, frozen: Frozen) -> None:
+        result.add(label, frozen.xs, *worst_of(frozen, threads))
+
+    if contexts is not None:
+        add("as given", freeze(bandit, contexts, seed=seed))
+        return result
+    say(SIMULATION, 0.0)
+    known = {}
+    if "public_contexts" not in options and not algorithm.registered_by_user:
+        known = {"public_contexts": public * bandit.options.max_norm}
+    played = _play(make(horizon, **known), world.episode(seed), horizon)
+    add(SIMULATION, freeze(make(horizon, **known), played, seed=seed))
+    limits = (bandit.options.max_norm, bandit.l1_limit)
+    for number, (label, xs) in enumerate(streams.families(dim, horizon, seed, *limits).items()):
+        say(label, 0.3 + 0.1 * number)
+        add(label, freeze(bandit, bandit.within(xs), seed=seed))
+    if tries:
+        say(SEARCHED, 0.8)
+        rounds = min(horizon, max(48, first + 16))
+        probe = make(rounds)
+        starts = list(streams.families(dim, rounds, seed, *limits).values())
+
+        def cost(xs: Matrix) -> float:
+            return worst_of(freeze(probe, allowed(probe, xs), seed=seed), threads)[1]
+
+        found = allowed(probe, streams.search(cost, starts, tries=tries, seed=seed))
+        add(SEARCHED, freeze(probe, found, seed=seed))
+    say(SHIPPED, 0.95)
+    length = min(horizon, max(20, first + 5))
+    short = bandit.within(streams.families(dim, length, seed, *limits)["random directions"])
+    result.add(SHIPPED, short, 1, *as_shipped(lambda: make(length), short))
+    say("done", 1.0)
+    return result
+
+
+def worst_of(frozen: Frozen, workers: int) -> tuple[int, float, str]:
+    """The costliest position (from 1), its cost, and why it is infinite if it is."""
+    if frozen.uses_noise_twice:
+        return 1, math.inf, TWICE
+    positions = positions_of(len(frozen.xs), frozen.bandit.options.rewards_per_unit)
+    costs = frozen.costs(positions, workers)
+    worst = int(costs.argmax())
+    cost, why = float(costs[worst]), ""
+    if math.isinf(cost):
+        why = NO_NOISE if (frozen.scales == 0).any() else OTHER_SCALE
+    return int(positions[worst, 0]) + 1, cost, why
+
+
+def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
+    """The worst joint cost through the public `update` of the step-by-step object, and why.
+
+    Raw rewards, clipping, caps and all: it is there to see that what ships is what is verified, at
+    a few positions of a short stream. Everything public is compared after every round: the exported
+    model, the ranking of a fixed slate, `repr` and what was spent. With users, one user has more
+    rewards than the cap, and all of them change.
+    """
+    bandit = make()
+    below, above = far_outside(bandit)
+    rewards = np.full(len(xs), below)
+    changes: tuple[Change, ...] = (Change(xs, np.full(len(xs), above)),)
+    if bandit.contexts_are_private:
+        rewards, changes = other_pairs(bandit, xs)
+    cap, worst = bandit.options.protects.cap, (0.0, "")
+    for first in sorted({0, 1, len(xs) // 2, len(xs) - 1}):
+        changed = [first] if cap is None else list(range(first, min(len(xs), first + cap + 2)))
+        users = ["target" if t in changed else f"other {t}" for t in range(len(xs))]
+        one = record(make, xs, rewards, users=users)
+        for change in changes:
+            other_xs, other = xs.copy(), rewards.copy()
+            other_xs[changed], other[changed] = change.xs[changed], change.rs[changed]
+            two = record(make, other_xs, other, users=users, script=one)
+            worst = max(worst, joint_cost(one, two))
+    return worst
+
+
+def _play(bandit: Bandit, episode: Any, horizon: int) -> Matrix:
+    """The contexts the algorithm itself chooses in the paper's simulation."""
+    block = episode.block(horizon)
+    played = np.empty((horizon, bandit.dim))
+    counted = bandit.options.protects.cap is not None
+    for t in range(horizon):
+        x = allowed(bandit, block.pool[block.shown[t]] * bandit.options.max_norm)
+        arm = bandit.select(x)
+        played[t] = x[arm]
+        user = f"user {t}" if counted else None
+        bandit.update(x[arm], float(block.rewards[t, arm]), user=user)
+    return played
+
+
+def positions_of(rounds: int, together: int) -> NDArray[np.int64]:
+    """Every position for short streams; for long ones the first, ends of nodes, and a spread.
+
+    A unit of m rewards changes m at once: neighbours, because they share the most nodes.
+
+    >>> positions_of(100, 7).shape, len(positions_of(100_000, 1)) < 2000
+    ((94, 7), True)
+    """
+    together = min(together, rounds)
+    first = np.arange(rounds - together + 1)
+    if rounds > ALL_POSITIONS_UP_TO:
+        powers = 2 ** np.arange(int(rounds).bit_length())
+        spread = np.linspace(0, rounds - together, 512).astype(int)
+        first = np.unique(np.concatenate([np.arange(256), powers - 1, powers, spread]))
+        first = first[first <= rounds - together]
+    return (first[:, None] + np.arange(together)).astype(np.int64)

@@ -1,0 +1,205 @@
+"""Watching a step-by-step bandit through its only door, the noise source.
+
+Slower than an engine's trace and more general: it sees any bandit that releases through
+`bandit.source`, a broken one included, and everything about it that is public.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.privacy.noise import Noise, find_noise
+from dpbandit.privacy.sources import Pending, Source
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# How often independent noise may look as if a number of it had been used twice, in one stream.
+FALSE_ALARMS = 1e-3
+
+# Why a cost is infinite.
+OTHER_RELEASES = "the number of releases depends on a reward"
+OTHER_PUBLIC = "public state depends on a reward"
+OTHER_SCALE = "a noise scale depends on a reward"
+NO_NOISE = "a value is released without noise"
+TWICE = "a number of the noise is used twice"
+
+
+@dataclass
+class Release:
+    """One release as the trusted side sees it."""
+
+    noise: Noise
+    value: Vector
+    scale: float
+    noisy: Vector
+
+
+@dataclass
+class Transcript:
+    """Everything one run released, and what was public beside it after every round.
+
+    `starts` is noise that a pan-private bandit put into its memory. It is not shown, but a
+    neighbour must be told the same.
+    """
+
+    releases: list[Release] = field(default_factory=list)
+    starts: list[Vector] = field(default_factory=list)
+    public: list[str] = field(default_factory=list)
+
+    @property
+    def uses_noise_twice(self) -> bool:
+        """Whether a number of the noise comes again."""
+        made = [release for release in self.releases if release.scale > 0]
+        if not made:
+            return False
+        return used_twice(
+            np.concatenate([release.noisy for release in made]),
+            np.concatenate([release.value for release in made]),
+            np.concatenate([np.full(len(release.value), release.scale) for release in made]),
+        )
+
+
+class Watch:
+    """A source that records what it hands on.
+
+    With a script it answers with that transcript's noisy values, whatever the value is.
+    """
+
+    kind: Literal["real", "simulation"] = "simulation"
+
+    def __init__(self, inner: Source, script: Transcript | None = None) -> None:
+        self.inner = inner
+        self.script = script or Transcript()
+        self.transcript = Transcript()
+
+    def release(
+        self, noise: Noise | str, pending: Pending, *, scale: float, shift: float, index: int
+    ) -> Vector:
+        kind = noise if isinstance(noise, Noise) else find_noise(noise)
+        seen = self.transcript
+        if index < 0:  # stays in memory
+            told = self.script.starts[len(seen.starts) : len(seen.starts) + 1]
+        else:
+            number = len(seen.releases)
+            told = [release.noisy for release in self.script.releases[number : number + 1]]
+        if told:
+            noisy = told[0]
+        elif scale > 0:
+            noisy = self.inner.release(kind, pending, scale=scale, shift=shift, index=abs(index))
+        else:
+            noisy = pending.values
+        if index < 0:
+            seen.starts.append(noisy.copy())
+        else:
+            seen.releases.append(Release(kind, pending.values.copy(), scale, noisy.copy()))
+        return noisy.copy()
+
+
+def record(
+    make: Callable[[], Any],
+    xs: Matrix,
+    rewards: Sequence[float] | Vector,
+    *,
+    users: Sequence[str] | None = None,
+    script: Transcript | None = None,
+    between: Callable[[Any, int], Any] | None = None,
+) -> Transcript:
+    """Run a fresh bandit over played contexts and raw rewards.
+
+    Parameters
+    ----------
+    make
+        Makes the bandit.
+    xs, rewards
+        What it learns, one row after the other.
+    users
+        Whose rewards they are, where the bandit wants to know.
+    script
+        Another run, whose noisy values are released instead of new ones.
+    between
+        `between(bandit, t)` may replace the bandit after round t.
+    """
+    bandit = make()
+    watch = Watch(bandit.source, script)
+    bandit.source = watch
+    slate = fixed_slate(bandit)
+    for t, (x, reward) in enumerate(zip(xs, rewards, strict=True)):
+        bandit.update(x, float(reward), **({} if users is None else {"user": users[t]}))
+        if between is not None:
+            bandit = between(bandit, t)
+            bandit.source = watch
+        watch.transcript.public.append(shown(bandit, slate))
+    return watch.transcript
+
+
+def fixed_slate(bandit: Any) -> Matrix:
+    """Arms that are offered after every round: opposite ones, and some in between."""
+    dim, longest = bandit.dim, bandit.options.max_norm
+    axes = np.eye(dim)[: min(dim, 8)]
+    drawn = np.random.default_rng(dim).normal(size=(8, dim))
+    drawn *= 0.5 / np.linalg.norm(drawn, axis=1, keepdims=True)
+    slate = np.concatenate([axes, -axes, drawn]) * longest
+    if bandit.l1_limit is not None:
+        sizes = np.abs(slate).sum(axis=1, keepdims=True)
+        slate *= np.minimum(1.0, bandit.l1_limit / sizes)
+    return np.ascontiguousarray(bandit.within(slate))
+
+
+def shown(bandit: Any, slate: Matrix) -> str:
+    """All that anyone may see of a bandit now: with the noisy values fixed, no reward may show."""
+    return json.dumps(
+        [
+            bandit.rounds,
+            bandit.model().to_record(),
+            bandit.select(slate, k=len(slate)).tolist(),
+            repr(bandit),
+            str(bandit.spent),
+        ]
+    )
+
+
+def joint_cost(one: Transcript, two: Transcript) -> tuple[float, str]:
+    """The total cost over all releases of telling `two` from `one`, and why if it is infinite.
+
+    `two` was scripted with `one`'s noisy values. All that is public beside them must be the same.
+    """
+    if len(one.releases) != len(two.releases):
+        return math.inf, OTHER_RELEASES
+    if one.public != two.public:
+        return math.inf, OTHER_PUBLIC
+    if one.uses_noise_twice:
+        return math.inf, TWICE
+    total = 0.0
+    for a, b in zip(one.releases, two.releases, strict=True):
+        if a.scale != b.scale or a.noise is not b.noise or len(a.value) != len(b.value):
+            return math.inf, OTHER_SCALE
+        total += a.noise.cost(b.value - a.value, a.scale)
+    return total, "" if math.isfinite(total) else NO_NOISE
+
+
+def used_twice(noisy: Vector, values: Vector, scales: Vector) -> bool:
+    """Whether two of these numbers carry the same noise: their difference would be clean.
+
+    All numbers of all releases are compared with each other, so noise whose windows overlap is
+    seen too. Numbers agree up to what rounding makes of them, with either sign. Those whose
+    rounding leaves too few digits to tell chance from repetition are left out: with densities of at
+    most 1, as our noises have, a false alarm has probability at most `FALSE_ALARMS`.
+
+    >>> noise = np.array([0.3, -1.2, 0.7, 0.3])
+    >>> used_twice(noise + 5.0, np.full(4, 5.0), np.ones(4)), used_twice(noise[:3], 0 * noise[:3], np.ones(3))
+    (True, False)
+    """
+    numbers = np.abs(noisy - values) / scales
+    rounding = 2.0**-50 * (1 + (np.abs(noisy) + np.abs(values)) / scales)
+    fine = rounding <= FALSE_ALARMS / max(len(numbers), 1) ** 2
+    order = np.argsort(numbers[fine])
+    near, margins = numbers[fine][order], rounding[fine][order]
+    return bool((np.diff(near) <= margins[1:] + margins[:-1]).any())

@@ -1,1 +1,0 @@
-"""What picks an arm: one short file per algorithm, and the registry that names them."""

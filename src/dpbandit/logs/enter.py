@@ -1,0 +1,172 @@
+"""How a log enters a bandit: what the pass over it must add up, and the one release of its sums.
+
+A logged reward is in this release and in no other, so it pays its whole budget here; online
+rewards pay as before (docs/privacy.md). `prepare` looks at public things alone; `enter` is the only
+way in for what is clean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.bandit import Bandit
+from dpbandit.errors import OptionError
+from dpbandit.logs import sums as log_sums
+from dpbandit.logs.record import Log, People
+from dpbandit.logs.sums import Recipe, Sums
+from dpbandit.logs.ways import Start, Way, way_of
+from dpbandit.privacy.grid import STEP, to_floats
+from dpbandit.privacy.sensitivity import on_grid
+from dpbandit.privacy.sources import Pending
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Where the log's release stands in the ledger: a group of its own, because a reward is in the log
+# or online, not in both. Its noise has a number that no round has.
+GROUP, WHAT, INDEX = -1, "the log, once", 0
+# No noise scale vanishes, however short the log's contexts are, in units of max_norm.
+SHORTEST = 1e-9
+
+
+def why_not(bandit: Any) -> str:
+    """Why this bandit's design cannot start from a log; empty if it can."""
+    if not isinstance(bandit, Bandit):
+        return "its sums are its own"
+    design, options = bandit.design, bandit.options
+    if not design.is_private and not design.in_the_clear:
+        return "it does not learn"
+    if reason := design.release.no_log():
+        return reason
+    if way_of(bandit) is None:
+        return "nothing is proven for it, or its sums are its own"
+    if options.context_noise > 0:
+        return (
+            "context_noise perturbs contexts as they are offered, and those of a log were played "
+            "as they are"
+        )
+    if bandit.alpha == "theory" and callable(design.theory):
+        return "alpha='theory' (Lemma 2) does not know of a log, so give a number"
+    return ""
+
+
+def check(bandit: Any) -> Bandit:
+    """The bandit, or an error that says why it cannot start from a log."""
+    name = getattr(bandit, "name", type(bandit).__name__)
+    if why := why_not(bandit):
+        raise OptionError(
+            f"{name} cannot start from a log like this: {why}. Use another algorithm, such as "
+            "'anytime' or 'tree-gauss', or feed the log to `update`, row by row"
+        )
+    if bandit.rounds or bandit.ledger.releases:
+        raise OptionError(
+            "a bandit that has learned cannot start from a log any more: make a new one"
+        )
+    found: Bandit = bandit
+    return found
+
+
+def prepare(bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
+    """What to add up for this bandit. Changes nothing.
+
+    `sample` are contexts of the log: public, and used only where nothing else says how contexts are
+    spread.
+    """
+    return _way(bandit).prepare(bandit, sample, tolerance)
+
+
+def shift(bandit: Bandit, recipe: Recipe, sums: Sums) -> float:
+    """How far apart neighbours can be in the sum of the items, in the noise's norm.
+
+    One reward moves v by at most 1, so its item by at most the longest u; and each of the two items
+    is rounded to the grid.
+    """
+    norm = bandit.noise.norm
+    if len(recipe.whitener):
+        longest = 1.0 if norm == 2 else math.sqrt(recipe.length)
+    else:
+        # Contexts are public: those in the log, not the worst possible.
+        longest = max(float(sums.longest[norm % 2]), SHORTEST)
+    return on_grid(longest, dim=recipe.length, norm=norm)
+
+
+def enter(bandit: Bandit, start: Start, sums: Sums, people: People | None = None) -> Log:
+    """The one release: ask the ledger, draw the noise, put the noisy sum into the engine.
+
+    What fails leaves no trace: nobody has seen the noise.
+    """
+    log = _log_of(sums, people)
+    if log.learned == 0:
+        raise OptionError(f"there is nothing to start from: {log}")
+    with bandit.lock:
+        check(bandit)
+        bandit.check_process()
+        bandit.short_way = False
+        engine = bandit.engine
+        before = engine.snapshot()
+        kept = bandit.over_cap, bandit.log, bandit.people, bandit.claim
+        booked: list[Callable[[], None]] = []
+        try:
+            noisy, scale = _release(bandit, start.recipe, sums, booked)
+            _way(bandit).put(bandit, start, sums, noisy, scale)
+            engine.fields()["clipped"][0] += int(sums.counts[log_sums.CLIPPED])
+            bandit.ledger.seal(np.asarray(engine.theta()).tobytes())
+            bandit.over_cap += log.over_cap
+            bandit.remember(log, people or People.nobody())
+        except BaseException:
+            engine.restore(before)
+            bandit.over_cap, bandit.log, bandit.people, bandit.claim = kept
+            for undo in booked:
+                undo()
+            raise
+        finally:
+            bandit.open_short_way()
+    return log
+
+
+def _log_of(sums: Sums, people: People | None) -> Log:
+    """What was read, in numbers that no reward decides."""
+    return Log(
+        rows=sums.rows,
+        learned=sums.learned,
+        bad={words: int(sums.counts[kind]) for kind, words in log_sums.KINDS.items()},
+        over_cap=int(sums.counts[log_sums.OVER_CAP]),
+        users=None if people is None else len(people.hashes),
+    )
+
+
+def _release(
+    bandit: Bandit, recipe: Recipe, sums: Sums, booked: list[Callable[[], None]]
+) -> tuple[Vector, float]:
+    """The noisy sum of the items and its scale; how to undo the charge is then in `booked`."""
+    ledger = bandit.ledger
+    if not recipe.whole:
+        booked.append(ledger.charge(math.inf, when=0, what="rewards in the clear"))
+        return np.zeros(0), 0.0
+    booked.append(ledger.charge(ledger.limit, when=0, what=WHAT, group=GROUP))
+    apart = shift(bandit, recipe, sums)
+    scale = bandit.noise.multiplier(bandit.release.budget, 1) * apart
+    pending = _on_a_grid_for(apart, sums.whole)
+    noisy = bandit.source.release(bandit.noise, pending, scale=scale, shift=apart, index=INDEX)
+    return noisy, scale
+
+
+def _on_a_grid_for(apart: float, whole: list[int]) -> Pending:
+    """The clean sum on a grid as fine for its noise as the usual one is for a shift of 1.
+
+    δ pays for noise on a grid of STEP for a shift of at least 1; contexts may all be shorter.
+    """
+    finer = max(0, math.ceil(-math.log2(apart)))
+    return Pending(to_floats(whole), [number << finer for number in whole], STEP * 2.0**-finer)
+
+
+def _way(bandit: Bandit) -> Way:
+    found = way_of(bandit)
+    if found is None:
+        raise OptionError(f"nobody has said how a log enters {bandit.name}")
+    return found

@@ -1,0 +1,194 @@
+"""How a log enters each kind of learner: what the pass must add up, and where the sums go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.bandit import Bandit
+from dpbandit.engine import Engine
+from dpbandit.learners.prior import LOOKED_AT
+from dpbandit.logs.sums import Recipe, Sums, add, symmetric
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Fields = dict[str, NDArray[Any]]
+
+# A log's contexts stand for this many slates of those offered later: enough to start from, few
+# enough to be outvoted.
+STANDS_FOR = LOOKED_AT
+
+
+class Spread(NamedTuple):
+    """How the log's contexts are spread, read off some of them: public."""
+
+    second: Matrix
+    first: Vector
+    slates: float
+    different: float
+
+
+class Start(NamedTuple):
+    """What was decided before the log is read."""
+
+    recipe: Recipe
+    spread: Spread | None = None
+
+
+class Way(ABC):
+    """How a log enters one kind of learner."""
+
+    @abstractmethod
+    def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
+        """What to add up. `sample` are contexts of the log."""
+
+    @abstractmethod
+    def put(self, bandit: Bandit, start: Start, sums: Sums, noisy: Vector, scale: float) -> None:
+        """Put the noisy sum, and what is public, where the engine keeps what was before round 1."""
+
+
+class InTheClear(Way):
+    """Nothing is private: the moments go in as they are."""
+
+    def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
+        return Start(_recipe(bandit, tolerance, middle=0.0, width=1.0, whole=False))
+
+    def put(self, bandit: Bandit, start: Start, sums: Sums, noisy: Vector, scale: float) -> None:
+        fields = bandit.engine.fields()
+        fields["moments"][:] = sums.moments
+        fields["moments_low"][:] = sums.moments_low
+        _add_gram(fields, "", sums.gram, sums.gram_low)
+        _done(bandit.engine.conclude())
+
+
+class IntoMoments(Way):
+    """The noisy sum is part of every released sum to come, and A begins with the log's."""
+
+    def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
+        settings = bandit.design.settings
+        if not len(settings["shape"]):
+            return Start(_recipe(bandit, tolerance))
+        shape = np.ascontiguousarray(settings["shape"])
+        more = {"whitener": shape, "floor": float(settings["floor"]), "power": 0}
+        return Start(_recipe(bandit, tolerance, **more))
+
+    def put(self, bandit: Bandit, start: Start, sums: Sums, noisy: Vector, scale: float) -> None:
+        fields, whitener = bandit.engine.fields(), start.recipe.whitener
+        contexts = sums.first + sums.first_low
+        if len(whitener):
+            _add_gram(fields, "", sums.second, sums.second_low)
+            _add_gram(fields, "weighted_", sums.gram, sums.gram_low)
+            contexts = whitener @ contexts  # what is centred is u, not x
+        else:
+            _add_gram(fields, "", sums.gram, sums.gram_low)
+        fields["context_sum"][:] = contexts
+        fields[bandit.release.log_field][:] = self.kept(bandit, noisy)
+        _done(bandit.engine.conclude())
+
+    def kept(self, bandit: Bandit, noisy: Vector) -> Vector:
+        """The noisy sum in the units of the engine's field: those of items."""
+        return noisy
+
+
+class IntoParameter(IntoMoments):
+    """Nodes are kept in the units of x·r, because A is multiplied in when they are published."""
+
+    def kept(self, bandit: Bandit, noisy: Vector) -> Vector:
+        return noisy * (bandit.options.width * bandit.options.max_norm)
+
+
+class IntoFilter(Way):
+    """One release of the Kalman filter, which shows all of the log's items and keeps nothing."""
+
+    def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
+        engine, spread = bandit.engine.copy(), None
+        if bandit.options.public_contexts is None:
+            spread = _spread(sample)
+            _look(engine, spread)
+        fields = engine.fields()
+        factor = np.linalg.inv(np.triu(fields["factor"]).T)
+        # Rewards keep their whole range, not the window around a prediction: there is none yet, and
+        # a long log would make clipping's bias plain.
+        more = {
+            "constant": True,
+            "size": float(fields["context_size"][0]),
+            "whitener": np.ascontiguousarray(np.tril(factor)),
+            "triangular": True,
+            "power": 2,
+        }
+        return Start(_recipe(bandit, tolerance, **more), spread)
+
+    def put(self, bandit: Bandit, start: Start, sums: Sums, noisy: Vector, scale: float) -> None:
+        engine, recipe = bandit.engine, start.recipe
+        if start.spread is not None:
+            _look(engine, start.spread)
+        d, weight, factor = recipe.dim, 1 / recipe.width, recipe.whitener
+        gram = symmetric(sums.gram + sums.gram_low)
+        second = symmetric(sums.second + sums.second_low)
+        units = np.append(np.full(d, recipe.size), 1.0)
+        fields = engine.fields()
+        fields["design"][:] = weight * (factor @ gram) * units
+        fields["offset"][:] = weight * recipe.middle * (factor @ gram[:, d])
+        fields["spread"][:] = weight**2 * (factor @ second @ factor.T)
+        _done(engine.start(noisy, scale))
+
+
+# By the learner, and where its noise sits. What is not here cannot start from a log.
+WAYS: dict[tuple[str, str], Way] = {
+    ("ridge", "nothing"): InTheClear(),
+    ("ridge", "moments"): IntoMoments(),
+    ("ridge", "own"): IntoParameter(),
+    ("filter", ""): IntoFilter(),
+}
+
+
+def way_of(bandit: Bandit) -> Way | None:
+    """How a log enters this bandit; None: nobody has said how."""
+    site = str(bandit.design.settings.get("site", ""))
+    return WAYS.get((bandit.design.learner, site))
+
+
+def _recipe(bandit: Bandit, tolerance: float, **more: Any) -> Recipe:
+    """What all ways have in common; private items are centred and scaled."""
+    options = bandit.options
+    low, high = options.reward_range
+    usual: dict[str, Any] = {"middle": 0.5 * (low + high), "width": high - low, "whole": True}
+    return Recipe(
+        backend=bandit.backend,
+        dim=options.dim,
+        max_norm=options.max_norm,
+        tolerance=tolerance,
+        l1_limit=bandit.design.l1_limit or 0.0,
+        low=low,
+        high=high,
+        clips=bandit.design.clips,
+        **{**usual, **more},
+    )
+
+
+def _spread(sample: Matrix) -> Spread:
+    """How contexts are spread, as if each had been offered alone; a few slates' worth of weight."""
+    weight = float(min(len(sample), STANDS_FOR))
+    different = len({row.tobytes() for row in sample})
+    second = sample.T @ sample / len(sample) * weight
+    return Spread(second, sample.mean(axis=0) * weight, weight, float(different))
+
+
+def _look(engine: Engine, spread: Spread) -> None:
+    fields = engine.fields()
+    fields["context_second"][:] = spread.second
+    fields["context_first"][:] = spread.first
+    fields["slates"][0], fields["different"][0] = spread.slates, spread.different
+    _done(engine.conclude())
+
+
+def _done(known: bool) -> None:
+    if not known:
+        raise RuntimeError("the engine's learner does not know what to do with a log")
+
+
+def _add_gram(fields: Fields, word: str, half: Matrix, low: Matrix) -> None:
+    add(fields[f"{word}gram"], fields[f"{word}gram_low"], symmetric(half), symmetric(low))
