@@ -227,25 +227,6 @@ DPB_CALL inline void invert_factor(Size z, double* u, double* out) {
         for (int k = z.n; k < z.s; k++) out[(i64)i * z.s + k] = 0;
     }
 }
-// out = m⁻¹ for a symmetric m, by eliminating one column after the other (Gauss and Jordan); false if
-// m is not positive definite. A square root and two triangular products less than by a factor.
-DPB_CALL inline bool invert_definite(Size z, const double* m, double* out) {
-    copy(m, out, z.square());
-    for (int p = 0; p < z.n; p++) {
-        double *own = out + (i64)p * z.s, pivot = own[p];
-        if (!(pivot > 0)) return false;
-        const double inverse = 1 / pivot;
-        for (int k = 0; k < z.s; k += 4) store(own + k, load(own + k) * splat(inverse));
-        own[p] = inverse;
-        for (int i = 0; i < z.n; i++) {
-            if (i == p) continue;
-            double *row = out + (i64)i * z.s, entry = row[p];
-            row[p] = 0;
-            for (int k = 0; k < z.s; k += 4) store(row + k, load(row + k) - splat(entry) * load(own + k));
-        }
-    }
-    return true;
-}
 // x ← U⁻¹·x
 DPB_INLINE void solve_upper(Size z, const double* u, double* x) {
     for (int i = z.n - 1; i >= 0; i--) {

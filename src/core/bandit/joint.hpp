@@ -110,7 +110,8 @@ struct Joint : Common {
         multiply(z, inverse, moments, released);
     }
     bool inverted(double least) {
-        if (!invert_definite(z, gram, inverse)) return false;
+        if (!has_factor(z, gram, 1, 0, work)) return false;
+        invert_factor(z, work, inverse);
         double trace = 0;
         for (int i = 0; i < z.n; i++) trace += inverse[(i64)i * z.s + i];
         // 1/trace is a lower bound on all eigenvalues, and nearly always enough.
