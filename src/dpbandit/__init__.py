@@ -28,8 +28,8 @@ _PLACES = {
     "Results": "dpbandit.lab.results",
     "verify": "dpbandit.auditing.joint_cost",
     "audit": "dpbandit.auditing.attack",
-    "plan": "dpbandit.planning.planner",
-    "affordable_epsilon": "dpbandit.planning.affordable",
+    "plan": "dpbandit.planner.ask",
+    "affordable_epsilon": "dpbandit.planner.affordable",
     "Bandit": "dpbandit.bandit",
     "Claim": "dpbandit.privacy.claim",
     "Ledger": "dpbandit.privacy.ledger",
@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     from dpbandit.client import AsyncClient, Client, Decision
     from dpbandit.lab.engine import run
     from dpbandit.lab.results import Results
-    from dpbandit.planning.affordable import affordable_epsilon
-    from dpbandit.planning.planner import plan
+    from dpbandit.planner.affordable import affordable_epsilon
+    from dpbandit.planner.ask import plan
     from dpbandit.privacy.claim import Claim
     from dpbandit.privacy.ledger import Ledger
     from dpbandit.privacy.sensitivity import estimate_bounds

@@ -96,8 +96,8 @@ def plan(
     """
     from dpbandit.cli.progress import bar
     from dpbandit.errors import OptionError
-    from dpbandit.planning.affordable import affordable_epsilon
-    from dpbandit.planning.planner import plan as predict
+    from dpbandit.planner.affordable import affordable_epsilon
+    from dpbandit.planner.ask import plan as predict
 
     if file is not None and file.suffix not in (".svg", ".png", ".pdf"):
         raise OptionError(f"--out must end in .svg, .png or .pdf, not {file.name!r}")
@@ -149,8 +149,8 @@ def plan(
 def _show(found: Any) -> None:
     from rich.table import Table
 
-    from dpbandit.planning import accuracy
-    from dpbandit.planning.forecast import claim_in_words
+    from dpbandit.planner import accuracy
+    from dpbandit.planner.forecast import claim_in_words
 
     out.print(found.headline(), style="bold", highlight=False, markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")

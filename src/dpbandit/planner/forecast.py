@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import frames
-from dpbandit.budget import Claim
 from dpbandit.errors import OptionError, UnknownAlgorithmError, nearest
-from dpbandit.planning import accuracy
-from dpbandit.planning.march import Course, geometric_steps
-from dpbandit.planning.problem import Problem
+from dpbandit.planner import accuracy
+from dpbandit.planner.course import Course, geometric_steps
+from dpbandit.planner.problem import Problem
+from dpbandit.privacy.claim import Claim
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +97,9 @@ class Plan:
         best, *others = self.ranked()
         found = []
         for name in others:
-            gap = self.course(name).final - self.course(best).final
+            pairs = (self.course(name).final, self.course(best).final)
+            most = min(len(final) for final in pairs)  # a particle is the same world in both
+            gap = pairs[0][:most] - pairs[1][:most]
             if gap.mean() < max(2 * gap.std(ddof=1) / np.sqrt(len(gap)), 0.05 * self.final(best)):
                 found.append(name)
         return found
@@ -164,7 +166,7 @@ class Plan:
 
     def plot(self) -> Figure:
         """A picture: predicted regret and parameter error over rounds."""
-        from dpbandit.planning.picture import courses
+        from dpbandit.planner.picture import courses
 
         return courses(self)
 

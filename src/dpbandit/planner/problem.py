@@ -11,23 +11,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits.options import positive
+from dpbandit.options import positive
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Shown = NDArray[np.int64]
 
 PRIORS = ("contexts", "round")
-# Contexts that are kept of a sample: enough to see their spread, few enough to go through at every step.
+# Contexts that are kept of a sample: enough to see their spread, few enough to go through.
 MOST_CONTEXTS = 4096
-# Standard deviation of mean rewards within a slate under the prior "round", in widths of the range: that of
-# `bandits.outlook`.
+# Standard deviation of mean rewards within a slate under the prior "round", in widths of the range:
+# that of the prior of `anytime`.
 SPREAD = 1.0 / 16.0
+# Rounds that are drawn together.
+BLOCK = 2048
+# Slates in order: a round is offered one from this share of the sample around its own time.
+NEAR = 0.02
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One question, with everything that is assumed to answer it. `offered` has shape (n, d), or (n, arms, d) for slates."""
+    """One question, with everything that is assumed to answer it.
+
+    `offered` has shape (n, d), or (n, arms, d) for slates.
+    """
 
     dim: int
     arms: int
@@ -37,7 +45,6 @@ class Problem:
     offered: Matrix
     in_order: bool
     thetas: Matrix
-    slates_per_step: int
     seed: int
 
     @property
@@ -45,24 +52,86 @@ class Problem:
         """All contexts of the sample, one a row."""
         return self.offered.reshape(-1, self.dim)
 
-    def some_contexts(self) -> Matrix:
-        """As many of them as an algorithm can look through."""
+    def public(self) -> Matrix:
+        """What algorithms are given where contexts are known: all of them, each once if many."""
         rows = self.contexts
-        if len(rows) <= MOST_CONTEXTS:
-            return rows
-        return rows[np.random.default_rng([self.seed, 5]).choice(len(rows), MOST_CONTEXTS, replace=False)]
+        return rows if len(rows) <= MOST_CONTEXTS else np.unique(rows, axis=0)
 
-    def slates(self, start: int, stop: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Slates for rounds start to stop: particles × slates × arms × features."""
-        shape = (len(self.thetas), self.slates_per_step)
-        total = len(self.offered)
+    def block(self, particle: int, start: int, count: int) -> tuple[Shown, Matrix, Matrix]:
+        """Rounds start, start + 1, … of a particle: the same for every algorithm.
+
+        Parameters
+        ----------
+        particle : int
+            Whose θ.
+        start, count : int
+            Rounds from 0; `start` is a multiple of BLOCK and `count` at most that.
+
+        Returns
+        -------
+        shown, means, rewards : arrays of shape (count, arms)
+            Rows of `contexts`, what they pay on average, and what they pay.
+        """
+        rng = np.random.default_rng([self.seed, 2, particle, start // BLOCK])
+        noise = self.reward_noise * rng.normal(size=BLOCK)
         if self.offered.ndim == 2:
-            return np.asarray(self.offered[rng.integers(0, total, size=(*shape, self.arms))])
-        low, high = 0, total
-        if self.in_order:
-            low = min(total - 1, int(total * start / self.rounds))
-            high = max(low + 1, int(np.ceil(total * stop / self.rounds)))
-        return np.asarray(self.offered[rng.integers(low, high, size=shape)])
+            shown = distinct(rng, len(self.offered), BLOCK, self.arms)
+        else:
+            now = self._slates(rng.random(BLOCK), np.arange(start, start + BLOCK))
+            shown = self.arms * now[:, None] + np.arange(self.arms)
+        means = (self.contexts @ self.thetas[particle])[shown[:count]]
+        return np.ascontiguousarray(shown[:count]), means, means + noise[:count, None]
+
+    def _slates(self, lots: Vector, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which slate is offered in each round. In order: one of its time and a little around it."""
+        total = len(self.offered)
+        if not self.in_order:
+            return np.asarray((lots * total).astype(np.int64))
+        near = max(1.0, NEAR * total)
+        low = np.clip(total * rounds / self.rounds - near / 2, 0.0, total - near)
+        return np.minimum((low + lots * near).astype(np.int64), total - 1)
+
+
+def distinct(rng: np.random.Generator, total: int, count: int, arms: int) -> Shown:
+    """Rows of different numbers below `total`, all choices equally likely.
+
+    Numbers come up more than once in a row where there are fewer of them than arms.
+
+    >>> rows = distinct(np.random.default_rng(0), 40, 1_000, 8)
+    >>> all(len(set(row)) == 8 for row in rows.tolist())
+    True
+    """
+    if total < arms:
+        return rng.integers(0, total, size=(count, arms))
+    if total <= 4 * arms:
+        decks = np.tile(np.arange(total), (count, 1))
+        return np.ascontiguousarray(rng.permuted(decks, axis=1)[:, :arms])
+    # Whatever came up before is drawn again. That treats all numbers alike, so choices stay equally
+    # likely.
+    found = rng.integers(0, total, size=(count, arms))
+    todo = np.arange(count)
+    while len(todo):
+        rows = found[todo]
+        order = np.argsort(rows, axis=1, kind="stable")
+        ordered = np.take_along_axis(rows, order, axis=1)
+        again = np.zeros(rows.shape, dtype=np.bool_)
+        np.put_along_axis(again, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+        todo = todo[again.any(axis=1)]
+        again = again[again.any(axis=1)]
+        rows = found[todo]
+        rows[again] = rng.integers(0, total, size=int(again.sum()))
+        found[todo] = rows
+    return found
+
+
+def known_sample(offered: Matrix, seed: int) -> Matrix:
+    """As much of a sample as an algorithm can look through when it is given as public contexts."""
+    rows = offered.reshape(-1, offered.shape[-1])
+    if len(rows) <= MOST_CONTEXTS or len(np.unique(rows, axis=0)) <= MOST_CONTEXTS:
+        return offered
+    kept = max(1, MOST_CONTEXTS * len(offered) // len(rows))
+    chosen = np.random.default_rng([seed, 5]).choice(len(offered), kept, replace=False)
+    return np.ascontiguousarray(offered[np.sort(chosen)])
 
 
 def sample_of(contexts: Any, covariance: Any, dim: int, arms: int, max_norm: float, seed: int) -> tuple[Matrix, str]:

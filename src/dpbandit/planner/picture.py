@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpbandit.lab.figures import COLOURS, DASHES, MARKERS
-from dpbandit.planning.forecast import REFERENCE, claim_in_words
+from dpbandit.planner.forecast import REFERENCE, claim_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpbandit.planning.forecast import Plan
+    from dpbandit.planner.forecast import Plan
 
 
 def courses(plan: Plan) -> Figure:

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpbandit.bandits.options import positive
-from dpbandit.planning import accuracy
-from dpbandit.planning.forecast import REFERENCE, Plan
-from dpbandit.planning.planner import PARTICLES, Progress, jobs_of, plan
+from dpbandit.options import positive
+from dpbandit.planner import accuracy
+from dpbandit.planner.forecast import REFERENCE, Plan
+from dpbandit.planner.ask import PARTICLES, Progress, ask, jobs_of
 
 # Few particles are enough to see, at an ε of each size, which two algorithms are worth a closer look.
 SCOUTS = 6
+# Of one core, for each ε that is tried.
+SECONDS = 2.5
 SCOUTED = (0.5, 4.0, 32.0)
 LEAST_EPSILON, MOST_EPSILON = 0.01, 100.0
 
@@ -123,13 +125,14 @@ def affordable_epsilon(
 
     worth: dict[str, None] = {}  # labels
     for number, value in enumerate(SCOUTED):
-        scouted = _whole(plan(epsilon=value, algorithms=algorithms, particles=min(SCOUTS, particles), **given))
+        few = min(SCOUTS, particles)
+        scouted = _whole(ask(SECONDS, epsilon=value, algorithms=algorithms, particles=few, **given))
         worth.update(dict.fromkeys(name for name in scouted.ranked()[:2] if name != "random"))
         tell(0.4 * (number + 1) / len(SCOUTED))
     chosen = [(name, own) for label, name, own in jobs_of(algorithms, {}) if label in worth]
 
     def at(value: float) -> Plan:
-        return _whole(plan(epsilon=value, algorithms=chosen, particles=particles, **given))
+        return _whole(ask(SECONDS, epsilon=value, algorithms=chosen, particles=particles, **given))
 
     found = at(MOST_EPSILON)
     reference = found.final(REFERENCE)
