@@ -166,7 +166,7 @@ def _show(found: Any) -> None:
             row["algorithm"],
             f"{row['regret']:,.0f} ± {row['regret_se']:,.0f}",
             f"{row['times_non_private']:.2f}",
-            f"{row['theta_error']:.3g}",
+            "–" if row["theta_error"] is None else f"{row['theta_error']:.3g}",
             f"round {row['close_after']:,}" if row["close_after"] else "–",
             claim_in_words(found.forecasts[row["algorithm"]]),
         )
@@ -175,7 +175,7 @@ def _show(found: Any) -> None:
         out.print(f"{what}: {words}", style="dim", highlight=False, markup=False, soft_wrap=True)
     for note in found.notes:
         out.print(f"note: {note}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    out.print(accuracy.statement(), style="dim", highlight=False, markup=False, soft_wrap=True)
+    out.print(accuracy.statement(found.extrapolated), style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def _percent(text: str) -> float:

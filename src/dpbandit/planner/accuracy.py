@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 # From docs/plan-accuracy.md, which that script writes: with the right prior on θ (the error of the model), and with the default
@@ -21,22 +22,28 @@ DEFAULT_PRIOR = {
 SETTINGS, RECOMMENDED_GOOD = 48, 1.0
 
 
-def statement() -> str:
-    """In words."""
+def statement(extrapolated: Sequence[str] = ()) -> str:
+    """In words; of a plan in which these algorithms were not played to the end."""
     right, default = RIGHT_PRIOR, DEFAULT_PRIOR
-    return (
-        f"measured error of the final regret, on simulated worlds: half within {right['median_error']:.0%} and nine in ten within "
-        f"{right['error_of_nine_in_ten']:.0%} where the prior was right; {default['median_error']:.0%} and "
-        f"{default['error_of_nine_in_ten']:.0%} with the default prior. The recommended algorithm was the best or within 10% of it "
-        f"in {RECOMMENDED_GOOD:.0%} of {SETTINGS} settings (docs/plan-accuracy.md)"
+    words = (
+        f"measured error of the final regret, on simulated worlds: half within "
+        f"{right['median_error']:.0%} and nine in ten within {right['error_of_nine_in_ten']:.0%} "
+        f"where the prior was right; {default['median_error']:.0%} and "
+        f"{default['error_of_nine_in_ten']:.0%} with the default prior. The recommended algorithm "
+        f"was the best or within 10% of it in {RECOMMENDED_GOOD:.0%} of {SETTINGS} settings "
+        "(docs/plan-accuracy.md)"
     )
+    if extrapolated:
+        words += f". That is for rounds that are played; not played to the end: {', '.join(extrapolated)}"
+    return words
 
 
-def to_dict() -> dict[str, Any]:
+def to_dict(extrapolated: Sequence[str] = ()) -> dict[str, Any]:
     """For JSON."""
     return {
         "right_prior": RIGHT_PRIOR,
         "default_prior": DEFAULT_PRIOR,
+        "extrapolated": list(extrapolated),
         "settings": SETTINGS,
         "recommended_best_or_within_10_percent": RECOMMENDED_GOOD,
     }

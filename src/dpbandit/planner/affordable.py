@@ -70,7 +70,7 @@ class Affordable:
             "rounds": self.plan.problem.rounds,
             "complete": self.plan.complete,
             "assumptions": self.plan.assumptions,
-            "accuracy": accuracy.to_dict(),
+            "accuracy": accuracy.to_dict(self.plan.extrapolated),
         }
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Affordable:
                 f"{aim} after {rounds:,} rounds; predicted {self.regret:,.0f}, non-private {reference:,.0f}"
             )
         return "\n".join(
-            [first, "", *(f"{what}: {words}" for what, words in self.plan.assumptions.items()), accuracy.statement()]
+            [first, "", *(f"{what}: {words}" for what, words in self.plan.assumptions.items()), accuracy.statement(self.plan.extrapolated)]
         )
 
 

@@ -246,15 +246,18 @@ class _Work:
             make = partial(_make, name, {**shared, **own})
             try:
                 bandit = make(0)
-            except DpbanditError as error:
-                if named and name != REFERENCE:
+            except Exception as error:
+                theirs = registry.find(name).registered_by_user  # whose factory may raise anything
+                if (named and name != REFERENCE) or not (theirs or isinstance(error, DpbanditError)):
                     raise
                 self.found[label] = Forecast(label, None, None, f"not with these options: {error}")
                 continue
             claim = getattr(bandit, "claim", None)
             proven = claim is not None and claim.status == "proven"
             if not (named or proven or name == REFERENCE):
-                continue  # its line in the list of algorithms says proven, with other options
+                words = "not proven with these options: name it, and it is predicted"
+                self.found[label] = Forecast(label, claim, None, words)
+                continue
             self.found[label] = Forecast(label, claim, None, INTERRUPTED)
             self.makers[label] = make
             self.costs[label] = round_cost(bandit, problem.arms)
@@ -282,7 +285,10 @@ class _Work:
         course, why_not = None, ""
         if rounds == 0:
             seconds = 1e-6 * self.costs[label]
-            why_not = f"no prediction: a round takes about {seconds:.2g} s, too long to play enough"
+            why_not = (
+                f"no prediction: a round takes about {seconds:.2g} s, too long to play enough of "
+                "them; ask for fewer algorithms"
+            )
         else:
             try:
                 course = predict(
@@ -317,11 +323,12 @@ def _notes(
     for label, forecast in forecasts.items():
         if forecast.course is not None and forecast.course.extrapolated:
             shorter.setdefault(forecast.course.played, []).append(label)
-    for played, labels in shorter.items():
+    if shorter:
+        words = "; ".join(f"{played:,} ({', '.join(names)})" for played, names in shorter.items())
         notes.append(
-            f"{', '.join(labels)}: {played:,} of {problem.rounds:,} rounds were played and the rest "
-            "extrapolated: what a factor of 4 in time adds to regret goes on growing as it last "
-            "did, by at least 1 and at most 4"
-            + (". Drift after them is not seen" if problem.in_order else "")
+            f"of {problem.rounds:,} rounds these were played, to answer in seconds: {words}. The "
+            "rest is extrapolated: what a factor of 4 in time adds to regret goes on growing as it "
+            "last did, by at least 1 and at most 4. Fewer algorithms are played longer"
+            + (". Drift after the rounds played is not seen" if problem.in_order else "")
         )
     return notes

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpbandit.bandit import Bandit
+from dpbandit.planner.course import RATIO, geometric_steps
 
 # Of one core, for all algorithms of a question together.
-SECONDS = 10.0
+SECONDS = 20.0
 LEAST_PARTICLES = 4
 # Fewer say nothing about a learner.
 LEAST_ROUNDS = 200
@@ -35,7 +36,7 @@ def round_cost(bandit: Any, arms: int) -> float:
     if not isinstance(bandit, Bandit):
         return PYTHON_ROUND
     dim = float(bandit.dim)
-    core = 0.6 + 0.03 * arms + 7e-5 * (arms + 5) * dim**2 + _cubic(bandit) * dim**3
+    core = 0.6 + 0.1 * arms + 7e-5 * (arms + 5) * dim**2 + _cubic(bandit) * dim**3
     match bandit.backend:
         case "core":
             return core
@@ -47,14 +48,14 @@ def round_cost(bandit: Any, arms: int) -> float:
 
 def _cubic(bandit: Bandit) -> float:
     """µs for each dim³: matrices that are factorised anew."""
-    thompson = 1e-4 if bandit.policy.name == "thompson" else 0.0
+    thompson = 5e-5 if bandit.policy.name == "thompson" else 0.0
     match bandit.design.learner:
         case "none" | "arms":
             return thompson
         case "ridge":
             return thompson + (3e-4 if bandit.design.settings["site"] == "own" else 0.0)
         case "filter":
-            return thompson + 1e-4
+            return thompson + 4e-5
         case "joint":
             return thompson + 2e-4
         case other:
@@ -66,17 +67,21 @@ def effort_for(
 ) -> Effort:
     """Fewer particles first, but no fewer than four; then fewer rounds of what takes longest.
 
+    Rounds are one of the times that are recorded, so that algorithms alike are played alike.
+
     >>> effort_for({"a": 1.0, "b": 9.0}, rounds=10_000, particles=24)
     Effort(particles=24, rounds={'a': 10000, 'b': 10000})
     >>> effort_for({"a": 1.0, "b": 9.0}, rounds=1_000_000, particles=24)
-    Effort(particles=4, rounds={'a': 1000000, 'b': 166666})
+    Effort(particles=4, rounds={'a': 1000000, 'b': 433989})
     """
     budget = 1e6 * seconds
     kept = min(particles, max(LEAST_PARTICLES, int(budget / (sum(costs.values()) * rounds))))
     shared: dict[str, int] = {}
+    times = geometric_steps(rounds, RATIO)
     left = budget / kept
     for number, (label, cost) in enumerate(sorted(costs.items(), key=lambda item: item[1])):
-        played = min(rounds, int(left / (len(costs) - number) / cost))
+        most = left / (len(costs) - number) / cost
+        played = int(times[times <= most].max(initial=0))
         shared[label] = played if played >= min(LEAST_ROUNDS, rounds) else 0
         left -= shared[label] * cost
     return Effort(kept, {label: shared[label] for label in costs})

@@ -104,6 +104,12 @@ class Plan:
                 found.append(name)
         return found
 
+    @property
+    def extrapolated(self) -> list[str]:
+        """Algorithms that were played for fewer rounds than asked; see `notes`."""
+        courses = {name: forecast.course for name, forecast in self.forecasts.items()}
+        return [name for name, course in courses.items() if course and course.extrapolated]
+
     def at(self, name: str, rounds: Any, what: str = "regret") -> NDArray[np.float64]:
         """Predicted regret, or theta_error, after these rounds."""
         if what not in ("regret", "theta_error"):
@@ -156,7 +162,7 @@ class Plan:
                     "regret": None if course is None else float(course.regret[-1]),
                     "regret_se": None if course is None else forecast.standard_error,
                     "times_non_private": None if course is None else float(course.regret[-1]) / max(reference, 1e-300),
-                    "theta_error": None if course is None else float(course.theta_error[-1]),
+                    "theta_error": None if course is None else _number(course.theta_error[-1]),
                     "close_after": None if course is None else self.rounds_until_close(name),
                     "status": forecast.status,
                     "note": forecast.why_not,
@@ -179,7 +185,8 @@ class Plan:
             if forecast.course is not None:
                 row["rounds"] = forecast.course.rounds.tolist()
                 row["regret_over_time"] = forecast.course.regret.tolist()
-                row["theta_error_over_time"] = forecast.course.theta_error.tolist()
+                row["theta_error_over_time"] = [_number(v) for v in forecast.course.theta_error]
+                row["rounds_played"] = forecast.course.played
         return {
             "setting": self.setting(),
             "recommended": self.recommended if self.ranked() else None,
@@ -189,7 +196,7 @@ class Plan:
             "assumptions": self.assumptions,
             "notes": list(self.notes),
             "complete": self.complete,
-            "accuracy": accuracy.to_dict(),
+            "accuracy": accuracy.to_dict(self.extrapolated),
         }
 
     def setting(self) -> dict[str, Any]:
@@ -229,12 +236,13 @@ class Plan:
                 continue
             close = f"{row['close_after']:,}" if row["close_after"] else "–"
             regret = f"{row['regret']:,.0f} ± {row['regret_se']:,.0f}"
+            error = "–" if row["theta_error"] is None else f"{row['theta_error']:.3g}"
             lines.append(
-                f"{row['algorithm']:<28}{regret:>14}{row['times_non_private']:>10.2f}{row['theta_error']:>10.3g}{close:>13}  "
+                f"{row['algorithm']:<28}{regret:>14}{row['times_non_private']:>10.2f}{error:>10}{close:>13}  "
                 + claim_in_words(self.forecasts[row["algorithm"]])
             )
         lines += ["", *(f"{what}: {words}" for what, words in self.assumptions.items())]
-        lines += [*(f"note: {note}" for note in self.notes), accuracy.statement()]
+        lines += [*(f"note: {note}" for note in self.notes), accuracy.statement(self.extrapolated)]
         return "\n".join(lines)
 
 
@@ -247,6 +255,11 @@ def claim_in_words(forecast: Forecast) -> str:
         return "proven, uses no reward"
     delta = f", δ = {claim.delta:g}" if claim.delta else ""
     return f"{claim.status}, ε = {claim.epsilon:g}{delta}"
+
+
+def _number(value: float) -> float | None:
+    """For JSON, which has no NaN: a bandit may have no parameter to be wrong about."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _brief(claim: Claim) -> dict[str, Any]:

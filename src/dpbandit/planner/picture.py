@@ -34,7 +34,7 @@ def courses(plan: Plan) -> Figure:
         shown = course.rounds >= min(10, plan.problem.rounds)
         every = max(1, int(shown.sum()) // 9)
         left.plot(course.rounds[shown], course.regret[shown], label=words, markevery=every, **style)
-        if name != "random":
+        if name != "random" and np.isfinite(course.theta_error).all():
             right.plot(course.rounds[shown], course.theta_error[shown], markevery=every, **style)
     for axes, title in ((left, "predicted cumulative regret"), (right, "predicted parameter error ‖θ − θ*‖₂")):
         axes.set_xscale("log")
@@ -55,6 +55,7 @@ def courses(plan: Plan) -> Figure:
             ha="right",
         )
     errors = np.concatenate([plan.course(n).theta_error for n in names if n != "random"])
+    errors = errors[np.isfinite(errors)]
     right.set_ylim(top=min(float(errors.max()) * 1.2, 30 * float(np.median(errors))))
     figure.suptitle(
         f"{plan.problem.dim} features, {plan.problem.arms} arms, rewards in {list(plan.problem.reward_range)}; claims beside "

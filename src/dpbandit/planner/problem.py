@@ -110,16 +110,17 @@ def distinct(rng: np.random.Generator, total: int, count: int, arms: int) -> Sho
     # likely.
     found = rng.integers(0, total, size=(count, arms))
     todo = np.arange(count)
-    while len(todo):
+    while True:
+        ordered = np.sort(found[todo], axis=1)
+        todo = todo[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
+        if len(todo) == 0:
+            break
         rows = found[todo]
         order = np.argsort(rows, axis=1, kind="stable")
         ordered = np.take_along_axis(rows, order, axis=1)
-        again = np.zeros(rows.shape, dtype=np.bool_)
-        np.put_along_axis(again, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
-        todo = todo[again.any(axis=1)]
-        again = again[again.any(axis=1)]
-        rows = found[todo]
-        rows[again] = rng.integers(0, total, size=int(again.sum()))
+        before = np.zeros(rows.shape, dtype=np.bool_)
+        np.put_along_axis(before, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+        rows[before] = rng.integers(0, total, size=int(before.sum()))
         found[todo] = rows
     return found
 
