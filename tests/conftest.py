@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
 
 
 @pytest.fixture(autouse=True)

@@ -22,9 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbandit import engine as engines
 from dpbandit import learning
-from dpbandit.design import Design
-from dpbandit.engine import LEARNED
-from dpbandit.errors import BudgetError, NoiseError, OptionError, PropensityError, ShapeError
+from dpbandit.design import Design, keys_for
+from dpbandit.errors import BudgetError, OptionError, PropensityError
 from dpbandit.frames import array_of
 from dpbandit.logs.record import ASSUMPTION, Log, People
 from dpbandit.model import Gate, ReleasedModel
@@ -33,8 +32,8 @@ from dpbandit.policies import Propensities, View
 from dpbandit.privacy.accounting import epsilon_of
 from dpbandit.privacy.claim import Claim, Spent
 from dpbandit.privacy.ledger import Ledger
-from dpbandit.privacy.sources import Real, Simulation, Source
-from dpbandit.reference.random import CONTEXTS, START, TIES, derive_key
+from dpbandit.privacy.sources import Source
+from dpbandit.reference.random import CONTEXTS, TIES
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -66,7 +65,7 @@ class Bandit:
         self.policy = design.policy
         self.claim = design.claim
         self.ledger = design.ledger
-        self.source: Source = _source(options, design)
+        self.source: Source = design.source(options)
         self.identity = secrets.token_hex(16)
         self.over_cap = 0
         self.log: Log | None = None  # what it was started from
@@ -79,12 +78,12 @@ class Bandit:
             private=design.contexts_are_private,
         )
         self.alpha: float | str = design.alpha if options.alpha is None else options.alpha
-        self._fixed_alpha = _fixed(self.alpha, design)
+        self._fixed_alpha = design.fixed(self.alpha)
         if self._fixed_alpha is None:
             self.alphas(1, 1)  # says now, not in round 1, when something is missing
         self.backend = engines.backend_for(options.backend, design.not_in_core)
-        self.use_keys(_keys(options.seed))
-        self._public_rows = {row.tobytes() for row in design.public_set}
+        self.use_keys(keys_for(options.seed))
+        self.public_rows = {row.tobytes() for row in design.public_set}
         self.user_counts: dict[str, int] = {}
         self.people = People.nobody()  # the log's users
         self.lock = threading.RLock()
@@ -166,9 +165,9 @@ class Bandit:
         >>> bandit.rounds
         2
         """
-        if self.short_way and self.engine.learn(contexts, rewards) == LEARNED:
-            return
-        self._update(contexts, rewards, user)
+        if self.short_way and not self.engine.learn(contexts, rewards):
+            return  # LEARNED is 0
+        learning.update(self, contexts, rewards, user)
 
     @property
     def theta(self) -> Vector:
@@ -366,9 +365,9 @@ class Bandit:
 
     def in_public_set(self, rows: Matrix) -> NDArray[np.bool_]:
         """For each row, whether it is one of the contexts that the noise was scaled for."""
-        if not self._public_rows:
+        if not self.public_rows:
             return np.ones(len(rows), dtype=np.bool_)
-        return np.array([row.tobytes() in self._public_rows for row in rows], dtype=np.bool_)
+        return np.array([row.tobytes() in self.public_rows for row in rows], dtype=np.bool_)
 
     def remember(self, log: Log, people: People) -> None:
         """That it was started from this log: its users have so much less of their cap left."""
@@ -438,24 +437,6 @@ class Bandit:
                 self.offered = given.copy()
         return found if k is None else np.array(found, dtype=np.int64)
 
-    def _update(self, contexts: Any, rewards: Any, user: Any) -> None:
-        xs, rs = array_of(contexts, "contexts"), array_of(rewards, "rewards")
-        if xs.ndim == 1 and rs.ndim == 0:
-            xs, rs = xs[None, :], rs[None]
-        if xs.ndim != 2 or rs.ndim != 1 or len(xs) != len(rs):
-            raise ShapeError(
-                f"update takes a context of shape ({self.dim},) with one reward, or a batch of "
-                f"shapes (n, {self.dim}) and (n,), not {np.shape(contexts)} and {np.shape(rewards)}"
-            )
-        if len(xs) == 0:
-            return
-        self.check_process()
-        with self.lock:
-            if self.options.protects.cap is None:
-                learning.learn_rows(self, xs, rs)
-            else:
-                learning.learn_of_users(self, xs, rs, user)
-
 
 def spent_of(claim: Claim, ledger: Ledger, rewards_per_unit: int) -> Spent:
     """What a ledger's total is in a claim's terms, for a unit of so many rewards."""
@@ -466,32 +447,6 @@ def spent_of(claim: Claim, ledger: Ledger, rewards_per_unit: int) -> Spent:
     if ledger.currency == "epsilon":
         return Spent(rewards_per_unit * ledger.total, claim.delta, None, claim)
     raise BudgetError(f"no currency is called {ledger.currency!r}")
-
-
-def _source(options: Options, design: Design) -> Source:
-    """Real noise without a seed, a simulation with one."""
-    if options.seed is not None:
-        return Simulation(options.seed)
-    if design.is_private and not design.noise.has_real_source:
-        raise NoiseError(
-            f"there is no exact sampler for {design.noise.name!r} noise: give a seed for a "
-            "simulation, or use 'laplace' or 'gaussian'"
-        )
-    return Real()
-
-
-def _keys(seed: int | None) -> dict[int, int]:
-    """Ties and perturbed contexts protect nobody: any unpredictable key will do for them."""
-    if seed is None:
-        return {TIES: secrets.randbits(64), CONTEXTS: secrets.randbits(64), START: 0}
-    return {purpose: derive_key(seed, purpose) for purpose in (TIES, CONTEXTS, START)}
-
-
-def _fixed(alpha: float | str, design: Design) -> float | None:
-    """The width of the bonus, where it is the same in all rounds."""
-    if not isinstance(alpha, str):
-        return float(alpha)
-    return design.theory if isinstance(design.theory, float) else None
 
 
 def _is_slate(k: Any, given: Matrix) -> bool:

@@ -5,6 +5,7 @@ An algorithm's file returns a design and nothing else; `Bandit` runs it.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.errors import NoiseError
 from dpbandit.options import Options
 from dpbandit.policies import Policy
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.noise import Noise
+from dpbandit.privacy.sources import Real, Simulation, Source
+from dpbandit.reference.random import CONTEXTS, START, TIES, derive_key
 from dpbandit.release import Release
 
 Vector = NDArray[np.float64]
@@ -57,7 +61,26 @@ class Design:
         parts = (("policy", self.policy), ("noise", self.noise), ("release", self.release))
         return [f"{kind} {part.name!r}" for kind, part in parts if not part.in_core]
 
-    def spec(self, options: Options, *, alpha: float, ties_key: int, contexts_key: int) -> dict[str, Any]:
+    def fixed(self, alpha: float | str) -> float | None:
+        """The width of the bonus, where it is the same in all rounds."""
+        if not isinstance(alpha, str):
+            return float(alpha)
+        return self.theory if isinstance(self.theory, float) else None
+
+    def source(self, options: Options) -> Source:
+        """Real noise without a seed, a simulation with one."""
+        if options.seed is not None:
+            return Simulation(options.seed)
+        if self.is_private and not self.noise.has_real_source:
+            raise NoiseError(
+                f"there is no exact sampler for {self.noise.name!r} noise: give a seed for a "
+                "simulation, or use 'laplace' or 'gaussian'"
+            )
+        return Real()
+
+    def spec(
+        self, options: Options, *, alpha: float, ties_key: int, contexts_key: int
+    ) -> dict[str, Any]:
         """The design in plain values: what an engine is made from."""
         low, high = options.reward_range
         return {
@@ -78,3 +101,10 @@ class Design:
             "context_noise": options.context_noise,
             **self.settings,
         }
+
+
+def keys_for(seed: int | None) -> dict[int, int]:
+    """Ties and perturbed contexts protect nobody: any unpredictable key will do for them."""
+    if seed is None:
+        return {TIES: secrets.randbits(64), CONTEXTS: secrets.randbits(64), START: 0}
+    return {purpose: derive_key(seed, purpose) for purpose in (TIES, CONTEXTS, START)}

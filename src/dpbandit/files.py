@@ -144,9 +144,7 @@ def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
     return _unpack(path, path, receipt)
 
 
-def _unpack(
-    source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any] | None
-) -> Bandit:
+def _unpack(source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any] | None) -> Bandit:
     try:
         with np.load(source, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -167,9 +165,7 @@ def _unpack(
     return _restore(path, record, arrays)
 
 
-def _check_receipt(
-    path: Path | str, record: dict[str, Any], receipt: dict[str, Any]
-) -> None:
+def _check_receipt(path: Path | str, record: dict[str, Any], receipt: dict[str, Any]) -> None:
     if record["identity"] != receipt["identity"]:
         raise RollbackError(f"{path} is another bandit than the receipt's")
     have, seen = record["ledger"]["releases"], receipt["releases"]

@@ -44,7 +44,9 @@ def numbers(given: Any, what: str) -> NDArray[np.float64]:
     if array.ndim == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
         lengths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else None for row in rows}
         if len(lengths) > 1:
-            raise ShapeError(f"{what} must be lists of one length, not of {sorted(map(str, lengths))}")
+            raise ShapeError(
+                f"{what} must be lists of one length, not of {sorted(map(str, lengths))}"
+            )
         return np.array([[_number(value, what) for value in row] for row in rows], dtype=np.float64)
     flat = [_number(value, what) for value in array.ravel().tolist()]
     return np.array(flat, dtype=np.float64).reshape(array.shape)
@@ -79,7 +81,13 @@ def column(frame: Any, name: str) -> Any:
 
 def entries(given: Any) -> Any:
     """A frame's column as a list; anything else as it is."""
-    return given.to_pylist() if hasattr(given, "to_pylist") else list(given) if is_frame(given) else given
+    return (
+        given.to_pylist()
+        if hasattr(given, "to_pylist")
+        else list(given)
+        if is_frame(given)
+        else given
+    )
 
 
 def frame(columns: Mapping[str, Any], kind: str) -> Any:
@@ -90,5 +98,7 @@ def frame(columns: Mapping[str, Any], kind: str) -> Any:
         package = import_module(KINDS[kind])
     except ImportError:
         brings = "polars" if kind == "polars" else "'dpbandit[lab]'"
-        raise OptionError(f"a frame of this kind needs {KINDS[kind]}: pip install {brings}") from None
+        raise OptionError(
+            f"a frame of this kind needs {KINDS[kind]}: pip install {brings}"
+        ) from None
     return package.table(dict(columns)) if kind == "arrow" else package.DataFrame(dict(columns))

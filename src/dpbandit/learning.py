@@ -1,6 +1,6 @@
 """How rewards enter a bandit: batches, users, and rounds in which something is released.
 
-Everything here runs under the bandit's lock. What fails leaves no trace: the clean sums, the ledger
+All of it happens under the bandit's lock. What fails leaves no trace: the clean sums, the ledger
 and the counts are as before, because nobody has seen the noise.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.engine import DUE, HORIZON, LEARNED, NO_RELEASE, REWARD_WORDS, raise_for
-from dpbandit.errors import NoiseError, NotFiniteError, OptionError, PrivacyWarning
-from dpbandit.frames import entries
+from dpbandit.errors import NoiseError, NotFiniteError, OptionError, PrivacyWarning, ShapeError
+from dpbandit.frames import array_of, entries
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.sources import Pending, Real, Simulation, add_whole_noise
 from dpbandit.reference.random import START
@@ -34,6 +34,26 @@ OUTSIDE = (
     "a context that is not among public_contexts (bit for bit): from now on the noise covers the "
     "whole ball, which is more; leave public_contexts out if not all contexts are known"
 )
+
+
+def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any) -> None:
+    """`Bandit.update` for whatever is given: lists, frames, batches, users."""
+    xs, rs = array_of(contexts, "contexts"), array_of(rewards, "rewards")
+    if xs.ndim == 1 and rs.ndim == 0:
+        xs, rs = xs[None, :], rs[None]
+    if xs.ndim != 2 or rs.ndim != 1 or len(xs) != len(rs):
+        raise ShapeError(
+            f"update takes a context of shape ({bandit.dim},) with one reward, or a batch of "
+            f"shapes (n, {bandit.dim}) and (n,), not {np.shape(contexts)} and {np.shape(rewards)}"
+        )
+    if len(xs) == 0:
+        return
+    bandit.check_process()
+    with bandit.lock:
+        if bandit.options.protects.cap is None:
+            learn_rows(bandit, xs, rs)
+        else:
+            learn_of_users(bandit, xs, rs, user)
 
 
 def learn_rows(bandit: Bandit, xs: Matrix, rs: Vector) -> None:
@@ -99,7 +119,7 @@ def learn_with_release(bandit: Bandit, x: Vector, reward: float) -> None:
     engine, release = bandit.engine, bandit.release
     bandit.check_process()
     release.room(engine)
-    inside = bool(bandit.in_public_set(x[None, :])[0])
+    inside = not bandit.public_rows or x.tobytes() in bandit.public_rows
     if not inside and not engine.outside:
         # The caller of `update`.
         warnings.warn(OUTSIDE, PrivacyWarning, stacklevel=5)

@@ -78,7 +78,9 @@ class Gate:
                     "public_contexts that the noise was scaled for: give public_contexts that "
                     "cover all contexts, or none"
                 )
-        if self.one_hot and not (((given == 0) | (given == 1)).all() and (given.sum(axis=1) == 1).all()):
+        if self.one_hot and not (
+            ((given == 0) | (given == 1)).all() and (given.sum(axis=1) == 1).all()
+        ):
             raise ShapeError(
                 f"{self.name} is for arms without features: a context must be one-hot, a single 1 "
                 f"at its arm's place among {self.dim} and 0 elsewhere; for contexts with features "
@@ -87,9 +89,7 @@ class Gate:
 
     def _refuse(self, given: Matrix, longest: float) -> None:
         if not np.isfinite(given).all():
-            raise NotFiniteError(
-                "a context holds NaN or infinity: contexts must be finite numbers"
-            )
+            raise NotFiniteError("a context holds NaN or infinity: contexts must be finite numbers")
         size = "" if self.private else f" {longest * self.max_norm:.6g},"
         raise NormError(
             f"a context has norm{size} above max_norm = {self.max_norm:g}: "
@@ -176,7 +176,7 @@ class ReleasedModel:
             self.view, given, self.alpha, draws=draws, seed=seed, name=self.name
         )
 
-    def check(self, contexts: ArrayLike) -> Matrix:
+    def check(self, contexts: Any) -> Matrix:
         """The contexts as an array, or a named error."""
         given = _packed(contexts, self.gate.dim) if type(contexts) is list else None
         if given is None:
@@ -278,14 +278,18 @@ def _of_format_1(record: dict[str, Any]) -> dict[str, Any]:
     """A record of 0.1 in today's words. Exports of 0.1 held no limits; its service's records did."""
     unknown = sorted(set(record) - _FORMAT_1)
     if unknown:
-        raise SaveError(f"a released model of 0.1 with a field {unknown[0]!r} that 0.1 did not have")
+        raise SaveError(
+            f"a released model of 0.1 with a field {unknown[0]!r} that 0.1 did not have"
+        )
     flags = [policy for flag, policy in _FLAGS.items() if record.get(flag, False)]
     if len(flags) > 1:
         raise SaveError(f"a released model of 0.1 that plays by two rules: {' and '.join(flags)}")
     policy = flags[0] if flags else "ucb"
     limits = {"max_norm": None, "l1_limit": None, "one_hot": False}
     limits |= {name: record[name] for name in limits if name in record}
-    kept = {key: record[key] for key in ("name", "dim", "round", "claim") if key in record}
+    kept: dict[str, Any] = {
+        key: record[key] for key in ("name", "dim", "round", "claim") if key in record
+    }
     numbers = {"theta": "theta", "matrix": "inverse_gram", "alpha": "alpha"}
     if policy != "uniform":
         kept |= {new: record[old] for new, old in numbers.items() if old in record}

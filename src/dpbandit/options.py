@@ -198,11 +198,11 @@ def _plain(value: Any) -> Any:
 def whole(name: str, value: Any, *, least: int, also: str = "") -> int:
     """A whole number, or an error."""
     also = f" ({also})" if also else ""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
+        value, bool
+    )
     if not number or not math.isfinite(value) or value != int(value) or value < least:
-        raise OptionError(
-            f"{name} must be a whole number of at least {least}{also}, not {value!r}"
-        )
+        raise OptionError(f"{name} must be a whole number of at least {least}{also}, not {value!r}")
     return int(value)
 
 
@@ -253,11 +253,7 @@ def _range(given: Any) -> tuple[float, float]:
     try:
         low, high = (float(v) for v in given)
     except (TypeError, ValueError):
-        raise OptionError(
-            f"reward_range must be two numbers (low, high), not {given!r}"
-        ) from None
+        raise OptionError(f"reward_range must be two numbers (low, high), not {given!r}") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise OptionError(
-            f"reward_range must be two finite numbers, low < high, not {given!r}"
-        )
+        raise OptionError(f"reward_range must be two finite numbers, low < high, not {given!r}")
     return low, high

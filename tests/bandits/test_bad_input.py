@@ -21,8 +21,8 @@ def fresh(name="dgs", **given):
 
 
 def fingerprint(bandit):
-    arrays = {name: array.copy() for name, array in bandit._arrays().items()}
-    return arrays, bandit.ledger.to_dict(), bandit.clipped, bandit.over_cap, dict(bandit._user_counts)
+    arrays = {name: array.copy() for name, array in bandit.engine.fields().items()}
+    return arrays, bandit.ledger.to_dict(), bandit.clipped, bandit.over_cap, dict(bandit.user_counts)
 
 
 def assert_untouched(bandit, before):
@@ -119,6 +119,7 @@ OPTIONS = [
     ({"unit": ("user", 0)}, "at least 1"),
     ({"seed": -1}, "seed"),
     ({"noise": "gauss"}, "did you mean 'gaussian'"),
+    ({"backend": "gpu"}, "backend must be 'core' or 'reference'"),
     ({"public_contexts": [[1.0]]}, "public_contexts must have shape"),
     ({"public_contexts": [[math.nan, 1.0]]}, "public_contexts hold NaN"),
 ]

@@ -1,13 +1,16 @@
 """Options read back, and what a bandit says of itself."""
 
+import dataclasses
+import inspect
+import re
 import typing
 
 import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.bandits import hints
-from dpbandit.bandits.options import SHARED
+from dpbandit.algorithms import hints
+from dpbandit.options import SHARED, Options
 
 
 @pytest.mark.parametrize("name", list(dpb.algorithms()))
@@ -54,6 +57,12 @@ def test_what_it_says_of_itself_is_one_line_with_what_was_chosen_and_the_claim()
 
 def test_editors_know_every_algorithm_and_option():
     ours = dpb.algorithms()
-    assert list(typing.get_args(hints.Known)) == list(ours)
+    assert list(typing.get_args(hints.Name)) == list(ours)
     own = {option for algorithm in ours.values() for option in algorithm.own_options}
-    assert set(hints.Given.__annotations__) == set(SHARED) | own
+    shown = inspect.signature(dpb.make).parameters
+    assert set(shown) == {"name", *SHARED, *own}
+    for option in dataclasses.fields(Options):
+        if option.name not in ("dim", "extra"):
+            assert shown[option.name].default == option.default
+    for option in shown:
+        assert re.search(rf"^    (\w+, )*{option}(, \w+)* :", dpb.make.__doc__, re.MULTILINE), option

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.bandits import arms, presets
+from dpbandit.engine import new_engine
 from dpbandit.errors import BudgetError, OptionError, ShapeError
-from dpbandit.randomness import NOISE, derive_key, laplace, normal
+from dpbandit.privacy.sensitivity import on_grid
+from dpbandit.reference.random import NOISE, derive_key, laplaces, normals
 
 ARMS = 4
 VARIANTS = [
@@ -50,19 +51,19 @@ class ByHand:
     """The paper's algorithm with lists: every node is a pair of ends, every sum is added up again."""
 
     def __init__(self, bandit):
-        given, self.gaussian = bandit.options, bandit.noise == "gaussian"
+        given, self.gaussian = bandit.options, bandit.noise.name == "gaussian"
         self.horizon, self.dim = given.horizon, given.dim
         self.alpha = 1.0 if given.alpha == "theory" else 0.3 if given.alpha is None else given.alpha
-        self.bonus = given.take("privacy_bonus", "theory" if given.alpha == "theory" else 0.75)
+        self.bonus = given.own("privacy_bonus", "theory" if given.alpha == "theory" else 0.75)
         low, high = given.reward_range
         self.width, self.gamma = high - low, given.zeta
-        self.margin = 1 + presets.rounding(given)
+        self.margin = on_grid(1.0, dim=1, norm=2)
         budget = given.epsilon / given.rewards_per_unit
         if self.gaussian:
             budget = dpb.budget.mu_of(epsilon=given.epsilon, delta=given.delta) / given.rewards_per_unit
-        if given.take("split_budget", False):
+        if given.own("split_budget", False):
             budget = budget / (math.sqrt(self.dim) if self.gaussian else self.dim)
-        self.budget, self.key = budget, np.uint64(derive_key(given.seed, NOISE))
+        self.budget, self.key = budget, derive_key(given.seed, NOISE)
         self.rewards = [[] for _ in range(self.dim)]
         self.nodes = [{} for _ in range(self.dim)]  # (first, last) → noisy sum
         self.t = 0
@@ -98,7 +99,7 @@ class ByHand:
         n = len(self.rewards[arm])
         (first, last), levels = self.in_use(n)[-1]
         assert last == n
-        draw = (normal if self.gaussian else laplace)(self.key, self.t)
+        draw = (normals if self.gaussian else laplaces)(self.key, self.t, 1)[0]
         self.nodes[arm][first, last] = sum(self.rewards[arm][first - 1 : last]) + self.scale(levels) * draw
 
     def mean(self, arm):
@@ -139,7 +140,7 @@ def test_choices_and_means_are_those_of_the_algorithm_done_by_hand(options):
         assert scores[arm] >= max(scores.values()) - 1e-9
         hand.learn(arm, reward)
     np.testing.assert_allclose(bandit.theta, [hand.mean(a) for a in range(ARMS)], rtol=1e-8, atol=1e-12)
-    assert bandit.learner.pulls.tolist() == [len(r) for r in hand.rewards]
+    assert bandit.engine.fields()["pulls"].tolist() == [len(r) for r in hand.rewards]
 
 
 def test_the_means_are_right_after_every_single_round():
@@ -196,12 +197,12 @@ def test_the_engine_plays_what_the_object_plays_step_by_step(options):
 def test_contexts_that_are_not_one_hot_are_named_and_change_nothing(row):
     bandit = make(max_norm=2.0)
     bandit.update([1.0, 0, 0, 0], 0.5)
-    before = {name: array.copy() for name, array in bandit._arrays().items()}
+    before = {name: array.copy() for name, array in bandit.engine.fields().items()}
     with pytest.raises(ShapeError, match="must be one-hot"):
         bandit.select([[1.0, 0, 0, 0], row])
     with pytest.raises(ShapeError, match="must be one-hot"):
         bandit.update(row, 0.5)
-    assert all((array == before[name]).all() for name, array in bandit._arrays().items())
+    assert all((array == before[name]).all() for name, array in bandit.engine.fields().items())
 
 
 def test_a_world_with_features_is_refused_by_name():
@@ -216,7 +217,7 @@ def test_an_exported_model_ranks_like_the_bandit(options, tmp_path):
         play(bandit, rng, 3)
         bandit.export(tmp_path / "model.json")
         model = dpb.load(tmp_path / "model.json")
-        indices = bandit.theta + [arms.bonus(bandit.learner, bandit.plan, arm, bandit._width()) for arm in range(ARMS)]
+        indices = bandit.theta + np.sqrt(np.diag(bandit.engine.model()["matrix"]))
         best = np.eye(ARMS)[rng.permutation(ARMS)]
         if len(set(np.round(np.sort(indices)[-2:], 6))) == 2:
             assert best[model.select(best)].tolist() == best[bandit.select(best)].tolist()
@@ -227,7 +228,7 @@ def test_every_arm_is_pulled_once_before_any_is_pulled_twice():
     for _ in range(ARMS):
         arm = bandit.select(np.eye(ARMS))
         bandit.update(np.eye(ARMS)[arm], 0.0)
-    assert bandit.learner.pulls.tolist() == [1] * ARMS
+    assert bandit.engine.fields()["pulls"].tolist() == [1] * ARMS
 
 
 def test_a_slate_is_in_the_order_of_the_indices():
@@ -256,7 +257,7 @@ def test_one_arm_alone_spends_everything_and_many_arms_less_each(noise, horizon)
 
 def test_the_published_split_has_as_many_times_the_noise_as_there_are_arms():
     whole, split = make(), make(split_budget=True)
-    assert split.plan.multipliers[9] == pytest.approx(ARMS * whole.plan.multipliers[9])
+    assert split.spec["multipliers"][9] == pytest.approx(ARMS * whole.spec["multipliers"][9])
     split.update(np.eye(ARMS)[[0] * 256], [0.0] * 256)
     assert split.spent.epsilon == pytest.approx(2.0 / ARMS)
 
@@ -265,13 +266,14 @@ def test_the_papers_term_covers_the_noise_of_all_arms_at_all_times():
     """With probability at least 1 − γ a run. 200 runs at γ = 0.2: more than 70 failures have probability below 1e-6."""
     failures = 0
     for seed in range(200):
-        bandit = make(horizon=64, alpha="theory", zeta=0.2, seed=seed)
+        bandit = make(horizon=64, alpha="theory", zeta=0.2, seed=seed, backend="reference")
         covered = True
         for t in range(64):
             arm = t % ARMS
             bandit.update(np.eye(ARMS)[arm], 0.0)
-            gamma = arms.privacy_weight(bandit.plan, t + 1) * bandit.learner.spread[arm]
-            covered &= abs(bandit.theta[arm]) * bandit.learner.pulls[arm] <= gamma
+            fields, learner = bandit.engine.fields(), bandit.engine._learner
+            gamma = learner.privacy_weight(t + 1) * fields["spread"][arm]
+            covered &= abs(bandit.theta[arm]) * fields["pulls"][arm] <= gamma
         failures += not covered
     assert failures <= 70
     # Γ = h²·log(K·T·h/γ)·W/ε
@@ -296,18 +298,18 @@ def test_a_failed_round_leaves_no_trace():
 
     bandit = make()
     bandit.update(np.eye(ARMS), [1.0, 0.0, 1.0, 0.0])
-    before, ledger = {n: a.copy() for n, a in bandit._arrays().items()}, bandit.ledger.to_dict()
+    before, ledger = {n: a.copy() for n, a in bandit.engine.fields().items()}, bandit.ledger.to_dict()
     source, bandit.source = bandit.source, Broken()
     with pytest.raises(MemoryError):
         bandit.update([1.0, 0, 0, 0], 1.0)
-    assert all((array == before[name]).all() for name, array in bandit._arrays().items())
+    assert all((array == before[name]).all() for name, array in bandit.engine.fields().items())
     assert bandit.ledger.to_dict() == ledger
     bandit.source = source
 
 
 def test_an_arm_never_outgrows_its_tree():
     bandit = make(horizon=4)
-    bandit._check_horizon = lambda count: None
+    bandit.engine = new_engine({**bandit.spec, "horizon": 0}, bandit.backend)  # one that does not look
     with pytest.raises(BudgetError, match="one level more than the 3"):
         bandit.update(np.eye(ARMS)[[0] * 20], [0.0] * 20)
     assert bandit.rounds == 7

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm
 
 import dpbandit as dpb
-from dpbandit.bandits.propensity import thompson
 from dpbandit.errors import NotFiniteError, OptionError, PropensityError
+from dpbandit.policies.thompson import chances
 
 
 def unit_rows(rng, count, dim):
@@ -61,7 +61,7 @@ def test_two_arms_are_exact(learned):
     bandit, x = learned
     found = bandit.propensities(x[:2])
     apart = x[0] - x[1]
-    spread = 4.0 * np.sqrt(apart @ np.array(bandit._released()["inverse_gram"]) @ apart)
+    spread = 4.0 * np.sqrt(apart @ bandit.model().view.matrix @ apart)
     assert found.probabilities[0] == pytest.approx(norm.cdf(apart @ bandit.theta / spread))
     assert found.standard_errors.tolist() == [0.0, 0.0]
     assert bandit.propensities(x[:1]).probabilities.tolist() == [1.0]
@@ -75,19 +75,19 @@ def test_equal_rows_share_as_ties_are_broken_by_lot(learned):
 
 
 def test_one_dimension_has_no_error_at_all():
-    found = thompson(np.array([0.3]), np.array([[0.25]]), np.array([[1.0], [0.5], [-1.0]]), draws=50, seed=0)
+    found = chances(np.array([0.3]), np.array([[0.25]]), np.array([[1.0], [0.5], [-1.0]]), draws=50, seed=0)
     assert found.probabilities == pytest.approx([norm.cdf(0.6), 0.0, norm.cdf(-0.6)])
     assert found.standard_errors.max() < 1e-12
 
 
 def test_asking_changes_nothing_and_costs_nothing(learned):
     bandit, x = learned
-    before = (bandit.receipt(), bandit.spent.epsilon, bandit.learner.clock.copy().tolist(), bandit.theta.tolist())
+    before = (bandit.receipt(), bandit.spent.epsilon, bandit.engine.decisions, bandit.theta.tolist())
     bandit.propensities(x)
     assert (
         bandit.receipt(),
         bandit.spent.epsilon,
-        bandit.learner.clock.copy().tolist(),
+        bandit.engine.decisions,
         bandit.theta.tolist(),
     ) == before
 

@@ -6,15 +6,20 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import erfcx
 
 from dpbandit import budget
 from dpbandit.errors import BudgetError, OptionError
+from dpbandit.privacy import wishart
+from dpbandit.privacy.accounting import scaled_erfc
 
 EPSILON = st.floats(1e-3, 50.0)
 DELTA = st.floats(1e-12, 0.5)
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "mu"), [(2, 0.1, 1.36620), (2, 1e-5, 0.501552), (1, 1e-6, 0.236704)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "mu"), [(2, 0.1, 1.36620), (2, 1e-5, 0.501552), (1, 1e-6, 0.236704)]
+)
 def test_the_check_points_hold(epsilon, delta, mu):
     assert budget.mu_of(epsilon=epsilon, delta=delta) == pytest.approx(mu, rel=5e-6)
     assert budget.epsilon_of(mu=mu, delta=delta) == pytest.approx(epsilon, rel=2e-5)
@@ -37,14 +42,21 @@ def test_epsilon_is_rounded_up_and_barely(mu, delta):
 
 @given(EPSILON, DELTA)
 def test_there_and_back_never_gains(epsilon, delta):
-    assert budget.epsilon_of(mu=budget.mu_of(epsilon=epsilon, delta=delta), delta=delta) <= epsilon * (1 + 1e-9)
+    assert budget.epsilon_of(
+        mu=budget.mu_of(epsilon=epsilon, delta=delta), delta=delta
+    ) <= epsilon * (1 + 1e-9)
 
 
 @given(st.floats(1e-4, 5.0), DELTA)
 def test_the_general_zcdp_exchange_is_never_better_than_the_gaussian_one(rho, delta):
     mu = math.sqrt(2 * rho)
-    assert budget.epsilon_of_rho(rho=rho, delta=delta) >= budget.epsilon_of(mu=mu, delta=delta) * (1 - 1e-9)
-    assert budget.epsilon_of_rho(rho=rho, delta=delta) <= rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
+    assert budget.epsilon_of_rho(rho=rho, delta=delta) >= budget.epsilon_of(mu=mu, delta=delta) * (
+        1 - 1e-9
+    )
+    assert (
+        budget.epsilon_of_rho(rho=rho, delta=delta)
+        <= rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
+    )
 
 
 def test_the_price_of_going_through_zcdp_is_the_one_measured_before():
@@ -54,7 +66,11 @@ def test_the_price_of_going_through_zcdp_is_the_one_measured_before():
         low, high = 1e-6, mu**2 / 2
         for _ in range(80):
             middle = (low + high) / 2
-            low, high = (middle, high) if budget.epsilon_of_rho(rho=middle, delta=delta) < 2 else (low, middle)
+            low, high = (
+                (middle, high)
+                if budget.epsilon_of_rho(rho=middle, delta=delta) < 2
+                else (low, middle)
+            )
         assert mu / math.sqrt(2 * low) == pytest.approx(factor, abs=0.01)
 
 
@@ -112,3 +128,25 @@ def test_claims_say_whether_they_are_claims():
     claim = budget.Claim("one reward", "none", 2.0, 0.1, None, "none", "simulation")
     assert "no privacy is claimed" in str(claim)
     assert "does not achieve" in str(claim)
+
+
+@given(st.floats(0.0, 1e6))
+def test_the_scaled_error_function_is_scipys(x):
+    assert scaled_erfc(x) == pytest.approx(float(erfcx(x)), rel=2e-15)
+
+
+def test_claims_say_what_noise_protects_them():
+    claim = budget.Claim("one reward", "gdp", 2.0, 1e-5, 0.5, "proven", "none")
+    assert claim.brief() == "proven: ε = 2, δ = 1e-05 for one reward (no noise)"
+
+
+@pytest.mark.parametrize("rewards", [1, 3])
+def test_calibrations_of_wishart_noise_stay_within_a_groups_budget(rewards):
+    found = wishart.calibrate_all(epsilon=2.0, delta=1e-5, rewards_per_unit=rewards, levels=[1, 7])
+    for levels, cost in found.items():
+        assert cost.first + levels * cost.each <= 2.0 / rewards
+    # one degree fewer would not do
+    each, log = 2.0 / rewards, math.log(1e-5 / rewards) - (rewards - 1) * 2.0 / rewards
+    less = wishart.losses(found[7].degrees - 1, delta=math.exp(log), levels=7)
+    assert less.first + 7 * less.each > each
+    assert wishart.calibrate_all(epsilon=math.inf, delta=1e-5, rewards_per_unit=1, levels=[1]) == {}

@@ -1,4 +1,5 @@
-"""Honaker's estimate against least squares over explicit trees, and against the design's numbers."""
+"""Honaker's estimate against least squares over explicit trees, and against the design's
+numbers."""
 
 import numpy as np
 import pytest
@@ -6,11 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbandit.errors import OptionError
-from dpbandit.release import tree as trees
+from dpbandit.privacy.grid import to_floats, to_whole
+from dpbandit.privacy.noise import GAUSSIAN
+from dpbandit.release import Honaker, levels_for
+from dpbandit.release.tree import tree_standard_error
 
 
 def nodes_of(n, horizon):
-    """Every node in the order of publication: (round, level, block, first item, last item), items from 1."""
+    """Every node in the order of publication: (round, level, block, first item, last item), items
+    from 1."""
     nodes = []
     for t in range(1, n + 1):
         block = t.bit_length() - 1 if horizon is None else 0
@@ -25,26 +30,30 @@ def nodes_of(n, horizon):
 def play(items, noises, horizon):
     """Released sums; one row of `noises` for each node, in the order of `nodes_of`."""
     n, d = items.shape
-    tree = trees.new_tree(d, horizon)
-    nodes, out, released, used = np.zeros((trees.levels_for(horizon), d)), np.empty(d), [], 0
+    sums = Honaker(GAUSSIAN, horizon, 1.0, 1.0).sums(d)
+    released, used = [], 0
     for t in range(1, n + 1):
-        count = trees.add_nodes(tree, t, horizon is None, items[t - 1], nodes)
-        noisy = nodes.copy()
+        noisy = to_floats(sums.add(t, to_whole(items[t - 1]))).reshape(-1, d)
+        count = sums.place(t).level + 1
+        assert not noisy[count:].any()  # nodes that do not end with this round
         noisy[:count] += noises[used : used + count]
-        noisy[count:] = np.nan  # stale rows must not be read
+        noisy[count:] = np.nan  # and they must not be read
         used += count
-        trees.publish_honaker(tree, t, horizon is None, noisy, out)
-        released.append(out.copy())
+        released.append(sums.publish(t, noisy.ravel()))
     assert used == len(noises)
     return np.array(released)
 
 
 def best_weights(nodes, top):
-    """How generalised least squares weighs the published nodes inside `top` to estimate its sum, by brute force."""
+    """How generalised least squares weighs the published nodes inside `top` to estimate its sum, by
+    brute force."""
     _, _, _, first, last = top
     inside = [i for i, (_, _, _, a, b) in enumerate(nodes) if first <= a and b <= last]
     design = np.array(
-        [[a <= item <= b for item in range(first, last + 1)] for _, _, _, a, b in (nodes[i] for i in inside)]
+        [
+            [a <= item <= b for item in range(first, last + 1)]
+            for _, _, _, a, b in (nodes[i] for i in inside)
+        ]
     )
     design = design.astype(float)
     weights = np.zeros(len(nodes))
@@ -66,36 +75,41 @@ def prefix_tops(t, horizon):
     return tops
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 7, 8, 37, None])
+@pytest.mark.parametrize("horizon", [1, 2, 7, 8, 37])
 def test_the_estimate_is_least_squares_over_each_finished_subtree(horizon):
     # With items 0 and unit basis noises a release is the row of weights it gives to the nodes.
     n = horizon or 37
     nodes = nodes_of(n, horizon)
     got = play(np.zeros((n, len(nodes))), np.eye(len(nodes)), horizon)
     scales = np.array(
-        [float(block + 1 if horizon is None else trees.levels_for(horizon)) for _, _, block, _, _ in nodes]
+        [
+            float(block + 1 if horizon is None else levels_for(horizon))
+            for _, _, block, _, _ in nodes
+        ]
     )
     for t in range(1, n + 1):
         wanted = {(first, last) for first, last in prefix_tops(t, horizon)}
         tops = [node for node in nodes if (node[3], node[4]) in wanted]
         expected = sum(best_weights(nodes, top) for top in tops)
         np.testing.assert_allclose(got[t - 1], expected, atol=1e-12)
-        error = trees.tree_standard_error(t, horizon, honaker=True)
+        error = tree_standard_error(t, horizon, honaker=True)
         assert error == pytest.approx(np.sqrt((expected**2 * scales).sum()), rel=1e-12)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 300), st.booleans(), st.integers(0, 2**31))
-def test_sums_are_exact_without_noise_and_each_item_is_in_one_node_a_level(n, unknown, seed):
-    horizon = None if unknown else n
+@given(st.integers(1, 300), st.integers(0, 2**31))
+def test_sums_are_exact_without_noise_and_each_item_is_in_one_node_a_level(n, seed):
+    horizon = n
     items = np.random.default_rng(seed).normal(size=(n, 2))
     nodes = nodes_of(n, horizon)
-    np.testing.assert_allclose(play(items, np.zeros((len(nodes), 2)), horizon), np.cumsum(items, axis=0), atol=1e-9)
+    np.testing.assert_allclose(
+        play(items, np.zeros((len(nodes), 2)), horizon), np.cumsum(items, axis=0), atol=1e-9
+    )
     containing = np.zeros(n + 1, dtype=int)
     for _, _, _, first, last in nodes:
         containing[first : last + 1] += 1
     for i in range(1, n + 1):
-        assert containing[i] <= (i.bit_length() if unknown else trees.levels_for(n))
+        assert containing[i] <= levels_for(n)
 
 
 def test_a_node_uses_published_nodes_only():
@@ -109,9 +123,12 @@ def test_a_node_uses_published_nodes_only():
 def test_the_plain_trees_variance_counts_binary_digits():
     t = np.arange(1, 1001)
     bits = np.array([int(v).bit_count() for v in t])
-    np.testing.assert_allclose(trees.tree_standard_error(t, 1000, honaker=False) ** 2, 10 * bits, rtol=1e-12)
-    # unknown horizon, round 12: blocks 1 + 2 + 4 are finished (variances 1, 2, 3), 5 = 4 + 1 of the next (2 nodes of 4)
-    assert trees.tree_standard_error(12, None, honaker=False) ** 2 == pytest.approx(1 + 2 + 3 + 2 * 4)
+    np.testing.assert_allclose(
+        tree_standard_error(t, 1000, honaker=False) ** 2, 10 * bits, rtol=1e-12
+    )
+    # unknown horizon, round 12: blocks 1 + 2 + 4 are finished (variances 1, 2, 3), 5 = 4 + 1 of the
+    # next (2 nodes of 4)
+    assert tree_standard_error(12, None, honaker=False) ** 2 == pytest.approx(1 + 2 + 3 + 2 * 4)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +143,7 @@ def test_the_plain_trees_variance_counts_binary_digits():
 def test_the_designs_worst_and_root_mean_square_errors(horizon, plain, honaker):
     t = np.arange(1, horizon + 1)
     for better, (worst, rms) in ((False, plain), (True, honaker)):
-        error = trees.tree_standard_error(t, horizon, honaker=better)
+        error = tree_standard_error(t, horizon, honaker=better)
         assert error.max() == pytest.approx(worst, rel=6e-3)
         assert np.sqrt(np.mean(error**2)) == pytest.approx(rms, rel=6e-3)
 
@@ -134,4 +151,16 @@ def test_the_designs_worst_and_root_mean_square_errors(horizon, plain, honaker):
 @pytest.mark.parametrize("t", [-1, 11])
 def test_a_round_outside_the_horizon_is_named(t):
     with pytest.raises(OptionError, match="between 0 and the horizon"):
-        trees.tree_standard_error(t, 10, honaker=True)
+        tree_standard_error(t, 10, honaker=True)
+
+
+def test_honaker_needs_a_horizon():
+    with pytest.raises(OptionError, match="needs a horizon"):
+        Honaker(GAUSSIAN, None, 1.0, 1.0)
+
+
+def test_the_squared_scales_are_the_errors_at_this_budget():
+    release, t = Honaker(GAUSSIAN, 1000, 2.0, 0.5), np.arange(1, 1001)
+    expected = tree_standard_error(t, 1000, honaker=True) * 2.0 / 0.5
+    np.testing.assert_allclose(np.sqrt(release.squares(t)), expected, rtol=1e-12)
+    assert release.charge(None, 3).share == pytest.approx(0.25)

@@ -1,4 +1,5 @@
-"""The ledger at work: it is asked first, it refuses, the bandit still ranks, and an old save is recognised."""
+"""The ledger at work: it is asked first, it refuses, the bandit still ranks, and an old save is
+recognised."""
 
 import copy
 
@@ -12,22 +13,25 @@ X = np.array([[1.0, 0.0], [0.0, 1.0]])
 
 
 def bandit(**given):
-    return dpb.make("tree-gauss", **({"dim": 2, "epsilon": 1.0, "delta": 1e-4, "horizon": 64, "seed": 2} | given))
+    return dpb.make(
+        "tree-gauss",
+        **({"dim": 2, "epsilon": 1.0, "delta": 1e-4, "horizon": 64, "seed": 2} | given),
+    )
 
 
 def test_a_refused_release_learns_nothing_and_the_last_model_still_ranks():
     b = bandit()
     for t in range(20):
         b.update(X[t % 2], 0.5)
-    theta, state = b.theta, copy.deepcopy(b._arrays())
     b.ledger.limit = b.ledger.total  # spent: the next new level is not affordable
     for t in range(20, 31):
         b.update(X[t % 2], 0.5)  # levels already paid for
-    theta, state = b.theta, {k: v.copy() for k, v in b._arrays().items()}
+    theta, state = b.theta, copy.deepcopy(b.engine.fields())
     with pytest.raises(BudgetError, match="would bring the total"):
         b.update(X[0], 0.5)
     assert (b.theta == theta).all()
-    assert all((b._arrays()[k] == v).all() for k, v in state.items())
+    now = b.engine.fields()
+    assert all((now[name] == before).all() for name, before in state.items())
     assert b.select(X) in (0, 1)
 
 
@@ -38,9 +42,9 @@ def test_the_charge_comes_before_the_release():
     class Spy:
         kind = "simulation"
 
-        def release(self, noise, value, *, scale, shift, index):
+        def release(self, noise, pending, *, scale, shift, index):
             seen.append(b.ledger.releases)
-            return value
+            return pending.values
 
     b.source = Spy()
     b.update(X, [0.1, 0.2])

@@ -112,9 +112,7 @@ def _release(options: Options, noise: Noise) -> tuple[GramTree, float | None]:
     if noise is WISHART:
         each = options.need_epsilon() / options.rewards_per_unit
         found = _calibrate(options)
-        tree = WishartTree(
-            noise, options.horizon, 1.0, each, dim=options.dim, calibrations=found
-        )
+        tree = WishartTree(noise, options.horizon, 1.0, each, dim=options.dim, calibrations=found)
         return tree, None
     budget = noise.budget(options, GramTree.draws(numbers, options.horizon))
     one = math.sqrt(2) * (1 + _margin(options))

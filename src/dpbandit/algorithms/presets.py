@@ -25,9 +25,7 @@ CLIPPED = (
 CONTEXTS_PUBLIC = (
     "contexts, arm features, the order of learning and all timing are public and not protected"
 )
-OTHERS = (
-    "other people's rewards do not react to the changed one except through what was released"
-)
+OTHERS = "other people's rewards do not react to the changed one except through what was released"
 # A reward this many widths from 0 loses half of its digits.
 FURTHEST = 1e9
 

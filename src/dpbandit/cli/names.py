@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parents[1]
-REGISTRY = "dpbandit.bandits.registry"
+REGISTRY = "dpbandit.algorithms.registry"
 PARTS = ("DESCRIPTION", "CLAIM", "REFERENCE")
 
 WORLDS = {
@@ -43,7 +43,7 @@ def algorithms() -> dict[str, Line]:
     registry = sys.modules.get(REGISTRY)
     if registry is not None:
         return {n: Line(a.description, a.claim, a.reference) for n, a in registry.algorithms().items()}
-    tree = ast.parse((PACKAGE / "bandits/registry.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / "algorithms/registry.py").read_text(encoding="utf-8"))
     table = next(
         node.value
         for node in tree.body
@@ -55,7 +55,7 @@ def algorithms() -> dict[str, Line]:
         assert isinstance(name, ast.Constant)
         assert isinstance(value, ast.Call)
         module = ast.unparse(value.args[0])
-        # entry(module), or twin(module, "WORD") for the second algorithm of a file
+        # entry(module), or entry(module, "WORD") for the second algorithm of a file
         word = f"{ast.literal_eval(value.args[1])}_" if len(value.args) > 1 else ""
         constants = files.setdefault(module, _constants(module)) if module not in files else files[module]
         found[str(name.value)] = Line(*(constants[word + part] for part in PARTS))
@@ -63,7 +63,7 @@ def algorithms() -> dict[str, Line]:
 
 
 def _constants(module: str) -> dict[str, str]:
-    tree = ast.parse((PACKAGE / f"bandits/{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / f"algorithms/{module}.py").read_text(encoding="utf-8"))
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

@@ -80,7 +80,7 @@ class Filter(Holder):
         self.covariance[:] = left @ self.covariance @ left.T + scale * scale * gain @ gain.T
         half = np.linalg.cholesky(noise)
         rows: Matrix = np.asarray(np.linalg.solve(half, seen), dtype=np.float64)
-        values = np.linalg.solve(half, surprise)
+        values: Vector = np.asarray(np.linalg.solve(half, surprise), dtype=np.float64)
         self.root[:], self.target[:], _left = _joined(self.root, self.target, rows, values)
         for sums in (self.offset, self.mean, self.design, self.slope):
             sums *= rho
@@ -92,8 +92,10 @@ class Filter(Holder):
 
         Third, the log of the releases' marginal likelihood, up to a constant that no prior changes.
         """
-        upper = np.linalg.cholesky(precision).T  # the prior as equations: U·θ⁺ = U·mean
-        values = np.linalg.solve(upper.T, pull)
+        upper: Matrix = np.asarray(
+            np.linalg.cholesky(precision).T, dtype=np.float64
+        )  # the prior as equations: U·θ⁺ = U·mean
+        values: Vector = np.asarray(np.linalg.solve(upper.T, pull), dtype=np.float64)
         root, target, left = _joined(self.root, self.target, upper, values)
         inverse = np.linalg.inv(root)
         likely = float(np.log(np.diag(upper)).sum() - np.log(np.diag(root)).sum()) - 0.5 * left
@@ -197,11 +199,14 @@ class FilterLearner(Learner, Holder):
         rho = kept(t, next_time(t, self.ratio), self.knee)
         self._learn(noisy, shown(rho), rho, self.noise_scale)
 
-    def start(self, noisy: Vector, scale: float) -> None:
-        """Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept. The
-        filter saw its rows.
-        """
+    def start(self, noisy: Vector, scale: float) -> bool:
+        # All of a log's sum is shown and nothing kept. The filter saw its rows.
         self._learn(noisy, 1.0, 0.0, scale)
+        return True
+
+    def conclude(self) -> bool:
+        self.prior.refresh(self.low, self.high)
+        return True
 
     def _learn(self, noisy: Vector, q: float, rho: float, scale: float) -> None:
         self.filter.learn(

@@ -89,6 +89,14 @@ class Learner(ABC):
     def leave_public_set(self) -> None:  # noqa: B027 - only `own` must know
         """A context was not among those known in advance."""
 
+    def start(self, noisy: Vector, scale: float) -> bool:
+        """Learn from a log's noisy sum before round 1, where the learner sums as it does."""
+        return False
+
+    def conclude(self) -> bool:
+        """A log's public matrix and noisy moments were put into the fields: θ from them."""
+        return False
+
     @abstractmethod
     def fields(self) -> Fields:
         """Everything that changes, by name."""

@@ -47,6 +47,9 @@ class NoisyMoments(RidgeLearner, Holder):
         self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
         self.anchor = np.eye(self.dim) / float(spec["ridge"])  # episodes: A⁻¹ at the last release
         self.grown = 0.0
+        # A hair less than asked for: det A may double exactly (a unit context and λ = 1), and then
+        # rounding must not decide whether the episode is over.
+        self.growth = float(spec["growth"]) * (1.0 - 1e-9)
         self.shape, self.unshape = np.asarray(spec["shape"]), np.asarray(spec["unshape"])
         self.floor = float(spec["floor"])
         # ‖Px‖ is about √d for a whitener P, so this is λ on the scale of the weighted sums.
@@ -89,7 +92,7 @@ class NoisyMoments(RidgeLearner, Holder):
             return False
         quadratic = float(x @ self.ridge.inverse @ x)
         # So close to the end it may be the end: then the careful way is taken.
-        return self.grown + math.log1p(quadratic) < float(self.spec["growth"]) * (1.0 - 1e-9)
+        return self.grown + math.log1p(quadratic) < self.growth * (1.0 - 1e-9)
 
     def prepare(self, x: Vector, reward: float) -> Pending | None:
         t = self.clock.rounds
@@ -103,7 +106,7 @@ class NoisyMoments(RidgeLearner, Holder):
         numbers = self.sums.add(t, to_whole((reward - self.centre) / self.width * u))
         if isinstance(self.sums, EpisodeSums):
             self.grown += math.log1p(quadratic)
-            if self.grown >= float(self.spec["growth"]):
+            if self.grown >= self.growth:
                 self.grown = 0.0
                 numbers = self.sums.end()
         return None if numbers is None else Pending(numbers, self._scale_at(t))
@@ -120,13 +123,26 @@ class NoisyMoments(RidgeLearner, Holder):
         return image * weight
 
     def commit(self, noisy: Vector) -> None:
-        prefix = self.sums.publish(self.clock.rounds, noisy)
+        self._conclude_from(self.sums.publish(self.clock.rounds, noisy))
+
+    def conclude(self) -> bool:
+        # What a log left is a constant part of every sum to come.
+        base = (
+            self.sums.total if isinstance(self.sums, ToeplitzSums) else self.sums.fields()["carry"]
+        )
+        self.ridge.solve()
+        if self.weighted is not None:
+            self.weighted.solve()
+        self._conclude_from(base)
+        return True
+
+    def _conclude_from(self, prefix: Vector) -> None:
+        """θ from the noisy sum of all items."""
         if isinstance(self.sums, EpisodeSums):
             self.anchor[:] = self.ridge.inverse
         if self.weighted is None:
-            moments = (
-                self.width * float(self.spec["max_norm"]) * prefix + self.centre * self.context_sum
-            )
+            unit = self.width * float(self.spec["max_norm"])
+            moments = unit * prefix + self.centre * self.context_sum
             self.theta[:] = self.ridge.inverse @ moments
         else:
             moments = self.unshape @ (self.width * prefix + self.centre * self.context_sum)

@@ -76,6 +76,13 @@ class NoisyOwn(RidgeLearner):
         prefix = self.tree.publish(self.clock.rounds, self.ridge.gram @ noisy)
         self.theta[:] = self.ridge.inverse @ (prefix + self.centre * self.context_sum)
 
+    def conclude(self) -> bool:
+        self.ridge.solve()
+        self.bound.forget()
+        moments = self.tree.carry + self.centre * self.context_sum
+        self.theta[:] = self.ridge.inverse @ moments
+        return True
+
     def loaded(self) -> None:
         super().loaded()
         self.context_sum += self.context_sum_low

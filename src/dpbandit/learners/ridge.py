@@ -45,6 +45,11 @@ class Ridge(Holder):
         self.moments += x * reward
         self.theta[:] = np.linalg.solve(self.gram, self.moments)
 
+    def solve(self) -> None:
+        """A⁻¹ and θ̂ from A and b."""
+        self.inverse[:] = np.linalg.inv(self.gram)
+        self.theta[:] = np.linalg.solve(self.gram, self.moments)
+
     def settle(self) -> None:
         """Take in what the core keeps beside A and b."""
         waiting = self.recent[: self.waiting]
@@ -100,6 +105,11 @@ class InTheClear(RidgeLearner):
     in_the_clear = True
 
     def quiet(self, x: Vector) -> bool:
+        return True
+
+    def conclude(self) -> bool:
+        self.ridge.solve()
+        self.theta[:] = self.ridge.theta
         return True
 
     def prepare(self, x: Vector, reward: float) -> None:

@@ -15,9 +15,7 @@ class CentredUcb(BoundPolicy):
     in_core = True
     description = "x·θ + α√((x − x̄)ᵀM(x − x̄)), x̄ the slate's mean"
 
-    def scores(
-        self, view: View, contexts: Matrix, alpha: float, key: int, decision: int
-    ) -> Vector:
+    def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
         scores = widths(view.matrix, contexts - contexts.mean(axis=0))
         scores *= alpha
         scores += contexts @ view.theta

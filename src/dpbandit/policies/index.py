@@ -15,9 +15,7 @@ class Index(BoundPolicy):
     in_core = True
     description = "an arm's mean and its bonus"
 
-    def scores(
-        self, view: View, contexts: Matrix, alpha: float, key: int, decision: int
-    ) -> Vector:
+    def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
         del alpha  # it is in the bonus
         scores = widths(view.matrix, contexts)
         scores += contexts @ view.theta

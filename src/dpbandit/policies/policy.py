@@ -47,9 +47,7 @@ class Policy(ABC):
     description: str = ""
 
     @abstractmethod
-    def scores(
-        self, view: View, contexts: Matrix, alpha: float, key: int, decision: int
-    ) -> Vector:
+    def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
         """The score of each row; the highest is played, and ties are broken by lot.
 
         Parameters

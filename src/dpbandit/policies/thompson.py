@@ -33,9 +33,7 @@ class Thompson(Policy):
     in_core = True
     description = "x·(θ + α·L·z), LLᵀ = M, z normal"
 
-    def scores(
-        self, view: View, contexts: Matrix, alpha: float, key: int, decision: int
-    ) -> Vector:
+    def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
         from dpbandit.reference.random import normals
 
         z = normals(key, decision | DRAWS, len(view.theta))

@@ -12,9 +12,7 @@ class Ucb(BoundPolicy):
     in_core = True
     description = "x·θ + α√(xᵀMx)"
 
-    def scores(
-        self, view: View, contexts: Matrix, alpha: float, key: int, decision: int
-    ) -> Vector:
+    def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
         scores = widths(view.matrix, contexts)
         scores *= alpha
         scores += contexts @ view.theta

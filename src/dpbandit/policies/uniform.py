@@ -16,9 +16,7 @@ class Uniform(Policy):
     in_core = True
     description = "every arm with the same probability"
 
-    def scores(
-        self, view: View, contexts: Matrix, alpha: float, key: int, decision: int
-    ) -> Vector:
+    def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
         return np.zeros(len(contexts))
 
     def propensities(

@@ -46,7 +46,7 @@ class Ledger:
     1.0
     >>> ledger.charge(0.5, when=4, what="level 2")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    dpbandit.errors.BudgetError: a release at round 4 (level 2) would bring the total to 1.5 mu²; ...
+    dpbandit.errors.BudgetError: a release at round 4 (level 2) would bring the total to 1.5 ...
     """
 
     limit: float

@@ -98,10 +98,9 @@ class Real:
 
     @staticmethod
     def _release_floats(noise: Noise, value: Vector, *, scale: float, shift: float) -> Vector:
-        charged = noise.share(scale / shift)
         safe = real_scale(scale, shift=shift, dim=len(value))
         sampler = _needed(noise, noise.float_sampler(len(value), safe, grid_exponent(safe)))
-        _check(sampler.cost(shift), charged)
+        _check(sampler.cost(shift), noise.share(scale / shift))
         return sampler.draw(value)
 
 
@@ -119,9 +118,8 @@ def add_whole_noise(
         If there is no exact sampler, or noise so large might not fit 64 bits.
     """
     _refuse_without_noise(scale)
-    charged = noise.share(scale / shift)
     sampler = _needed(noise, noise.whole_sampler(len(whole), scale * (1 + PROVEN_SLACK) / step))
-    _check(sampler.cost(shift / step), charged)
+    _check(sampler.cost(shift / step), noise.share(scale / shift))
     drawn = sampler.draw_whole()
     return [number + extra for number, extra in zip(whole, drawn, strict=True)]
 

@@ -99,6 +99,10 @@ class Engine:
         found = self.rank(contexts, 1, alpha)
         return found if isinstance(found, int) else found[0]
 
+    def check(self, contexts: Matrix) -> int:
+        """0, or the code with which a slate would be refused."""
+        return self._admit_slate(contexts)
+
     def rank(self, contexts: Matrix, k: int, alpha: float = math.nan) -> list[int] | int:
         """The k best arms, best first, or a code."""
         code = self._admit_slate(contexts)
@@ -108,7 +112,8 @@ class Engine:
         offered = self._as_scored(contexts, decision)
         arms = self._choose(offered, alpha, min(k, len(contexts)))
         if self.spec["context_noise"] > 0.0:
-            self._perturbed = {contexts[arm].tobytes(): offered[arm].copy() for arm in arms}
+            rows = zip(contexts, offered, strict=True)
+            self._perturbed = {given.tobytes(): moved.copy() for given, moved in rows}
         return arms
 
     def _choose(self, offered: Matrix, alpha: float, k: int) -> list[int]:
@@ -287,6 +292,14 @@ class Engine:
         return scale
 
     # ------------------------------------------------------------------ what it shows and keeps
+
+    def start(self, noisy: Vector, scale: float) -> bool:
+        """Learn from a log's noisy sum before round 1; False where this learner has no such sum."""
+        return self._learner.start(np.asarray(noisy, dtype=np.float64), scale)
+
+    def conclude(self) -> bool:
+        """Make θ of what a log left in the fields; False where this learner takes nothing so."""
+        return self._learner.conclude()
 
     def theta(self) -> Vector:
         """The released parameter."""

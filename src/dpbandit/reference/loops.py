@@ -31,6 +31,7 @@ def play(
     truth: Vector,
     record: NDArray[np.int64],
     totals: Vector,
+    arms: NDArray[np.int64] | None = None,
 ) -> Matrix:
     """Play a block of rounds: choose, be paid, learn.
 
@@ -54,6 +55,8 @@ def play(
         Rounds of this block, ascending, after which a row is returned.
     totals : array of shape (2,)
         Reward and regret so far; carried from block to block.
+    arms : array of shape (rounds,), optional
+        Where the arm played in each round is written to.
 
     Returns
     -------
@@ -66,6 +69,8 @@ def play(
     for n, rows in enumerate(shown):
         offered = engine._as_scored(pool[rows], engine.decisions)
         arm = engine._choose(offered, float(widths[n]), 1)[0]
+        if arms is not None:
+            arms[n] = arm
         totals[0] += rewards[n, arm]
         totals[1] += means[n].max() - means[n, arm]
         known = bool(in_public_set[rows[arm]])

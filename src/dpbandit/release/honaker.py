@@ -42,7 +42,7 @@ class HonakerSums(TreeSums):
             left = self.noisy[row - 1] - (self.noisy[row] if row < level else before)
             estimate = own * nodes[row] + (1.0 - own) * (left + estimate)
         self.noisy[level] = estimate + before
-        return self.carry + self.noisy[level]
+        return np.asarray(self.carry + self.noisy[level])
 
 
 @dataclass(frozen=True, eq=False)

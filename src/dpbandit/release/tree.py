@@ -95,7 +95,7 @@ class TreeSums(Sums):
     def publish(self, t: int, noisy: Vector) -> Vector:
         index, level, _ = self.place(t)
         self.noisy[level] = noisy + self._before(index, level)
-        return self.carry + self.noisy[level]
+        return np.asarray(self.carry + self.noisy[level])
 
     def _before(self, index: int, level: int) -> Vector:
         """The noisy sum of the block's rounds before the node of this level that ends at

@@ -49,13 +49,14 @@ class Noise(ABC):
     norm: ClassVar[Literal[1, 2]]  # in which a shift is measured
     currency: ClassVar[Currency]
     notion: ClassVar[Notion]
+    has_real_source: ClassVar[bool]  # whether `seed=None` is possible: it has exact samplers
     in_core: ClassVar[bool]  # whether the compiled core can draw it
     matrices: ClassVar[MatrixNoise | None]  # what it does to a Gram matrix; None: not for one
 
     def __init_subclass__(cls) -> None:
         """A class that leaves out one of the words above is refused where it is written."""
-        wanted = ("name", "description", "norm", "currency", "notion", "in_core", "matrices")
-        missing = [word for word in wanted if not hasattr(cls, word)]
+        wanted = ("name", "description", "norm", "currency", "notion", "has_real_source", "in_core")
+        missing = [word for word in (*wanted, "matrices") if not hasattr(cls, word)]
         if "name" not in vars(cls) and "name" not in missing:
             missing.append("own name")
         if missing:
@@ -133,11 +134,6 @@ class Noise(ABC):
     def float_sampler(self, dim: int, scale: float, exponent: int) -> Sampler | None:
         """The same for floats, with noise on multiples of 2^exponent."""
 
-    @property
-    def has_real_source(self) -> bool:
-        """Whether `seed=None` is possible."""
-        return self.whole_sampler(1, 1.0) is not None
-
     def multipliers(self, budget: float, most_levels: int) -> Vector:
         """`multiplier` for 0, 1, …, `most_levels` levels; entry 0 is unused."""
         each = [self.multiplier(budget, levels) for levels in range(1, most_levels + 1)]
@@ -145,6 +141,9 @@ class Noise(ABC):
 
     def __repr__(self) -> str:
         return f"<noise {self.name!r}>"
+
+    def __str__(self) -> str:
+        return self.name
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         from dpbandit.privacy.noise import find_noise

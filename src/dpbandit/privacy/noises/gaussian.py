@@ -32,6 +32,7 @@ class Gaussian(Noise):
     norm = 2
     currency: ClassVar[Currency] = "mu²"
     notion: ClassVar[Notion] = "gdp"
+    has_real_source = True
     in_core = True
     matrices = GaussianMatrix()
 

@@ -27,6 +27,7 @@ class KNorm(PaidInEpsilon, Noise):
     description = "a vector of density ∝ exp(−‖z‖₂/scale); simulations only"
     norm = 2
     notion: ClassVar[Notion] = "pure"
+    has_real_source = False
     in_core = True
     matrices = None
 

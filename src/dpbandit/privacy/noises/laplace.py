@@ -27,6 +27,7 @@ class Laplace(PaidInEpsilon, Noise):
     description = "Laplace noise in every coordinate"
     norm = 1
     notion: ClassVar[Notion] = "pure"
+    has_real_source = True
     in_core = True
     matrices = None
 

@@ -34,6 +34,7 @@ class Wishart(PaidInEpsilon, Noise):
     )
     norm = 2
     notion: ClassVar[Notion] = "approximate"
+    has_real_source = False
     in_core = True
     matrices = WishartMatrix()
 
