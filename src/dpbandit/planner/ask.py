@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpbandit.algorithms import registry
-from dpbandit.errors import DpbanditError, OptionError, UnknownAlgorithmError, nearest
+from dpbandit.errors import OptionError, UnknownAlgorithmError, nearest
 from dpbandit.options import SHARED, Options, not_negative, whole
-from dpbandit.planner.effort import LEAST_ROUNDS, SECONDS, Effort, effort_for, round_cost
-from dpbandit.planner.forecast import REFERENCE, Forecast, Plan
-from dpbandit.planner.play import Unplayable, predict
+from dpbandit.planner.effort import SECONDS
+from dpbandit.planner.forecast import REFERENCE, Plan
 from dpbandit.planner.problem import Problem, draw_thetas, known_sample, sample_of
+from dpbandit.planner.work import INTERRUPTED, Job, Progress, Work, notes_on
 from dpbandit.privacy.accounting import check_delta, check_epsilon
 
 ROUNDS = 100_000
 PARTICLES = 24
-INTERRUPTED = "interrupted"
-
-Progress = Callable[[str, float], None]
-Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options of its own
 
 # What a problem is made of, and what is assumed where nothing is said.
 ABOUT: dict[str, Any] = {
@@ -63,15 +58,60 @@ def plan(
 ) -> Plan:
     """Predict parameter error and regret over time for each algorithm, and recommend one.
 
-    `horizon=None` plans for an unknown horizon and looks `rounds` ahead (100,000). `contexts` is a sample, of shape
-    (n, dim), or (n, arms, dim) for whole slates; `in_order=True` says slates are in the order of time and spread over the
-    horizon. `known_contexts=True`: the sample will be given to the algorithms as `public_contexts`. `reward_noise` is the
-    standard deviation of a reward around its mean (a quarter of the range's width if not given). `prior` says what θ may
-    be: "contexts" (shaped like a context), "round" (Gaussian), or an array of θs; `reward_spread` how much mean rewards of
-    arms differ (standard deviation). Other options go to `dpb.make`. Ctrl-C returns the predictions that are finished.
+    The real bandits are run, with seeded noise, on problems drawn from public assumptions. No
+    reward of yours is touched. Ctrl-C returns the predictions that are finished.
 
+    Parameters
+    ----------
+    dim, arms : int
+        Features of a context, and arms in a round.
+    epsilon, delta : float
+        The budget.
+    horizon : int or None, default 10_000
+        Rounds that the algorithms are made for; None: they do not know.
+    rounds : int, optional
+        How far to look; the horizon, or 100,000 without one.
+    reward_range : (float, float), default (-1, 1)
+        What rewards are clipped to.
+    reward_noise : float, optional
+        Standard deviation of a reward around its mean; a quarter of the range's width.
+    contexts : array of shape (n, dim), or (n, arms, dim) for whole slates, optional
+        A sample.
+    covariance : array of shape (dim, dim), optional
+        Instead of a sample.
+    known_contexts : bool, default False
+        Whether the sample will be given to the algorithms as `public_contexts`.
+    in_order : bool, default False
+        Whether slates are in the order of time, spread over the rounds.
+    prior : {'contexts', 'round'} or array of θs, default 'contexts'
+        What θ may be: shaped like a context, Gaussian, or one of these.
+    reward_spread : float, optional
+        How much mean rewards of arms differ (standard deviation).
+    algorithms : list of names or (name, options), optional
+        All proven ones if not given.
+    particles : int, default 24
+        Worlds to average over. A large question is answered with fewer, and says so.
+    seed : int, default 0
+        Of the worlds.
+    progress : callable, optional
+        Told what is being predicted, and which share is done.
+    **options
+        For `dpb.make`.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    OptionError, ShapeError, NotFiniteError, UnknownAlgorithmError
+        If what was given is not allowed.
+
+    Examples
+    --------
     >>> import dpbandit as dpb
-    >>> found = dpb.plan(dim=3, arms=5, epsilon=2.0, delta=1e-5, horizon=500, algorithms=["toeplitz", "tree-gauss"])
+    >>> names = ["toeplitz", "tree-gauss"]
+    >>> found = dpb.plan(dim=3, arms=5, epsilon=2.0, delta=1e-5, horizon=500, algorithms=names)
     >>> found.recommended
     'toeplitz'
     >>> sorted(found.forecasts)
@@ -118,20 +158,20 @@ def ask(
     about = {**ABOUT, **{name: value for name, value in others.items() if name in ABOUT}}
     options = {name: value for name, value in others.items() if name not in ABOUT}
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    horizon = None if horizon is None else whole("horizon", horizon, least=1, also="None for unknown")
+    horizon = (
+        None if horizon is None else whole("horizon", horizon, least=1, also="None for unknown")
+    )
     if horizon is not None and rounds is not None and whole("rounds", rounds, least=1) > horizon:
         raise OptionError(f"rounds = {rounds} is beyond the horizon, {horizon}")
     ahead = whole("rounds", rounds or horizon or ROUNDS, least=1)
     max_norm = options.get("max_norm", 1.0)
-    problem, assumptions = _problem(
-        rounds=ahead, known=known_contexts, max_norm=max_norm, **about
-    )
+    problem, assumptions = _problem(rounds=ahead, known=known_contexts, max_norm=max_norm, **about)
     assumptions["contexts known in advance"] = "yes" if known_contexts else "no"
     shared = _shared(problem, epsilon, delta, horizon, known_contexts, options)
-    work = _Work(problem, jobs_of(algorithms, options), shared, algorithms is not None)
+    work = Work(problem, jobs_of(algorithms, options), shared, algorithms is not None)
     effort = work.effort(seconds)
     forecasts = work.forecasts(effort, progress)
-    notes = _notes(problem, effort, forecasts, delta)
+    notes = notes_on(problem, effort, forecasts, delta)
     complete = all(forecast.why_not != INTERRUPTED for forecast in forecasts.values())
     return Plan(problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes), complete)
 
@@ -143,7 +183,9 @@ def _problem(**given: Any) -> tuple[Problem, dict[str, str]]:
     seed = whole("seed", given["seed"], least=0)
     noise = checked.width / 4 if given["reward_noise"] is None else given["reward_noise"]
     noise = not_negative("reward_noise", noise)
-    offered, source = sample_of(given["contexts"], given["covariance"], dim, arms, checked.max_norm, seed)
+    offered, source = sample_of(
+        given["contexts"], given["covariance"], dim, arms, checked.max_norm, seed
+    )
     if given["in_order"] and offered.ndim != 3:
         raise OptionError(
             "in_order=True needs contexts as slates in the order of time, of shape (n, arms, dim)"
@@ -186,7 +228,12 @@ def _problem(**given: Any) -> tuple[Problem, dict[str, str]]:
 
 
 def _shared(
-    problem: Problem, epsilon: float, delta: float, horizon: int | None, known: bool, options: dict[str, Any]
+    problem: Problem,
+    epsilon: float,
+    delta: float,
+    horizon: int | None,
+    known: bool,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     for forbidden in ("seed", "public_contexts", "context_noise"):
         if forbidden in options:
@@ -205,14 +252,18 @@ def _shared(
     return shared
 
 
-def jobs_of(algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None, options: dict[str, Any]) -> list[Job]:
+def jobs_of(
+    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None, options: dict[str, Any]
+) -> list[Job]:
     """Every algorithm to predict, the non-private reference first."""
     known = registry.algorithms()
     if isinstance(algorithms, str):
         algorithms = [algorithms]
     wanted: list[Job] = []
     if algorithms is None:
-        algorithms = [n for n, a in known.items() if n == REFERENCE or re.search(r"(?<!not )proven", a.claim)]
+        algorithms = [
+            n for n, a in known.items() if n == REFERENCE or re.search(r"(?<!not )proven", a.claim)
+        ]
     for entry in algorithms:
         name, own = (entry, {}) if isinstance(entry, str) else (entry[0], dict(entry[1]))
         if name not in known:
@@ -227,108 +278,11 @@ def jobs_of(algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None, op
     for _, name, _ in wanted:
         used |= set(known[name].own_options)
     for unknown in set(options) - used:
-        raise OptionError(f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}")
+        raise OptionError(
+            f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}"
+        )
     taking = {name: set(SHARED) | set(known[name].own_options) for _, name, _ in wanted}
-    return [(label, name, {k: v for k, v in options.items() if k in taking[name]} | own) for label, name, own in wanted]
-
-
-class _Work:
-    """The algorithms of one question: made once to see what they are, then played."""
-
-    def __init__(
-        self, problem: Problem, jobs: list[Job], shared: dict[str, Any], named: bool
-    ) -> None:
-        self.problem = problem
-        self.makers: dict[str, Callable[[int], Any]] = {}
-        self.found: dict[str, Forecast] = {}  # in the order of the jobs; predictions come later
-        self.costs: dict[str, float] = {}
-        for label, name, own in jobs:
-            make = partial(_make, name, {**shared, **own})
-            try:
-                bandit = make(0)
-            except Exception as error:
-                theirs = registry.find(name).registered_by_user  # whose factory may raise anything
-                if (named and name != REFERENCE) or not (theirs or isinstance(error, DpbanditError)):
-                    raise
-                self.found[label] = Forecast(label, None, None, f"not with these options: {error}")
-                continue
-            claim = getattr(bandit, "claim", None)
-            proven = claim is not None and claim.status == "proven"
-            if not (named or proven or name == REFERENCE):
-                words = "not proven with these options: name it, and it is predicted"
-                self.found[label] = Forecast(label, claim, None, words)
-                continue
-            self.found[label] = Forecast(label, claim, None, INTERRUPTED)
-            self.makers[label] = make
-            self.costs[label] = round_cost(bandit, problem.arms)
-
-    def effort(self, seconds: float) -> Effort:
-        """What is played of each. The reference is always played: all others are measured by it."""
-        effort = effort_for(self.costs, self.problem.rounds, len(self.problem.thetas), seconds)
-        if effort.rounds.get(REFERENCE) == 0:
-            effort.rounds[REFERENCE] = min(LEAST_ROUNDS, self.problem.rounds)
-        return effort
-
-    def forecasts(self, effort: Effort, progress: Progress | None) -> dict[str, Forecast]:
-        """All predictions; after Ctrl-C those that are finished."""
-        try:
-            for at, label in enumerate(self.makers):
-                self._forecast(label, effort, partial(_tell, progress, label, at, len(self.makers)))
-        except KeyboardInterrupt:
-            finished = [f for f in self.found.values() if f.course is not None]
-            if self.found[REFERENCE].course is None or all(f.status != "proven" for f in finished):
-                raise  # nothing that could be recommended
-        return self.found
-
-    def _forecast(self, label: str, effort: Effort, tell: Callable[[float], None]) -> None:
-        before, rounds = self.found[label], effort.rounds[label]
-        course, why_not = None, ""
-        if rounds == 0:
-            seconds = 1e-6 * self.costs[label]
-            why_not = (
-                f"no prediction: a round takes about {seconds:.2g} s, too long to play enough of "
-                "them; ask for fewer algorithms"
-            )
-        else:
-            try:
-                course = predict(
-                    self.makers[label], self.problem, effort.particles, rounds, tell
-                )
-            except Unplayable as error:
-                why_not = f"no prediction: {error}"
-        self.found[label] = Forecast(label, before.claim, course, why_not)
-
-
-def _make(name: str, options: dict[str, Any], seed: int) -> Any:
-    return registry.construct(name, {**options, "seed": seed})
-
-
-def _tell(progress: Progress | None, label: str, at: int, count: int, part: float) -> None:
-    if progress is not None:
-        progress(label, (at + part) / count)
-
-
-def _notes(
-    problem: Problem, effort: Effort, forecasts: dict[str, Forecast], delta: float
-) -> list[str]:
-    notes = []
-    if delta > 1 / problem.rounds:
-        notes.append(f"delta = {delta:g} is above 1/rounds: too large to protect people")
-    if effort.particles < len(problem.thetas):
-        notes.append(
-            f"{effort.particles} particles were played instead of {len(problem.thetas)}, to answer "
-            "in seconds"
-        )
-    shorter: dict[int, list[str]] = {}
-    for label, forecast in forecasts.items():
-        if forecast.course is not None and forecast.course.extrapolated:
-            shorter.setdefault(forecast.course.played, []).append(label)
-    if shorter:
-        words = "; ".join(f"{played:,} ({', '.join(names)})" for played, names in shorter.items())
-        notes.append(
-            f"of {problem.rounds:,} rounds these were played, to answer in seconds: {words}. The "
-            "rest is extrapolated: what a factor of 4 in time adds to regret goes on growing as it "
-            "last did, by at least 1 and at most 4. Fewer algorithms are played longer"
-            + (". Drift after the rounds played is not seen" if problem.in_order else "")
-        )
-    return notes
+    return [
+        (label, name, {k: v for k, v in options.items() if k in taking[name]} | own)
+        for label, name, own in wanted
+    ]

@@ -72,7 +72,7 @@ def effort_for(
     >>> effort_for({"a": 1.0, "b": 9.0}, rounds=10_000, particles=24)
     Effort(particles=24, rounds={'a': 10000, 'b': 10000})
     >>> effort_for({"a": 1.0, "b": 9.0}, rounds=1_000_000, particles=24)
-    Effort(particles=4, rounds={'a': 1000000, 'b': 433989})
+    Effort(particles=4, rounds={'a': 1000000, 'b': 432758})
     """
     budget = 1e6 * seconds
     kept = min(particles, max(LEAST_PARTICLES, int(budget / (sum(costs.values()) * rounds))))

@@ -39,7 +39,11 @@ class Forecast:
     @property
     def standard_error(self) -> float:
         """Of the final regret, over the worlds that were tried: what more particles would narrow."""
-        return float(self.course.final.std(ddof=1) / np.sqrt(len(self.course.final))) if self.course else float("nan")
+        return (
+            float(self.course.final.std(ddof=1) / np.sqrt(len(self.course.final)))
+            if self.course
+            else float("nan")
+        )
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class Plan:
     """Predictions for every algorithm. `forecasts` by name; `assumptions` in words.
 
     >>> import dpbandit as dpb
-    >>> found = dpb.plan(dim=2, arms=3, epsilon=2.0, delta=1e-4, horizon=300, algorithms=["anytime", "random"])
+    >>> asked = {"dim": 2, "arms": 3, "epsilon": 2.0, "delta": 1e-4, "horizon": 300}
+    >>> found = dpb.plan(**asked, algorithms=["anytime", "random"])
     >>> found.recommended
     'anytime'
     >>> list(found.table().columns)
@@ -69,7 +74,9 @@ class Plan:
         """One algorithm's predicted course, or an error where there is none."""
         forecast = self.forecasts.get(name)
         if forecast is None:
-            raise UnknownAlgorithmError(f"the plan has no algorithm {name!r}: {nearest(name, self.forecasts)}")
+            raise UnknownAlgorithmError(
+                f"the plan has no algorithm {name!r}: {nearest(name, self.forecasts)}"
+            )
         if forecast.course is None:
             raise OptionError(f"{name}: {forecast.why_not}")
         return forecast.course
@@ -80,7 +87,9 @@ class Plan:
 
     def ranked(self) -> list[str]:
         """The proven algorithms that have a prediction, the lowest final regret first."""
-        names = [n for n, f in self.forecasts.items() if f.course is not None and f.status == "proven"]
+        names = [
+            n for n, f in self.forecasts.items() if f.course is not None and f.status == "proven"
+        ]
         return sorted(names, key=self.final)
 
     @property
@@ -88,12 +97,16 @@ class Plan:
         """The proven algorithm with the lowest predicted regret; "random" where learning would not pay."""
         ranked = self.ranked()
         if not ranked:
-            raise OptionError("no proven algorithm has a prediction: name some, for example algorithms=['anytime']")
+            raise OptionError(
+                "no proven algorithm has a prediction: name some, for example algorithms=['anytime']"
+            )
         return ranked[0]
 
     def rivals(self) -> list[str]:
-        """Proven algorithms that are not clearly worse than the recommended one: by less than 5%, or than two standard errors over
-        the worlds that were tried."""
+        """Proven algorithms that are not clearly worse than the recommended one.
+
+        By less than 5%, or than two standard errors over the worlds that were tried.
+        """
         best, *others = self.ranked()
         found = []
         for name in others:
@@ -121,9 +134,9 @@ class Plan:
         return np.asarray(found, dtype=np.float64)
 
     def rounds_until_close(self, name: str, within: float = 0.1) -> int | None:
-        """From which round on the algorithm's regret over the last half of the rounds stays within 10% of the non-private one's.
+        """From which round on the last half of the rounds costs hardly more than without privacy.
 
-        None if that is not reached in the rounds planned for.
+        That is: their regret stays within 10% of the non-private one's. None if that is not reached in the rounds planned for.
         """
         times = geometric_steps(self.problem.rounds, 1.1)[1:].astype(np.float64)
         times = times[times >= min(32, self.problem.rounds)]
@@ -139,8 +152,14 @@ class Plan:
     def frame(self, kind: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
         """A frame of this kind with columns algorithm, round, regret, theta_error."""
         courses = {n: f.course for n, f in self.forecasts.items() if f.course is not None}
-        columns: dict[str, Any] = {"algorithm": [n for n, course in courses.items() for _ in course.rounds]}
-        for name, what in (("round", "rounds"), ("regret", "regret"), ("theta_error", "theta_error")):
+        columns: dict[str, Any] = {
+            "algorithm": [n for n, course in courses.items() for _ in course.rounds]
+        }
+        for name, what in (
+            ("round", "rounds"),
+            ("regret", "regret"),
+            ("theta_error", "theta_error"),
+        ):
             columns[name] = np.concatenate([getattr(course, what) for course in courses.values()])
         return frames.frame(columns, kind)
 
@@ -161,7 +180,9 @@ class Plan:
                     "algorithm": name,
                     "regret": None if course is None else float(course.regret[-1]),
                     "regret_se": None if course is None else forecast.standard_error,
-                    "times_non_private": None if course is None else float(course.regret[-1]) / max(reference, 1e-300),
+                    "times_non_private": None
+                    if course is None
+                    else float(course.regret[-1]) / max(reference, 1e-300),
                     "theta_error": None if course is None else _number(course.theta_error[-1]),
                     "close_after": None if course is None else self.rounds_until_close(name),
                     "status": forecast.status,
@@ -219,7 +240,9 @@ class Plan:
         best = self.recommended
         ratio = self.final(best) / max(self.final(REFERENCE), 1e-300)
         close = self.rounds_until_close(best)
-        reached = f"from round {close:,} on" if close else f"not within {self.problem.rounds:,} rounds"
+        reached = (
+            f"from round {close:,} on" if close else f"not within {self.problem.rounds:,} rounds"
+        )
         rivals = f"; not clearly worse: {', '.join(self.rivals())}" if self.rivals() else ""
         return (
             f"recommended: {best} (proven at ε = {self.epsilon:g}, δ = {self.delta:g}), predicted regret "
@@ -229,7 +252,9 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [self.headline(), ""]
-        lines.append(f"{'algorithm':<28}{'regret':>14}{'× linucb':>10}{'‖θ − θ*‖':>10}{'close after':>13}  claim")
+        lines.append(
+            f"{'algorithm':<28}{'regret':>14}{'× linucb':>10}{'‖θ − θ*‖':>10}{'close after':>13}  claim"
+        )
         for row in self.rows():
             if row["regret"] is None:
                 lines.append(f"{row['algorithm']:<28}{row['note']}")

@@ -24,10 +24,17 @@ def courses(plan: Plan) -> Figure:
     left, right = figure.subplots(1, 2)
     names = [row["algorithm"] for row in plan.rows() if row["regret"] is not None]
     best = plan.recommended if plan.ranked() else ""
-    for name, colour, marker, dashes in zip(names, cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False):
+    for name, colour, marker, dashes in zip(
+        names, cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False
+    ):
         course = plan.course(name)
         style: dict[str, Any] = {} if dashes[0] is None else {"dashes": dashes}
-        style |= {"color": colour, "marker": marker, "markersize": 4.0, "lw": 2.6 if name == best else 1.4}
+        style |= {
+            "color": colour,
+            "marker": marker,
+            "markersize": 4.0,
+            "lw": 2.6 if name == best else 1.4,
+        }
         if name == "random":
             style = {"color": "#555555", "ls": ":", "lw": 1.4}
         words = f"{name}{' (recommended)' if name == best else ''}\n{claim_in_words(plan.forecasts[name])}"
@@ -36,7 +43,10 @@ def courses(plan: Plan) -> Figure:
         left.plot(course.rounds[shown], course.regret[shown], label=words, markevery=every, **style)
         if name != "random" and np.isfinite(course.theta_error).all():
             right.plot(course.rounds[shown], course.theta_error[shown], markevery=every, **style)
-    for axes, title in ((left, "predicted cumulative regret"), (right, "predicted parameter error ‖θ − θ*‖₂")):
+    for axes, title in (
+        (left, "predicted cumulative regret"),
+        (right, "predicted parameter error ‖θ − θ*‖₂"),
+    ):
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("round")
@@ -64,5 +74,7 @@ def courses(plan: Plan) -> Figure:
         x=0.01,
         ha="left",
     )
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
+    figure.legend(
+        *left.get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False
+    )
     return figure

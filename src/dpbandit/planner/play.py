@@ -28,7 +28,7 @@ class Stopped(Exception):  # noqa: N818 - nothing went wrong
     """Raised in a thread whose result is no longer wanted."""
 
 
-class Unplayable(DpbanditError):
+class Unplayable(DpbanditError):  # noqa: N818 - the bandit is, and nothing else went wrong
     """A bandit cannot be run on this problem; the message says why."""
 
 
@@ -86,7 +86,10 @@ class _Engines:
 
     def __call__(self, particle: int, tell: Callable[[int], None]) -> tuple[Vector, Vector]:
         """Regret and parameter error at the times."""
-        keys = {k: derive_key(seed_of(self.problem, particle), k) for k in (NOISE, TIES, CONTEXTS, START)}
+        keys = {
+            k: derive_key(seed_of(self.problem, particle), k)
+            for k in (NOISE, TIES, CONTEXTS, START)
+        }
         spec = {**self.bandit.spec, "ties_key": keys[TIES], "contexts_key": keys[CONTEXTS]}
         engine: Any = new_engine(spec, self.bandit.backend)
         totals, rows, theta = np.zeros(2), [], self.problem.thetas[particle]

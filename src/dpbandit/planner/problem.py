@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.options import positive
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
+from dpbandit.options import positive
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -135,7 +135,9 @@ def known_sample(offered: Matrix, seed: int) -> Matrix:
     return np.ascontiguousarray(offered[np.sort(chosen)])
 
 
-def sample_of(contexts: Any, covariance: Any, dim: int, arms: int, max_norm: float, seed: int) -> tuple[Matrix, str]:
+def sample_of(
+    contexts: Any, covariance: Any, dim: int, arms: int, max_norm: float, seed: int
+) -> tuple[Matrix, str]:
     """The contexts a plan is made with, and where they come from, in words.
 
     >>> offered, words = sample_of(None, None, dim=2, arms=3, max_norm=1.0, seed=0)
@@ -154,7 +156,9 @@ def sample_of(contexts: Any, covariance: Any, dim: int, arms: int, max_norm: flo
     try:
         matrix = np.asarray(covariance, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ShapeError(f"covariance must be an array of numbers of shape ({dim}, {dim})") from None
+        raise ShapeError(
+            f"covariance must be an array of numbers of shape ({dim}, {dim})"
+        ) from None
     if matrix.shape != (dim, dim):
         raise ShapeError(f"covariance must have shape ({dim}, {dim}), not {matrix.shape}")
     if not np.isfinite(matrix).all():
@@ -164,7 +168,9 @@ def sample_of(contexts: Any, covariance: Any, dim: int, arms: int, max_norm: flo
         raise OptionError("covariance must be positive semi-definite and not zero")
     drawn = rng.normal(size=(MOST_CONTEXTS, dim)) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     longest = np.linalg.norm(drawn, axis=1, keepdims=True)
-    return drawn * np.minimum(1.0, max_norm / longest), "assumed: Gaussian with the given covariance, cut at max_norm"
+    return drawn * np.minimum(
+        1.0, max_norm / longest
+    ), "assumed: Gaussian with the given covariance, cut at max_norm"
 
 
 def _checked(
@@ -173,10 +179,14 @@ def _checked(
     try:
         sample = np.ascontiguousarray(contexts, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ShapeError(f"contexts must be an array of numbers of shape (n, {dim}) or (n, {arms}, {dim})") from None
+        raise ShapeError(
+            f"contexts must be an array of numbers of shape (n, {dim}) or (n, {arms}, {dim})"
+        ) from None
     slates = sample.ndim == 3
     if sample.shape[1:] != ((arms, dim) if slates else (dim,)) or len(sample) == 0:
-        raise ShapeError(f"contexts must have shape (n, {dim}), or (n, {arms}, {dim}) for slates, not {sample.shape}")
+        raise ShapeError(
+            f"contexts must have shape (n, {dim}), or (n, {arms}, {dim}) for slates, not {sample.shape}"
+        )
     if not np.isfinite(sample).all():
         raise NotFiniteError("contexts hold NaN or infinity: give finite numbers")
     longest = float(np.linalg.norm(sample, axis=-1).max())
@@ -212,9 +222,13 @@ def draw_thetas(
         try:
             given = np.atleast_2d(np.asarray(prior, dtype=np.float64))
         except (TypeError, ValueError):
-            raise ShapeError(f"prior must be one of {PRIORS}, or an array of θs of shape (n, {dim})") from None
+            raise ShapeError(
+                f"prior must be one of {PRIORS}, or an array of θs of shape (n, {dim})"
+            ) from None
         if given.ndim != 2 or given.shape[1] != dim or not np.isfinite(given).all():
-            raise ShapeError(f"an array of θs must have shape (n, {dim}) and finite numbers, not {given.shape}")
+            raise ShapeError(
+                f"an array of θs must have shape (n, {dim}) and finite numbers, not {given.shape}"
+            )
         chosen = np.arange(particles) % len(given)
         return _spread_out(given[chosen], contexts, reward_spread), f"{len(given)} given θs"
     if prior not in PRIORS:
@@ -222,7 +236,9 @@ def draw_thetas(
     if prior == "round":
         spread = SPREAD * width if reward_spread is None else reward_spread
         drawn = rng.normal(size=(particles, dim))
-        return _spread_out(drawn, contexts, spread), f"θ Gaussian; mean rewards of arms differ by ± {spread:.3g}"
+        return _spread_out(
+            drawn, contexts, spread
+        ), f"θ Gaussian; mean rewards of arms differ by ± {spread:.3g}"
     used = contexts[np.linalg.norm(contexts, axis=1) > 0]
     if len(used) == 0:
         raise OptionError("all contexts are zero: nothing can be learned from them")
