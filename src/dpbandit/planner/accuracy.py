@@ -1,4 +1,4 @@
-"""How far predictions were from simulations: measured by `benchmarks/plan_accuracy.py`, stated beside every answer."""
+"""How far predictions were from simulations: measured by `experiments/plan_accuracy`, stated beside every answer."""
 
 from __future__ import annotations
 
