@@ -77,7 +77,7 @@ def cases(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The figures that `dpbandit.planning.accuracy` states. Free algorithms count once, not once
+    """The figures that `dpbandit.planner.accuracy` states. Free algorithms count once, not once
     for each budget.
     """
     once = {
@@ -192,7 +192,8 @@ def report(folder: Path, page: Path) -> None:
         "30%. (In brackets): the measured mean has a "
         "standard error above 10%, so the ratio says less. –: not simulated. A plan saw "
         "contexts of a seed that was not simulated "
-        "and the reward range; reward noise was its default. The recommendation is "
+        "and the reward range; reward noise was its default. Bandits are run on both sides, so "
+        "with the right prior only sampling is left. The recommendation is "
         "compared with the best of the proven algorithms "
         "that were simulated in its row. A weak test where one algorithm wins everywhere: "
         "the column of measured bests says whether "
@@ -206,7 +207,7 @@ def report(folder: Path, page: Path) -> None:
         + ".",
     ]
     titles = {
-        "told": "With the right prior: θs drawn as the world draws them (the error of the model)",
+        "told": "With the right prior: θs drawn as the world draws them (what is left is sampling)",
         "predicted": "With the default prior: nothing is said about rewards but their range (the "
         "error of the whole plan)",
     }

@@ -84,8 +84,9 @@ class Affordable:
         )
         if self.epsilon is None:
             first = (
-                f"no ε up to {self.plan.epsilon:g} reaches {aim} after {rounds:,} rounds: {self.algorithm} ({self.status} at "
-                f"δ = {self.plan.delta:g}) gets {self.regret:,.0f}, non-private {reference:,.0f}"
+                f"no ε up to {self.plan.epsilon:g} reaches {aim} after {rounds:,} rounds: "
+                f"{self.algorithm} ({self.status} at δ = {self.plan.delta:g}) gets "
+                f"{self.regret:,.0f}, non-private {reference:,.0f}"
             )
         else:
             least = (
@@ -94,8 +95,9 @@ class Affordable:
                 else "the smallest found before the interruption"
             )
             first = (
-                f"ε = {self.epsilon:.3g} at δ = {self.plan.delta:g} ({self.status}) with {self.algorithm}: {least} with "
-                f"{aim} after {rounds:,} rounds; predicted {self.regret:,.0f}, non-private {reference:,.0f}"
+                f"ε = {self.epsilon:.3g} at δ = {self.plan.delta:g} ({self.status}) with "
+                f"{self.algorithm}: {least} with {aim} after {rounds:,} rounds; predicted "
+                f"{self.regret:,.0f}, non-private {reference:,.0f}"
             )
         return "\n".join(
             [

@@ -238,7 +238,8 @@ def _shared(
     for forbidden in ("seed", "public_contexts", "context_noise"):
         if forbidden in options:
             raise OptionError(
-                f"plan has no option {forbidden!r}: it works with a sample, contexts=…, and a seed of its own"
+                f"plan has no option {forbidden!r}: it works with a sample, contexts=…, and a seed "
+                "of its own"
             )
     shared: dict[str, Any] = {
         "dim": problem.dim,

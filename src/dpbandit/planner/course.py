@@ -1,4 +1,4 @@
-"""A predicted course: regret and parameter error over rounds, and how it goes on where play stopped.
+"""A predicted course: regret and error over rounds, and how it goes on where play stopped.
 
 Extrapolation. Regret is looked at by factors of 4 in time: what the last factor added, D, and how
 much more that was than what the one before added. D goes on growing by the same ratio, which is

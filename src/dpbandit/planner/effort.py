@@ -53,7 +53,10 @@ def _cubic(bandit: Bandit) -> float:
         case "none" | "arms":
             return thompson
         case "ridge":
-            return thompson + (3e-4 if bandit.design.settings["site"] == "own" else 0.0)
+            if bandit.design.settings["site"] != "own":
+                return thompson
+            # How far A⁻¹ reaches is looked up for all known contexts every now and then.
+            return thompson + 3e-4 + 5e-7 * len(bandit.design.public_set)
         case "filter":
             return thompson + 4e-5
         case "joint":

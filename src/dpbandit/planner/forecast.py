@@ -38,7 +38,7 @@ class Forecast:
 
     @property
     def standard_error(self) -> float:
-        """Of the final regret, over the worlds that were tried: what more particles would narrow."""
+        """Of the final regret, over the worlds tried: what more particles would narrow."""
         return (
             float(self.course.final.std(ddof=1) / np.sqrt(len(self.course.final)))
             if self.course
@@ -94,11 +94,12 @@ class Plan:
 
     @property
     def recommended(self) -> str:
-        """The proven algorithm with the lowest predicted regret; "random" where learning would not pay."""
+        """The proven algorithm with the lowest predicted regret; "random" where none pays."""
         ranked = self.ranked()
         if not ranked:
             raise OptionError(
-                "no proven algorithm has a prediction: name some, for example algorithms=['anytime']"
+                "no proven algorithm has a prediction: name some, for example "
+                "algorithms=['anytime']"
             )
         return ranked[0]
 
@@ -136,7 +137,8 @@ class Plan:
     def rounds_until_close(self, name: str, within: float = 0.1) -> int | None:
         """From which round on the last half of the rounds costs hardly more than without privacy.
 
-        That is: their regret stays within 10% of the non-private one's. None if that is not reached in the rounds planned for.
+        That is: their regret stays within 10% of the non-private one's. None if that is not reached
+        in the rounds planned for.
         """
         times = geometric_steps(self.problem.rounds, 1.1)[1:].astype(np.float64)
         times = times[times >= min(32, self.problem.rounds)]
@@ -164,7 +166,7 @@ class Plan:
         return frames.frame(columns, kind)
 
     def table(self) -> pd.DataFrame:
-        """One row per algorithm at the last round, lowest regret first; those without a prediction last."""
+        """One row per algorithm at the last round, lowest regret first; no prediction: last."""
         import pandas as pd
 
         return pd.DataFrame(self.rows()).set_index("algorithm")
@@ -245,15 +247,16 @@ class Plan:
         )
         rivals = f"; not clearly worse: {', '.join(self.rivals())}" if self.rivals() else ""
         return (
-            f"recommended: {best} (proven at ε = {self.epsilon:g}, δ = {self.delta:g}), predicted regret "
-            f"{self.final(best):,.0f} after {self.problem.rounds:,} rounds, {ratio:.2f} × non-private; "
-            f"within 10% of non-private {reached}{rivals}"
+            f"recommended: {best} (proven at ε = {self.epsilon:g}, δ = {self.delta:g}), predicted "
+            f"regret {self.final(best):,.0f} after {self.problem.rounds:,} rounds, "
+            f"{ratio:.2f} × non-private; within 10% of non-private {reached}{rivals}"
         )
 
     def __str__(self) -> str:
         lines = [self.headline(), ""]
         lines.append(
-            f"{'algorithm':<28}{'regret':>14}{'× linucb':>10}{'‖θ − θ*‖':>10}{'close after':>13}  claim"
+            f"{'algorithm':<28}{'regret':>14}{'× linucb':>10}{'‖θ − θ*‖':>10}"
+            f"{'close after':>13}  claim"
         )
         for row in self.rows():
             if row["regret"] is None:
@@ -263,8 +266,8 @@ class Plan:
             regret = f"{row['regret']:,.0f} ± {row['regret_se']:,.0f}"
             error = "–" if row["theta_error"] is None else f"{row['theta_error']:.3g}"
             lines.append(
-                f"{row['algorithm']:<28}{regret:>14}{row['times_non_private']:>10.2f}{error:>10}{close:>13}  "
-                + claim_in_words(self.forecasts[row["algorithm"]])
+                f"{row['algorithm']:<28}{regret:>14}{row['times_non_private']:>10.2f}"
+                f"{error:>10}{close:>13}  " + claim_in_words(self.forecasts[row["algorithm"]])
             )
         lines += ["", *(f"{what}: {words}" for what, words in self.assumptions.items())]
         lines += [*(f"note: {note}" for note in self.notes), accuracy.statement(self.extrapolated)]

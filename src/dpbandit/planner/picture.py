@@ -37,7 +37,8 @@ def courses(plan: Plan) -> Figure:
         }
         if name == "random":
             style = {"color": "#555555", "ls": ":", "lw": 1.4}
-        words = f"{name}{' (recommended)' if name == best else ''}\n{claim_in_words(plan.forecasts[name])}"
+        mark = " (recommended)" if name == best else ""
+        words = f"{name}{mark}\n{claim_in_words(plan.forecasts[name])}"
         shown = course.rounds >= min(10, plan.problem.rounds)
         every = max(1, int(shown.sum()) // 9)
         left.plot(course.rounds[shown], course.regret[shown], label=words, markevery=every, **style)
@@ -68,8 +69,9 @@ def courses(plan: Plan) -> Figure:
     errors = errors[np.isfinite(errors)]
     right.set_ylim(top=min(float(errors.max()) * 1.2, 30 * float(np.median(errors))))
     figure.suptitle(
-        f"{plan.problem.dim} features, {plan.problem.arms} arms, rewards in {list(plan.problem.reward_range)}; claims beside "
-        f"the names. Predicted from public quantities, no reward was used",
+        f"{plan.problem.dim} features, {plan.problem.arms} arms, rewards in "
+        f"{list(plan.problem.reward_range)}; claims beside the names. "
+        "Predicted from public quantities, no reward was used",
         fontsize=9.5,
         x=0.01,
         ha="left",

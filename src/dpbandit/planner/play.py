@@ -1,4 +1,4 @@
-"""A prediction is a simulation: the real bandit, with seeded noise, on problems drawn from the prior.
+"""A prediction is a simulation: the real bandit with seeded noise, on problems from the prior.
 
 All algorithms of a particle meet the same rounds. Engines of the core hold no lock of Python's, so
 particles are played in threads; a bandit in plain Python is played step by step in this one.

@@ -1,4 +1,4 @@
-"""What a plan is made for: contexts, a public guess at θ, and how rewards vary. No reward is ever read here.
+"""What a plan is made for: contexts, a public guess at θ, and how rewards vary. It reads no reward.
 
 Particles stand for the worlds one may meet: each has a θ of its own, drawn from a stated prior.
 """
@@ -83,7 +83,7 @@ class Problem:
         return np.ascontiguousarray(shown[:count]), means, means + noise[:count, None]
 
     def _slates(self, lots: Vector, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which slate is offered in each round. In order: one of its time and a little around it."""
+        """Which slate is offered in each round. In order: one of its time or a little beside."""
         total = len(self.offered)
         if not self.in_order:
             return np.asarray((lots * total).astype(np.int64))
@@ -185,14 +185,16 @@ def _checked(
     slates = sample.ndim == 3
     if sample.shape[1:] != ((arms, dim) if slates else (dim,)) or len(sample) == 0:
         raise ShapeError(
-            f"contexts must have shape (n, {dim}), or (n, {arms}, {dim}) for slates, not {sample.shape}"
+            f"contexts must have shape (n, {dim}), or (n, {arms}, {dim}) for slates, not "
+            f"{sample.shape}"
         )
     if not np.isfinite(sample).all():
         raise NotFiniteError("contexts hold NaN or infinity: give finite numbers")
     longest = float(np.linalg.norm(sample, axis=-1).max())
     if longest > max_norm * (1 + 1e-9):
         raise OptionError(
-            f"a context has norm {longest:.6g}, above max_norm = {max_norm:g}: scale it, or raise max_norm"
+            f"a context has norm {longest:.6g}, above max_norm = {max_norm:g}: scale it, or raise "
+            "max_norm"
         )
     if len(sample) > MOST_CONTEXTS:
         sample = sample[np.sort(rng.choice(len(sample), MOST_CONTEXTS, replace=False))]
@@ -211,8 +213,9 @@ def draw_thetas(
 ) -> tuple[Matrix, str]:
     """One θ for each particle, and the prior in words.
 
-    "contexts": θ points like a context drawn from the sample, as a user's taste is made of the features of items. It is
-    scaled so that the best mean reward in the sample lies one reward noise below the top of the range.
+    "contexts": θ points like a context drawn from the sample, as a user's taste is made of the
+    features of items. It is scaled so that the best mean reward in the sample lies one reward noise
+    below the top of the range.
     "round": Gaussian, alike in all directions. An array gives the θs themselves.
     `reward_spread` sets the standard deviation of mean rewards between contexts instead.
     """
