@@ -1,9 +1,10 @@
 """A predicted course: regret and error over rounds, and how it goes on where play stopped.
 
-Extrapolation. Regret is looked at by factors of 4 in time: what the last factor added, D, and how
-much more that was than what the one before added. D goes on growing by the same ratio, which is
-taken as at least 1 (then regret grows like log t) and at most 4 (then like t). The parameter error
-goes on along its slope in log-log over the last factor of 4, which is taken as between −1/2 and 0.
+Extrapolation. Regret is looked at over the last factor of 4 in time: what the last doubling added,
+D, and how much more that was than what the one before added. D goes on growing by the same ratio,
+which is taken as at least 1 (then regret grows like log t) and at most 2 (then like t). The
+parameter error goes on along its slope in log-log over the last doubling, which is taken as between
+−1/2 and 0. Regret that is still flattening is overestimated so: docs/plan.md says by how much.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Times = NDArray[np.int64]
 
-FACTOR = 4.0
+FACTOR = 2.0
 # Recorded times grow by this.
 RATIO = 1.1
 
@@ -84,7 +85,7 @@ def course_of(times: Times, regrets: Matrix, errors: Matrix, rounds: int) -> Cou
 
 
 def growth_of(times: Times, regret: Vector) -> float:
-    """g: what a factor of 4 in time adds grows by 4^g with each factor; between 0 and 1.
+    """g: what a doubling of time adds grows by 2^g with each one; between 0 and 1.
 
     >>> times = geometric_steps(4096, 1.1)[1:]
     >>> [round(growth_of(times, f(times)), 2) for f in (np.log, np.sqrt, lambda t: 3.0 * t)]
@@ -101,10 +102,10 @@ def growth_of(times: Times, regret: Vector) -> float:
 
 
 def more(times_longer: Vector | float, growth: float) -> Vector:
-    """Regret from now until that many times now, in units of what the last factor of 4 added.
+    """Regret from now until that many times now, in units of what the last doubling added.
 
-    >>> [more(x, g).item() for x, g in ((4.0, 0.0), (4.0, 1.0), (16.0, 1.0))]
-    [1.0, 4.0, 20.0]
+    >>> [more(x, g).item() for x, g in ((2.0, 0.0), (2.0, 1.0), (4.0, 1.0))]
+    [1.0, 2.0, 6.0]
     """
     longer = np.asarray(times_longer, dtype=np.float64)
     if growth < 1e-9:
@@ -113,7 +114,7 @@ def more(times_longer: Vector | float, growth: float) -> Vector:
 
 
 def slope_of(times: Times, error: Vector) -> float:
-    """The slope of a parameter error in log-log over the last factor of 4; between −1/2 and 0."""
+    """The slope of a parameter error in log-log over the last doubling; between −1/2 and 0."""
     then = _at(times, error, float(times[-1]) / FACTOR)
     if not (error[-1] > 0 and then > 0):
         return 0.0

@@ -114,8 +114,8 @@ def notes_on(
         words = "; ".join(f"{played:,} ({', '.join(names)})" for played, names in shorter.items())
         notes.append(
             f"of {problem.rounds:,} rounds these were played, to answer in seconds: {words}. The "
-            "rest is extrapolated: what a factor of 4 in time adds to regret goes on growing as it "
-            "last did, by at least 1 and at most 4. Fewer algorithms are played longer"
+            "rest is extrapolated: what a doubling of time adds to regret goes on growing as it last "
+            "did, by at least 1 and at most 2. Fewer algorithms are played longer"
             + (". Drift after the rounds played is not seen" if problem.in_order else "")
         )
     return notes
