@@ -41,7 +41,7 @@ NEUTRAL = (
     "client",
     "gpu",
     "plan",
-    "planning",
+    "planner",
     "service",
     "warmstart",
 )

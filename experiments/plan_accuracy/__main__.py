@@ -1,7 +1,7 @@
 """How well `dpb.plan` predicts, in a clone:
 
 python -m experiments.plan_accuracy simulate build/plan   # slow, once; goes on where it stopped
-python -m experiments.plan_accuracy predict build/plan    # after every change of the model
+python -m experiments.plan_accuracy predict build/plan    # after every change of the planner
 python -m experiments.plan_accuracy told build/plan       # for a plan that is told what θ may be
 python -m experiments.plan_accuracy lastfm build/plan     # does the recommendation hold on data?
 python -m experiments.plan_accuracy report build/plan docs/plan-accuracy.md
@@ -25,15 +25,18 @@ def main() -> None:
     parser.add_argument("step", choices=["simulate", "predict", "told", "lastfm", "report"])
     parser.add_argument("folder", type=Path, help="where measurements and predictions are kept")
     parser.add_argument("page", type=Path, nargs="?", help="the page that `report` writes")
+    parser.add_argument(
+        "--most-rounds", type=int, default=measure.HORIZONS[-1], help="leave longer runs out"
+    )
     given = parser.parse_args()
     if (given.step == "report") != (given.page is not None):
         parser.error("`report` writes a page, and the other steps do not")
     warnings.simplefilter("ignore", PrivacyWarning)
     match given.step:
         case "simulate":
-            measure.simulate(given.folder)
+            measure.simulate(given.folder, given.most_rounds)
         case "predict" | "told":
-            measure.predict(given.folder, told=given.step == "told")
+            measure.predict(given.folder, given.most_rounds, told=given.step == "told")
         case "lastfm":
             measure.lastfm(given.folder)
         case "report":

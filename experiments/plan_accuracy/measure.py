@@ -2,7 +2,8 @@
 
 A plan sees contexts of a seed that is not simulated, the reward range, and nothing else: θ's prior
 and the reward noise are its defaults. One that is told gets θs drawn as the world draws them, of
-further seeds: what is left is the error of the model.
+further seeds. A plan runs the bandits themselves, so what is left then is sampling: of seeds here,
+of particles there, and one seed's contexts for all of them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ PRIVATE = (
     "dgs",
     "private-linucb",
     "private-ts",
+    "joint",
 )
 WORLDS: dict[str, Callable[[], Any]] = {
     "synthetic-10": dpb.worlds.Synthetic,
@@ -53,8 +55,10 @@ def seeds_for(world: str, horizon: int) -> int:
     return SEEDS[horizon] if world != "synthetic-50" else SEEDS_50[horizon]
 
 
-def settings() -> list[tuple[str, int, tuple[float, float]]]:
-    return [(w, horizon, budget) for horizon in HORIZONS for w in WORLDS for budget in BUDGETS]
+def settings(most: int = HORIZONS[-1]) -> list[tuple[str, int, tuple[float, float]]]:
+    """All with at most so many rounds."""
+    horizons = [horizon for horizon in HORIZONS if horizon <= most]
+    return [(w, horizon, budget) for horizon in horizons for w in WORLDS for budget in BUDGETS]
 
 
 def key(world: str, horizon: int, budget: tuple[float, float] | None) -> str:
@@ -74,9 +78,9 @@ class Store:
         self.path.write_text(json.dumps(self.data, indent=1))
 
 
-def simulate(folder: Path) -> None:
+def simulate(folder: Path, most: int) -> None:
     store = Store(folder, "measured.json")
-    for world, horizon, budget in settings():
+    for world, horizon, budget in settings(most):
         for names, which in ((FREE, None), (private_for(world, horizon), budget)):
             name = key(world, horizon, which)
             if name in store.data:
@@ -123,9 +127,9 @@ def thetas(world: str) -> Any:
     return np.array([episode.directions @ episode.theta @ frame for episode in episodes])
 
 
-def predict(folder: Path, *, told: bool) -> None:
+def predict(folder: Path, most: int, *, told: bool) -> None:
     store = Store(folder, "told.json" if told else "predicted.json")
-    for world, horizon, budget in settings():
+    for world, horizon, budget in settings(most):
         name = key(world, horizon, budget)
         if name in store.data:
             continue

@@ -77,7 +77,7 @@ def cases(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The figures that `dpbandit.planning.accuracy` states. Free algorithms count once, not once
+    """The figures that `dpbandit.planner.accuracy` states. Free algorithms count once, not once
     for each budget.
     """
     once = {
@@ -183,30 +183,34 @@ def shares(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def report(folder: Path, page: Path) -> None:
+    """Write the page, of what is in the folder."""
+    run = sorted({row["horizon"] for row in cases(folder, "told")})
     lines = [
         "# How well `plan` predicts",
         "",
         "Written by `python -m experiments.plan_accuracy`. Each number is predicted / measured "
         "final regret; measured is the mean over "
-        "seeds of `dpb.run`, rewards clipped to [−0.5, 1.5]. **Bold**: off by more than "
+        "seeds of the bandits played in the world, rewards clipped to [−0.5, 1.5]. **Bold**: off by more than "
         "30%. (In brackets): the measured mean has a "
         "standard error above 10%, so the ratio says less. –: not simulated. A plan saw "
         "contexts of a seed that was not simulated "
-        "and the reward range; reward noise was its default. The recommendation is "
+        "and the reward range; reward noise was its default. Bandits are run on both sides, so "
+        "with the right prior only sampling is left. The recommendation is "
         "compared with the best of the proven algorithms "
         "that were simulated in its row. A weak test where one algorithm wins everywhere: "
         "the column of measured bests says whether "
-        "it did. At 100,000 rounds the slow algorithms are left out; they are far from the "
-        "best at 10,000.",
+        "it did."
+        + (" At 100,000 rounds the slow algorithms are left out." if 100_000 in run else ""),
         "",
         "Seeds: "
-        + ", ".join(f"{SEEDS[h]} at {h:,} rounds" for h in HORIZONS)
+        + ", ".join(f"{SEEDS[h]} at {h:,} rounds" for h in run)
         + "; d = 50: "
-        + ", ".join(str(SEEDS_50[h]) for h in HORIZONS)
-        + ".",
+        + ", ".join(str(SEEDS_50[h]) for h in run)
+        + "."
+        + "".join(f" Not run: {h:,} rounds." for h in HORIZONS if h not in run),
     ]
     titles = {
-        "told": "With the right prior: θs drawn as the world draws them (the error of the model)",
+        "told": "With the right prior: θs drawn as the world draws them (what is left is sampling)",
         "predicted": "With the default prior: nothing is said about rewards but their range (the "
         "error of the whole plan)",
     }

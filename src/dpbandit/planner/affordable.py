@@ -1,4 +1,4 @@
-"""`dpb.affordable_epsilon`: the plan the other way round, from a regret one can live with to the ε it takes."""
+"""`dpb.affordable_epsilon`: from a regret one can live with to the ε it takes."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpbandit.bandits.options import positive
-from dpbandit.planning import accuracy
-from dpbandit.planning.forecast import REFERENCE, Plan
-from dpbandit.planning.planner import PARTICLES, Progress, jobs_of, plan
+from dpbandit.options import positive
+from dpbandit.planner import accuracy
+from dpbandit.planner.ask import PARTICLES, ask, jobs_of
+from dpbandit.planner.forecast import REFERENCE, Plan
+from dpbandit.planner.work import Progress
 
-# Few particles are enough to see, at an ε of each size, which two algorithms are worth a closer look.
+# Few particles are enough to see, at an ε of each size, which two algorithms are worth more.
 SCOUTS = 6
+# Of one core, for each ε that is tried.
+SECONDS = 2.5
 SCOUTED = (0.5, 4.0, 32.0)
 LEAST_EPSILON, MOST_EPSILON = 0.01, 100.0
 
 
 @dataclass(frozen=True)
 class Affordable:
-    """The answer to "what ε can I afford?". `epsilon` is None where none up to 100 is enough; `plan` is the plan at the answer.
+    """The answer to "what ε can I afford?".
+
+    `epsilon` is None where none up to 100 is enough; `plan` is the plan at the answer.
 
     >>> import dpbandit as dpb
-    >>> answer = dpb.affordable_epsilon(dim=2, arms=3, delta=1e-5, horizon=300, within=0.5, particles=4)
+    >>> few = {"horizon": 300, "particles": 4}
+    >>> answer = dpb.affordable_epsilon(dim=2, arms=3, delta=1e-5, within=0.5, **few)
     >>> answer.to_dict()["status"]
     'proven'
     """
@@ -68,25 +74,38 @@ class Affordable:
             "rounds": self.plan.problem.rounds,
             "complete": self.plan.complete,
             "assumptions": self.plan.assumptions,
-            "accuracy": accuracy.to_dict(),
+            "accuracy": accuracy.to_dict(self.plan.extrapolated),
         }
 
     def __str__(self) -> str:
         rounds, reference = self.plan.problem.rounds, self.plan.final(REFERENCE)
-        aim = f"regret ≤ {self.target:,.0f}" + (f" ({1 + self.within:g} × non-private)" if self.within else "")
+        aim = f"regret ≤ {self.target:,.0f}" + (
+            f" ({1 + self.within:g} × non-private)" if self.within else ""
+        )
         if self.epsilon is None:
             first = (
-                f"no ε up to {self.plan.epsilon:g} reaches {aim} after {rounds:,} rounds: {self.algorithm} ({self.status} at "
-                f"δ = {self.plan.delta:g}) gets {self.regret:,.0f}, non-private {reference:,.0f}"
+                f"no ε up to {self.plan.epsilon:g} reaches {aim} after {rounds:,} rounds: "
+                f"{self.algorithm} ({self.status} at δ = {self.plan.delta:g}) gets "
+                f"{self.regret:,.0f}, non-private {reference:,.0f}"
             )
         else:
-            least = "the smallest" if self.plan.complete else "the smallest found before the interruption"
+            least = (
+                "the smallest"
+                if self.plan.complete
+                else "the smallest found before the interruption"
+            )
             first = (
-                f"ε = {self.epsilon:.3g} at δ = {self.plan.delta:g} ({self.status}) with {self.algorithm}: {least} with "
-                f"{aim} after {rounds:,} rounds; predicted {self.regret:,.0f}, non-private {reference:,.0f}"
+                f"ε = {self.epsilon:.3g} at δ = {self.plan.delta:g} ({self.status}) with "
+                f"{self.algorithm}: {least} with {aim} after {rounds:,} rounds; predicted "
+                f"{self.regret:,.0f}, non-private {reference:,.0f}"
             )
         return "\n".join(
-            [first, "", *(f"{what}: {words}" for what, words in self.plan.assumptions.items()), accuracy.statement()]
+            [
+                first,
+                "",
+                *(f"{what}: {words}" for what, words in self.plan.assumptions.items()),
+                accuracy.statement(self.plan.extrapolated),
+            ]
         )
 
 
@@ -103,19 +122,40 @@ def affordable_epsilon(
     algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
     **options: Any,
 ) -> Affordable:
-    """The smallest ε at which a proven algorithm's predicted regret is within 10% of the non-private one's.
+    """The smallest ε at which a proven algorithm comes close enough to the non-private one.
 
-    `within=0.5` allows half as much again; `regret=300` asks for a regret of at most 300 instead. All other options are
-    those of `plan`. The answer's `epsilon` is None where no ε up to 100 is enough.
     Ctrl-C returns the smallest that was found to be enough, if any was.
 
+    Parameters
+    ----------
+    dim, arms, delta, horizon, particles, progress, algorithms
+        As in `plan`, like all other options.
+    within : float, default 0.1
+        How much larger the predicted regret may be; 0.1: by 10%.
+    regret : float, optional
+        Instead: the predicted regret that is small enough.
+
+    Returns
+    -------
+    Affordable
+        Its `epsilon` is None where no ε up to 100 is enough.
+
+    Examples
+    --------
     >>> import dpbandit as dpb
-    >>> answer = dpb.affordable_epsilon(dim=2, arms=3, delta=1e-5, horizon=500, within=0.5, particles=4)
+    >>> few = {"horizon": 500, "particles": 4}
+    >>> answer = dpb.affordable_epsilon(dim=2, arms=3, delta=1e-5, within=0.5, **few)
     >>> answer.status, 0.01 <= answer.epsilon <= 100
     ('proven', True)
     """
     within = positive("within", within)
-    given: dict[str, Any] = {"dim": dim, "arms": arms, "delta": delta, "horizon": horizon, **options}
+    given: dict[str, Any] = {
+        "dim": dim,
+        "arms": arms,
+        "delta": delta,
+        "horizon": horizon,
+        **options,
+    }
 
     def tell(part: float) -> None:
         if progress is not None:
@@ -123,13 +163,14 @@ def affordable_epsilon(
 
     worth: dict[str, None] = {}  # labels
     for number, value in enumerate(SCOUTED):
-        scouted = _whole(plan(epsilon=value, algorithms=algorithms, particles=min(SCOUTS, particles), **given))
+        few = min(SCOUTS, particles)
+        scouted = _whole(ask(SECONDS, epsilon=value, algorithms=algorithms, particles=few, **given))
         worth.update(dict.fromkeys(name for name in scouted.ranked()[:2] if name != "random"))
         tell(0.4 * (number + 1) / len(SCOUTED))
     chosen = [(name, own) for label, name, own in jobs_of(algorithms, {}) if label in worth]
 
     def at(value: float) -> Plan:
-        return _whole(plan(epsilon=value, algorithms=chosen, particles=particles, **given))
+        return _whole(ask(SECONDS, epsilon=value, algorithms=chosen, particles=particles, **given))
 
     found = at(MOST_EPSILON)
     reference = found.final(REFERENCE)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpbandit.planner.forecast import REFERENCE, claim_in_words
 from dpbandit.simulate.figures import COLOURS, DASHES, MARKERS
-from dpbandit.planning.forecast import REFERENCE, claim_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpbandit.planning.forecast import Plan
+    from dpbandit.planner.forecast import Plan
 
 
 def courses(plan: Plan) -> Figure:
@@ -24,19 +24,30 @@ def courses(plan: Plan) -> Figure:
     left, right = figure.subplots(1, 2)
     names = [row["algorithm"] for row in plan.rows() if row["regret"] is not None]
     best = plan.recommended if plan.ranked() else ""
-    for name, colour, marker, dashes in zip(names, cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False):
+    for name, colour, marker, dashes in zip(
+        names, cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False
+    ):
         course = plan.course(name)
         style: dict[str, Any] = {} if dashes[0] is None else {"dashes": dashes}
-        style |= {"color": colour, "marker": marker, "markersize": 4.0, "lw": 2.6 if name == best else 1.4}
+        style |= {
+            "color": colour,
+            "marker": marker,
+            "markersize": 4.0,
+            "lw": 2.6 if name == best else 1.4,
+        }
         if name == "random":
             style = {"color": "#555555", "ls": ":", "lw": 1.4}
-        words = f"{name}{' (recommended)' if name == best else ''}\n{claim_in_words(plan.forecasts[name])}"
+        mark = " (recommended)" if name == best else ""
+        words = f"{name}{mark}\n{claim_in_words(plan.forecasts[name])}"
         shown = course.rounds >= min(10, plan.problem.rounds)
         every = max(1, int(shown.sum()) // 9)
         left.plot(course.rounds[shown], course.regret[shown], label=words, markevery=every, **style)
-        if name != "random":
+        if name != "random" and np.isfinite(course.theta_error).all():
             right.plot(course.rounds[shown], course.theta_error[shown], markevery=every, **style)
-    for axes, title in ((left, "predicted cumulative regret"), (right, "predicted parameter error ‖θ − θ*‖₂")):
+    for axes, title in (
+        (left, "predicted cumulative regret"),
+        (right, "predicted parameter error ‖θ − θ*‖₂"),
+    ):
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("round")
@@ -55,13 +66,17 @@ def courses(plan: Plan) -> Figure:
             ha="right",
         )
     errors = np.concatenate([plan.course(n).theta_error for n in names if n != "random"])
+    errors = errors[np.isfinite(errors)]
     right.set_ylim(top=min(float(errors.max()) * 1.2, 30 * float(np.median(errors))))
     figure.suptitle(
-        f"{plan.problem.dim} features, {plan.problem.arms} arms, rewards in {list(plan.problem.reward_range)}; claims beside "
-        f"the names. Predicted from public quantities, no reward was used",
+        f"{plan.problem.dim} features, {plan.problem.arms} arms, rewards in "
+        f"{list(plan.problem.reward_range)}; claims beside the names. "
+        "Predicted from public quantities, no reward was used",
         fontsize=9.5,
         x=0.01,
         ha="left",
     )
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
+    figure.legend(
+        *left.get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False
+    )
     return figure
