@@ -15,7 +15,7 @@ import pandas as pd
 
 from dpbandit import theory
 from dpbandit.budget import mu_of
-from dpbandit.lab.figures import COLOURS, DASHES, MARKERS
+from dpbandit.simulate.figures import COLOURS, DASHES, MARKERS
 from experiments.leaderboard import grid
 from experiments.leaderboard.grid import Budget
 from experiments.leaderboard.table import order, power

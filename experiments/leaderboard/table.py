@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbandit.lab.figures import STATUS
+from dpbandit.simulate.figures import STATUS
 from experiments.leaderboard import grid
 from experiments.leaderboard.grid import Budget
 from experiments.leaderboard.runner import Run

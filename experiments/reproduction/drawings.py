@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpbandit import theory
-from dpbandit.lab.figures import COLOURS, MARKERS
+from dpbandit.simulate.figures import COLOURS, MARKERS
 from experiments.reproduction.setting import DELTA, EPSILON, FIGURE_SET, PROVEN_SET
 
 if TYPE_CHECKING:

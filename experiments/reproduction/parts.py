@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from dpbandit.bandits import registry, rounds
-from dpbandit.lab.engine import play_all, prepare, run
-from dpbandit.lab.results import Results
+from dpbandit.simulate.run import play_all, prepare, run
+from dpbandit.simulate.results import Results
 from dpbandit.sensitivity import estimate_bounds
 from dpbandit.spread import Place
 from dpbandit.worlds import LastFM, OpenBandit, Synthetic, replay

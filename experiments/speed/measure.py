@@ -18,7 +18,7 @@ from typing import Any
 from dpbandit.bandits.registry import algorithms, construct
 from dpbandit.budget import Ledger
 from dpbandit.errors import DpbanditError
-from dpbandit.lab.engine import run
+from dpbandit.simulate.run import run
 from dpbandit.worlds import Synthetic
 from experiments.speed import tasks
 from experiments.speed.contestants import ALPHA, CONTESTANTS, Contestant

@@ -8,7 +8,7 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.errors import DpbanditError, NormError, OptionError, PrivacyWarning, UnknownAlgorithmError
-from dpbandit.lab import engine
+from dpbandit.simulate import engine
 from dpbandit.spread import threads
 
 OPTIONS = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (-0.5, 1.5)}
