@@ -31,7 +31,7 @@ if isinstance(options.get("unit"), list):
 def peak_mb():  # of this program alone; what getrusage says includes that of whoever started it
     return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read()).group(1)) / 1024
 
-dpb.warm_start(tiny, seed=0, **options)          # compiles and imports
+dpb.warm_start(tiny, seed=0, **options)          # imports
 before = peak_mb()
 busy = time.process_time()
 start = time.perf_counter()

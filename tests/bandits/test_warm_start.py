@@ -1,6 +1,4 @@
-"""A log becomes a bandit: the sums are right, bad rows are counted, users are capped, and nothing is
-half done.
-"""
+"""A log becomes a bandit: sums are right, bad rows counted, users capped, and nothing half done."""
 
 import json
 import math
@@ -245,7 +243,7 @@ def test_single_precision_contexts_of_norm_1_are_not_too_long():
     assert dpb.warm_start(table, "linucb", seed=0).log.learned == 5000
 
 
-# ------------------------------------------------------------------------------------------------------------ users
+# ------------------------------------------------------------------------------------------ users
 
 
 def test_a_users_first_rewards_count_and_the_cap_holds_for_log_and_online_together():
@@ -310,7 +308,7 @@ def test_users_are_needed_where_they_are_the_unit():
         dpb.warm_start(table, unit=("user", 2), seed=0, **PRIVATE)
 
 
-# ---------------------------------------------------------------------------------------------- what is left behind
+# ---------------------------------------------------------------------------- what is left behind
 
 
 @pytest.mark.parametrize(
@@ -585,7 +583,7 @@ def test_what_is_charged_covers_the_widest_pair_of_rewards_and_little_more():
 
 
 def test_short_contexts_get_noise_on_a_finer_grid_that_they_pay_for_like_others():
-    """δ was lowered for a grid of 2⁻⁴⁰ of the shift; the log's longest context is shorter than 1."""
+    """δ was lowered for a grid of 2⁻⁴⁰ of the shift, and the log's longest context is short."""
     seen = []
 
     class Looking(Simulation):
@@ -619,12 +617,12 @@ def test_names_have_the_hashes_that_saved_files_hold():
     assert found[0] == 0x8ED227C0EE63F504
 
 
-# ------------------------------------------------------------------------------------------------- what it is worth
+# ------------------------------------------------------------------------------ what it is worth
 
 
 @pytest.mark.parametrize("name", ["anytime", "tree-gauss"])
 def test_a_warm_bandit_has_less_regret_than_a_cold_one(name):
-    """On the same rounds, seeds 0 to 4; the worst warm run beats the best cold one, so this is not a matter of luck."""
+    """On the same rounds, seeds 0 to 4; the worst warm run beats the best cold one: not luck."""
     found = {"cold": [], "warm": []}
     for seed in range(5):
         rng = np.random.default_rng([seed, 5])
@@ -661,7 +659,7 @@ def test_a_warm_bandit_has_less_regret_than_a_cold_one(name):
     assert np.mean(found["warm"]) < 0.4 * np.mean(found["cold"])
 
 
-# ----------------------------------------------------------------------------------------------- the command line
+# ------------------------------------------------------------------------------- the command line
 
 
 def command(*arguments, cwd):

@@ -1,8 +1,8 @@
-"""The exact joint cost of a bandit that was started from a log: over the log's release and all online ones together.
+"""The exact joint cost of a bandit started from a log: over its release and all online ones.
 
-Three kinds of neighbours: one logged reward differs, one online reward differs, or all of a user's, logged and online, of which
-there are more than the cap. It goes through the log's own reading and the public `update` of the object that ships, with
-rewards far outside the range.
+Three kinds of neighbours: one logged reward differs, one online reward differs, or all of a user's,
+logged and online, of which there are more than the cap. It goes through the log's own reading and
+the public `update` of the object that ships, with rewards far outside the range.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.algorithms import registry
 from dpbandit.auditor import streams
-from dpbandit.auditor.joint_cost import Case, Progress, Verification
-from dpbandit.auditor.releases import Transcript, Watch, joint_cost
-from dpbandit.bandits import registry, warm
-from dpbandit.bandits.linear import LinearBandit
-from dpbandit.budget import mu_of
+from dpbandit.auditor.verify import Progress, Verification, compare_with
+from dpbandit.auditor.watch import Transcript, Watch, fixed_slate, joint_cost, shown
+from dpbandit.bandit import Bandit
+from dpbandit.logs import enter
 from dpbandit.warmstart.source import Columns, arrow, find_columns, open_log
 from dpbandit.warmstart.start import learn_log, peek
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-Make = Callable[[], LinearBandit]
+Make = Callable[[], Bandit]
 
 LOGGED, ONLINE, BOTH = "a logged reward", "an online reward", "a user, logged and online"
 
@@ -41,10 +41,11 @@ class Stream(NamedTuple):
 
 
 def record(make: Make, stream: Stream, script: Transcript | None = None) -> Transcript:
-    """Start from the log, go on online, and write down what was released and what was public beside it."""
+    """Start from the log, go on online, and write down all that was released or public."""
     bandit = make()
-    watch = Watch(None, script)
+    watch = Watch(bandit.source, script)
     bandit.source = watch
+    slate = fixed_slate(bandit)
     n = stream.logged
     pa = arrow("pyarrow")
     table = pa.table(
@@ -60,17 +61,16 @@ def record(make: Make, stream: Stream, script: Transcript | None = None) -> Tran
     columns: Columns = find_columns(source, context="x", reward="reward", user="user")
     sample = peek(source, columns, bandit.options.max_norm)
     learn_log(bandit, source, columns, sample=sample, workers=1)
-    watch.transcript.public.append(
-        json.dumps([bandit._released(), bandit.log.to_dict() if bandit.log else None])
-    )
+    public = watch.transcript.public
+    public.append(json.dumps([shown(bandit, slate), bandit.log.to_dict() if bandit.log else None]))
     for x, reward, user in zip(stream.xs[n:], stream.rewards[n:], stream.users[n:], strict=True):
         bandit.update(x, float(reward), user=user)
-        watch.transcript.public.append(json.dumps([bandit.rounds, bandit._released()]))
+        public.append(shown(bandit, slate))
     return watch.transcript
 
 
 def cost(make: Make, stream: Stream, changed: list[int]) -> tuple[float, str]:
-    """What it costs in all to change these rewards from below the range to above it, and why if that is infinite."""
+    """What it costs to change these rewards from below the range to above it, and why if all."""
     low, high = make().options.reward_range
     far = 10 * (high - low)
     one = record(make, stream._replace(rewards=np.full(len(stream.xs), low - far)))
@@ -85,7 +85,7 @@ def neighbours(rows: int, rounds: int, cap: int | None) -> dict[str, tuple[list[
     alone = [f"user {i}" for i in range(rows + rounds)]
     kinds = {LOGGED: ([rows // 2], alone), ONLINE: ([rows], alone)}
     if cap is not None:
-        # As many logged as online, and more than the cap in all: the last ones must not be learned from.
+        # As many logged as online, and more than the cap in all: the last must not be learned from.
         first = range(rows // 2, rows // 2 + (cap + 1) // 2)
         then = range(rows, rows + cap + 1)
         changed = [*first, *then]
@@ -124,23 +124,17 @@ def verify_warm_start(
             rng.normal(size=(100, dim)) * options.get("max_norm", 1.0) / (3 * math.sqrt(dim)),
         )
 
-    def make() -> LinearBandit:
-        return warm.check(registry.construct(name, given))
+    def make() -> Bandit:
+        return enter.check(registry.construct(name, given))
 
     bandit = make()
-    gaussian = bandit.noise == "gaussian"
-    requested = mu_of(epsilon=epsilon, delta=delta) if gaussian else epsilon
-    result = Verification(name, epsilon, delta, "μ" if gaussian else "ε", requested, bandit.claim)
-    cap = None if bandit.options.unit == "reward" else bandit.options.rewards_per_unit
-    families = streams.families(dim, rows + horizon, seed, bandit.options.max_norm, bandit.l1_limit)
+    result = compare_with(bandit, epsilon=epsilon, delta=delta)
+    cap, limits = bandit.options.protects.cap, (bandit.options.max_norm, bandit.l1_limit)
+    families = streams.families(dim, rows + horizon, seed, *limits)
     for number, (label, xs) in enumerate(families.items()):
         if progress is not None:
             progress(label, number / len(families))
         for kind, (changed, users) in neighbours(rows, horizon, cap).items():
             stream = Stream(bandit.within(xs), np.zeros(len(xs)), users, rows)
-            total, _why = cost(make, stream, changed)
-            total = math.sqrt(total) if gaussian else total
-            result.cases.append(
-                Case(f"{kind}; {label}", len(xs), dim, changed[0] + 1, total, total / requested)
-            )
+            result.add(f"{kind}; {label}", xs, changed[0] + 1, *cost(make, stream, changed))
     return result
