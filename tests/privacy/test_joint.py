@@ -1,19 +1,27 @@
-"""`joint`: neighbours differ in a whole (context, reward) pair. Exact costs, planted bugs, attacks, and the Wishart derivation."""
+"""`joint`: neighbours differ in a whole (context, reward) pair. Exact costs, planted bugs, attacks,
+and the Wishart derivation."""
 
 import math
-from types import MethodType
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.auditing import streams
-from dpbandit.auditing.attack import _worst, lower_bound
-from dpbandit.auditing.joint_cost import as_shipped, freeze, replacements
-from dpbandit.auditing.releases import joint_cost, record
-from dpbandit.auditing.scores import engine_scores
-from dpbandit.bandits import gram, registry, wishart
+from dpbandit.algorithms import registry
+from dpbandit.auditor import streams
+from dpbandit.auditor.attack import worst_stream
+from dpbandit.auditor.bounds import lower_bound
+from dpbandit.auditor.frozen import Change, freeze, other_pairs
+from dpbandit.auditor.scores import engine_scores
+from dpbandit.auditor.verify import as_shipped
+from dpbandit.auditor.watch import OTHER_PUBLIC, joint_cost, record
+from dpbandit.bandit import Bandit
 from dpbandit.errors import OptionError
+from dpbandit.learners.joint import pack
+from dpbandit.model import ReleasedModel
+from dpbandit.policies import View
+from dpbandit.privacy import wishart
 from dpbandit.spread.threads import Threads
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
@@ -22,6 +30,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning"
 def make(**given):
     options = {"dim": 2, "epsilon": 2.0, "delta": 1e-3, "horizon": 64, "seed": 3} | given
     return registry.construct("joint", options)
+
+
+def changed(bandit, **settings):
+    """The same bandit with other settings of its engine."""
+    design = replace(bandit.design, settings={**bandit.design.settings, **settings})
+    return Bandit(bandit.name, bandit.options, design)
 
 
 def worst_ratio(bandit, xs):
@@ -37,18 +51,15 @@ def random_contexts(rounds, dim=2, seed=0):
 
 
 def test_a_pair_moves_the_gram_matrix_by_at_most_root_two_and_orthogonal_pairs_attain_it():
-    rng, packed = np.random.default_rng(0), np.zeros((2, 6))
+    rng = np.random.default_rng(0)
     most = 0.0
     for _ in range(2000):
         pair = rng.normal(size=(2, 3))
         pair *= (rng.uniform(size=(2, 1)) ** 0.2) / np.linalg.norm(pair, axis=1, keepdims=True)
-        for v, out in zip(pair, packed, strict=True):
-            gram.pack(v, out)
-        most = max(most, float(np.linalg.norm(packed[0] - packed[1])))
+        most = max(most, float(np.linalg.norm(pack(pair[0]) - pack(pair[1]))))
     assert 1.3 < most <= math.sqrt(2)
-    gram.pack(np.array([0.6, 0.8, 0.0]), packed[0])
-    gram.pack(np.array([0.0, 0.0, 1.0]), packed[1])
-    assert np.linalg.norm(packed[0] - packed[1]) == pytest.approx(math.sqrt(2), rel=1e-15)
+    apart = pack(np.array([0.6, 0.8, 0.0])) - pack(np.array([0.0, 0.0, 1.0]))
+    assert np.linalg.norm(apart) == pytest.approx(math.sqrt(2), rel=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -81,23 +92,24 @@ def test_with_a_small_reward_weight_the_worst_neighbour_has_another_context():
     """Changing the reward alone would miss a third of the cost."""
     bandit, xs = make(reward_weight=0.25), random_contexts(64)
     frozen = freeze(bandit, xs)
-    assert (frozen.changed_xs != frozen.xs).any(axis=1).all()
+    assert (frozen.changes[0].xs != frozen.xs).any(axis=1).all()
     full = frozen.costs(np.array([[0]]), 1)[0]
-    frozen.changed_xs, frozen.aside = frozen.xs, None
-    frozen.changed = np.where(frozen.rs < 0, 1.0, -1.0)
+    frozen.changes = (Change(frozen.xs, np.where(frozen.rs < 0, 1.0, -1.0)),)
     assert frozen.costs(np.array([[0]]), 1)[0] < 0.7 * full
 
 
-def test_the_compiled_cost_is_that_of_the_step_by_step_object():
+def test_the_engines_cost_is_that_of_the_step_by_step_object():
     xs = random_contexts(20)
     frozen = freeze(make(horizon=20), xs)
-    compiled = frozen.costs(np.arange(20)[:, None], 1)
     for k in (0, 3, 11, 19):
-        rewards, contexts = frozen.rs.copy(), xs.copy()
-        rewards[k], contexts[k] = frozen.changed[k], frozen.changed_xs[k]
-        one = record(lambda: make(horizon=20), xs, frozen.rs)
-        two = record(lambda: make(horizon=20), contexts, rewards, script=one)
-        assert joint_cost(one, two)[0] == pytest.approx(compiled[k], rel=1e-9)
+        found = []
+        for change in frozen.changes:
+            rewards, contexts = frozen.rs.copy(), xs.copy()
+            rewards[k], contexts[k] = change.rs[k], change.xs[k]
+            one = record(lambda: make(horizon=20), xs, frozen.rs)
+            two = record(lambda: make(horizon=20), contexts, rewards, script=one)
+            found.append(joint_cost(one, two)[0])
+        assert frozen.costs(np.array([[k]])) == pytest.approx(max(found), rel=1e-9)
 
 
 def test_wishart_noise_is_sent_to_the_audit():
@@ -110,63 +122,74 @@ def test_wishart_noise_is_sent_to_the_audit():
 
 def test_planted_sensitivity_without_root_two():
     """‖v‖² is how far one pair added or left out moves the sum; a pair replaced moves it by √2·‖v‖²."""
-    bandit = make()
-    bandit.plan = bandit.plan._replace(sensitivity=1.0)
+    bandit = changed(make(), sensitivity=1.0)
     assert worst_ratio(bandit, random_contexts(64)) == pytest.approx(math.sqrt(2), rel=1e-6)
     assert worst_ratio(make(), random_contexts(64)) == pytest.approx(1, abs=1e-6)
 
 
 def test_planted_levels_forgotten():
     bandit = make()
-    bandit.plan = bandit.plan._replace(multipliers=np.full(63, bandit.plan.multipliers[1]))
+    bandit = changed(bandit, multipliers=np.full(63, bandit.release.multipliers[1]))
     assert worst_ratio(bandit, random_contexts(64)) == pytest.approx(math.sqrt(7), rel=1e-6)
 
 
 def test_planted_reward_weight_larger_than_the_noise_allows_for():
     bandit = make()
-    bandit.plan = bandit.plan._replace(reward_weight=2 * bandit.plan.reward_weight)
+    bandit = changed(bandit, reward_weight=2 * bandit.spec["reward_weight"])
     assert worst_ratio(bandit, random_contexts(64)) > 1.4
 
 
-def clean_gram_in_select():
+class CleanGram(Bandit):
     """LinUCB's habit: A from the contexts themselves, and only the moments noisy."""
+
+    def update(self, contexts, rewards, *, user=None):
+        clean = self.__dict__.setdefault("clean", np.eye(2))
+        super().update(contexts, rewards, user=user)
+        clean += np.outer(contexts, contexts)
+
+    def model(self):
+        found = super().model()
+        return ReleasedModel(
+            name=found.name,
+            rounds=found.round,
+            claim=found.claim,
+            policy=found.policy,
+            view=View(found.theta, np.linalg.inv(self.clean)),
+            alpha=found.alpha,
+            gate=found.gate,
+        )
+
+
+def clean_gram():
     bandit = make(horizon=20)
-    learn, clean = bandit._learn, np.eye(2)
-
-    def with_clean_gram(self, x, reward):
-        nonlocal clean
-        learn(x, reward)
-        clean = clean + np.outer(x, x)
-        self.learner.inverse[:] = np.linalg.inv(clean)
-
-    bandit._learn = MethodType(with_clean_gram, bandit)
-    return bandit
+    return CleanGram(bandit.name, bandit.options, bandit.design)
 
 
-def test_planted_clean_gram_matrix_in_select():
+def test_planted_clean_gram_matrix_in_the_model():
     xs = random_contexts(20)
-    rewards = np.full(20, -1.0)
-    other, changed = xs.copy(), rewards.copy()
-    other[4], changed[4] = (a[4] for a in replacements(make(horizon=20), xs, rewards, aside=True)[:2])
-    one = record(clean_gram_in_select, xs, rewards)
-    two = record(clean_gram_in_select, other, changed, script=one)
-    assert joint_cost(one, two) == (math.inf, "public state depends on a reward")
-    assert as_shipped(clean_gram_in_select, xs) == math.inf
-    assert as_shipped(lambda: make(horizon=20), xs) <= make(horizon=20).claim.mu ** 2 * (1 + 1e-9)
+    rewards, (_, aside) = other_pairs(make(horizon=20), xs)
+    other, raw = xs.copy(), rewards.copy()
+    other[4], raw[4] = aside.xs[4], aside.rs[4]
+    one = record(clean_gram, xs, rewards)
+    two = record(clean_gram, other, raw, script=one)
+    assert joint_cost(one, two) == (math.inf, OTHER_PUBLIC)
+    assert as_shipped(clean_gram, xs)[0] == math.inf
+    sound = as_shipped(lambda: make(horizon=20), xs)[0]
+    assert sound <= make(horizon=20).claim.mu ** 2 * (1 + 1e-9)
 
 
-def test_planted_unclipped_rewards(monkeypatch):
-    from dpbandit.bandits.base import Bandit
-
-    monkeypatch.setattr(Bandit, "_clip", lambda self, reward: reward)
-    assert dpb.verify("joint", horizon=24, dim=2, tries=0).worst.ratio > 5
+def test_planted_unclipped_rewards():
+    bandit = make(horizon=24)
+    design = replace(bandit.design, clips=False)
+    broken = Bandit(bandit.name, bandit.options, design)
+    assert worst_ratio(broken, random_contexts(24)) > 5
 
 
 # ---------------------------------------------------------------------------------------------------------------- attacks
 
 
 def attack(bandit, *, horizon, runs, seed=0):
-    frozen, positions = _worst(bandit, horizon, seed, 1)
+    frozen, positions = worst_stream(bandit, horizon, seed, 1)
     scores = engine_scores(frozen, positions, runs, seed, Threads(1), lambda done: None)
     return lower_bound(*scores, delta=bandit.claim.delta)
 
@@ -184,9 +207,9 @@ def test_the_attack_finds_no_more_than_is_claimed_and_is_not_blind(noise):
 def test_the_attack_refutes_noise_that_forgets_the_levels(noise):
     options = {"epsilon": 2.0, "delta": 0.01, "horizon": 31, "noise": noise}
     bandit = make(**options)
-    multipliers = bandit.plan.multipliers / (math.sqrt(5) if noise == "gaussian" else 5)
-    bandit.plan = bandit.plan._replace(multipliers=np.maximum(multipliers, 5.0 if noise == "wishart" else 0))
-    found = attack(bandit, horizon=31, runs=20_000)
+    fewer = bandit.release.multipliers / (math.sqrt(5) if noise == "gaussian" else 5)
+    fewer = np.maximum(fewer, 5.0 if noise == "wishart" else 0.0)
+    found = attack(changed(bandit, multipliers=fewer), horizon=31, runs=20_000)
     assert found.epsilon > 2.5, "2 is claimed"
     assert attack(make(**options), horizon=31, runs=20_000).epsilon <= 2.0
 
