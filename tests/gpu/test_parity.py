@@ -28,8 +28,16 @@ def on_both(name, **options):
     world, seed = Synthetic(), 5
     episode = world.episode(seed)
     block = episode.block(ROUNDS)
-    given = {"dim": 10, "horizon": ROUNDS, "public_contexts": episode.public_contexts, "epsilon": 2.0, "delta": 0.1}
-    bandit = registry.construct(name, {**given, "reward_range": (-0.5, 1.5), **options, "seed": seed})
+    given = {
+        "dim": 10,
+        "horizon": ROUNDS,
+        "public_contexts": episode.public_contexts,
+        "epsilon": 2.0,
+        "delta": 0.1,
+    }
+    bandit = registry.construct(
+        name, {**given, "reward_range": (-0.5, 1.5), **options, "seed": seed}
+    )
     engine, key = bandit.engine, bandit.source.key
     width = len(engine.pending())
     zeros = np.zeros(width)

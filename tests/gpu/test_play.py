@@ -44,12 +44,16 @@ def test_regret_in_single_precision_agrees_with_the_cpu_engine():
 def test_a_seed_gives_the_same_result_whatever_it_runs_beside():
     options = {"horizon": 50, "record": [10], "device": "host", **SETTING}
     some = dpb.run(dpb.worlds.Synthetic(), ["tree-gauss"], seeds=[130, 5], **options).frame()
-    more = dpb.run(dpb.worlds.Synthetic(), ["linucb", "tree-gauss"], seeds=range(140), **options).frame()
+    more = dpb.run(
+        dpb.worlds.Synthetic(), ["linucb", "tree-gauss"], seeds=range(140), **options
+    ).frame()
     assert list(some.columns) == list(more.columns)
     assert some[["seed", "round"]].values.tolist() == [[130, 10], [130, 50], [5, 10], [5, 50]]
     for seed in (5, 130):
         mine = some[some.seed == seed].drop(columns="algorithm").reset_index(drop=True)
-        theirs = more[(more.seed == seed) & (more.algorithm == "tree-gauss")].drop(columns="algorithm")
+        theirs = more[(more.seed == seed) & (more.algorithm == "tree-gauss")].drop(
+            columns="algorithm"
+        )
         assert mine.equals(theirs.reset_index(drop=True))
 
 
@@ -57,7 +61,9 @@ def test_a_seed_gives_the_same_result_whatever_it_runs_beside():
 def test_every_slate_has_distinct_arms_and_every_arm_its_share():
     """`random` earns what a mean arm earns: regret per round as the CPU engine's, within 4 standard errors (6e-5)."""
     options = {"horizon": 200, "record": [200], **SETTING}
-    gpu = dpb.run(dpb.worlds.Synthetic(arms=12), ["random"], seeds=128 * 4, device="host", **options).summary()
+    gpu = dpb.run(
+        dpb.worlds.Synthetic(arms=12), ["random"], seeds=128 * 4, device="host", **options
+    ).summary()
     cpu = dpb.run(dpb.worlds.Synthetic(arms=12), ["random"], seeds=200, **options).summary()
     # Replications of a group share their twelve arms, so the pools are what is independent here: four of them.
     error = np.hypot(gpu.loc["random", "regret_se"] * np.sqrt(128), cpu.loc["random", "regret_se"])
@@ -66,7 +72,14 @@ def test_every_slate_has_distinct_arms_and_every_arm_its_share():
 
 def bandit(name, **options):
     pool, _ = pool_and_truths(World(), 0)
-    given = {"dim": 10, "horizon": 1000, "public_contexts": pool, "epsilon": 2.0, "delta": 0.1, "seed": 0}
+    given = {
+        "dim": 10,
+        "horizon": 1000,
+        "public_contexts": pool,
+        "epsilon": 2.0,
+        "delta": 0.1,
+        "seed": 0,
+    }
     return registry.construct(name, {**given, "reward_range": (-0.5, 1.5), **options})
 
 
@@ -143,7 +156,9 @@ def test_other_worlds_and_devices_are_refused():
     with pytest.raises(OptionError, match="'cpu' or 'cuda'"):
         dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=5, seeds=1, device="tpu")
     with pytest.raises(OptionError, match="at most 16 dimensions"):
-        dpb.run(dpb.worlds.Synthetic(dim=17), ["anytime"], horizon=5, seeds=1, device="host", **SETTING)
+        dpb.run(
+            dpb.worlds.Synthetic(dim=17), ["anytime"], horizon=5, seeds=1, device="host", **SETTING
+        )
 
 
 def test_without_cupy_the_message_says_what_to_install(monkeypatch):
@@ -164,7 +179,15 @@ runpy.run_module("dpbandit.gpu", run_name="__main__")
 """
     source = str(Path(dpb.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", blocker], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": source}
+        [sys.executable, "-c", blocker],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
     )
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["linucb", "tree-gauss", "dgs", "anytime"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "linucb",
+        "tree-gauss",
+        "dgs",
+        "anytime",
+    ]

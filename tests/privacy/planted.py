@@ -51,9 +51,7 @@ class Bug:
 
 
 def make(name: str = "tree-gauss", *, horizon: int | None = 64, dim: int = 1, **given):
-    return dpb.make(
-        name, dim=dim, epsilon=EPSILON, delta=DELTA, horizon=horizon, seed=0, **given
-    )
+    return dpb.make(name, dim=dim, epsilon=EPSILON, delta=DELTA, horizon=horizon, seed=0, **given)
 
 
 def redesigned(bandit, kind=Bandit, settings=None, **changes):
@@ -152,9 +150,7 @@ class PerNode(Bent):
 def per_node(horizon: int, noise: str, levels: float):
     """Every node paid for as if it were alone."""
     given = {"noise": noise, "smallest_eigenvalue": 1.0, "seed": 0}
-    bandit = dpb.make(
-        "dgs-published", dim=1, epsilon=EPSILON, delta=1e-9, horizon=horizon, **given
-    )
+    bandit = dpb.make("dgs-published", dim=1, epsilon=EPSILON, delta=1e-9, horizon=horizon, **given)
     mu = dpb.budget.mu_of(epsilon=EPSILON, delta=DELTA)
     return bent(bandit, PerNode, levels / EPSILON if noise == "laplace" else math.sqrt(levels) / mu)
 
@@ -205,7 +201,10 @@ def plant_redraw_after_load() -> str:
         if t == 62:  # a "load" that keeps clean sums and draws the nodes in use again
             for level, (low, high) in enumerate(bandit.engine.fields()["sums"][:6].tolist()):
                 whole = (high << 64) + low % 2**64
-                pending, scale = Pending(np.array([whole * 2.0**-40]), [whole]), bandit.release.scale(t)
+                pending, scale = (
+                    Pending(np.array([whole * 2.0**-40]), [whole]),
+                    bandit.release.scale(t),
+                )
                 bandit.source.release(
                     bandit.noise, pending, scale=scale, shift=1.0, index=1000 + level
                 )
@@ -241,9 +240,7 @@ def plant_user_over_cap() -> str:
     sound = stepwise_ratio(lambda: make(unit=("user", 2)), ones(8), list(range(8)), users=users)
     assert ratio > 1.5
     assert sound <= 1 + 1e-9
-    return (
-        f"{ratio:.2f} × the claimed μ for a user with 8 rewards; {sound:.2f} × with the cap of 2"
-    )
+    return f"{ratio:.2f} × the claimed μ for a user with 8 rewards; {sound:.2f} × with the cap of 2"
 
 
 def plant_horizon_overrun() -> str:
@@ -648,7 +645,11 @@ BUGS = [
     Bug("an accountant that rounds down", "verify", plant_rounded_down),
     Bug("one noise for two releases", "verify", plant_repeated_noise),
     Bug("windows of noise that overlap", "verify", plant_overlapping_noise),
-    Bug("noise numbered within an arm's tree, so that arms share it", "verify, audit", plant_noise_shared_by_arms),
+    Bug(
+        "noise numbered within an arm's tree, so that arms share it",
+        "verify, audit",
+        plant_noise_shared_by_arms,
+    ),
     Bug("log₂T levels in an arm's tree", "verify", plant_log_levels_of_arms),
     Bug("a failed update tried again counts a reward twice", "verify", plant_retry),
     Bug("a release earlier than its weights were planned for", "verify", plant_early_release),

@@ -83,7 +83,9 @@ def test_the_claim_holds_and_is_used_to_the_full(options):
 
 
 def test_a_user_with_several_pairs_is_covered():
-    result = dpb.verify("joint", epsilon=2.0, delta=1e-3, horizon=64, dim=2, tries=10, unit=("user", 4))
+    result = dpb.verify(
+        "joint", epsilon=2.0, delta=1e-3, horizon=64, dim=2, tries=10, unit=("user", 4)
+    )
     assert result.holds, str(result)
     assert result.worst.ratio > 0.6
 
@@ -197,7 +199,9 @@ def attack(bandit, *, horizon, runs, seed=0):
 @pytest.mark.parametrize("noise", ["gaussian", "wishart"])
 def test_the_attack_finds_no_more_than_is_claimed_and_is_not_blind(noise):
     # two audits at 99.9%: 0.002 false alarms expected; the seed is fixed
-    result = dpb.audit("joint", epsilon=2.0, delta=0.1, horizon=16, dim=2, runs=40_000, noise=noise, workers=1)
+    result = dpb.audit(
+        "joint", epsilon=2.0, delta=0.1, horizon=16, dim=2, runs=40_000, noise=noise, workers=1
+    )
     assert result.holds, str(result)
     assert result.bound.epsilon > (1.6 if noise == "gaussian" else 0.4)
     assert "context and reward 1 changed" in str(result)
@@ -247,7 +251,10 @@ def losses(v, u, degrees, draws, seed):
     log_dets = np.linalg.slogdet(noise)[1], np.linalg.slogdet(moved)[1]
     loss = np.where(inside, shape * (log_dets[0] - log_dets[1]) + (v @ v - u @ u) / 2, math.inf)
     inverse = np.linalg.inv(noise)
-    x, y = (1 / np.einsum("i,nij,j->n", w / np.linalg.norm(w), inverse, w / np.linalg.norm(w)) for w in (v, u))
+    x, y = (
+        1 / np.einsum("i,nij,j->n", w / np.linalg.norm(w), inverse, w / np.linalg.norm(w))
+        for w in (v, u)
+    )
     f = v @ v / 2 - shape * np.log1p(v @ v / x)
     g = -u @ u / 2 - shape * np.log1p(-np.minimum(u @ u / y, 1 - 1e-15))
     return loss, f, g, x, y
@@ -269,10 +276,14 @@ def test_the_loss_of_wishart_noise_is_below_the_derived_bound(lengths, cosine):
     for rate in (1.0, 4.0):
         # X and Y are associated, so F and G are against each other: E e^{F+G} ≤ E e^F · E e^G, within 4 standard errors
         both = np.exp(rate * (f + g))
-        assert both.mean() <= np.exp(rate * f).mean() * np.exp(rate * g).mean() + 4 * both.std() / math.sqrt(draws)
+        assert both.mean() <= np.exp(rate * f).mean() * np.exp(
+            rate * g
+        ).mean() + 4 * both.std() / math.sqrt(draws)
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "levels"), [(1.0, 0.05, 1), (1.0, 0.02, 3), (2.0, 0.01, 5)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "levels"), [(1.0, 0.05, 1), (1.0, 0.02, 3), (2.0, 0.01, 5)]
+)
 def test_the_calibrated_degrees_of_freedom_are_enough_and_not_wildly_more(epsilon, delta, levels):
     nu = wishart.calibrate(epsilon=epsilon, delta=delta, levels=levels).degrees
     v, u = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
@@ -281,7 +292,9 @@ def test_the_calibrated_degrees_of_freedom_are_enough_and_not_wildly_more(epsilo
         """δ(ε) of `levels` releases by Monte Carlo, with its standard error."""
         draws = 40_000
         total = sum(losses(v, u, degrees, draws, seed=level)[0] for level in range(levels))
-        parts = np.where(np.isinf(total), 1.0, np.maximum(1 - np.exp(epsilon - np.minimum(total, 700)), 0))
+        parts = np.where(
+            np.isinf(total), 1.0, np.maximum(1 - np.exp(epsilon - np.minimum(total, 700)), 0)
+        )
         return parts.mean(), parts.std() / math.sqrt(draws)
 
     found, error = profile(nu + 2)
@@ -299,4 +312,6 @@ def test_fewer_levels_more_epsilon_or_more_delta_need_less_noise():
     # a Gaussian tree needs h/μ²; the bound stays within 40% of it where there are many degrees of freedom
     for epsilon, delta in ((0.5, 1e-5), (0.1, 1e-6)):
         gauss = 14 / dpb.budget.mu_of(epsilon=epsilon, delta=delta) ** 2
-        assert gauss < wishart.calibrate(epsilon=epsilon, delta=delta, levels=14).degrees < 1.4 * gauss
+        assert (
+            gauss < wishart.calibrate(epsilon=epsilon, delta=delta, levels=14).degrees < 1.4 * gauss
+        )

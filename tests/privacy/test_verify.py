@@ -66,16 +66,22 @@ def test_every_proven_algorithm_holds_on_ordinary_degenerate_and_searched_contex
 def test_every_algorithm_with_status_proven_is_tried():
     tried = {name for name, _ in PROVEN}
     for name, algorithm in dpb.algorithms().items():
-        if not algorithm.registered_by_user and "not proven" not in algorithm.claim and "proven" in algorithm.claim:
+        if (
+            not algorithm.registered_by_user
+            and "not proven" not in algorithm.claim
+            and "proven" in algorithm.claim
+        ):
             assert name in tried
 
 
-@pytest.mark.parametrize("name", ["tree-gauss", "private-linucb", "local", "toeplitz", "adac-oful", "private-ucb"])
+@pytest.mark.parametrize(
+    "name", ["tree-gauss", "private-linucb", "local", "toeplitz", "adac-oful", "private-ucb"]
+)
 def test_the_claim_is_used_to_the_full(name):
     """Noise is not wasted: the worst reward on the worst stream pays exactly what was asked for."""
-    assert dpb.verify(name, epsilon=1.0, delta=1e-5, horizon=64, dim=4, tries=0).worst.ratio == pytest.approx(
-        1, abs=1e-6
-    )
+    assert dpb.verify(
+        name, epsilon=1.0, delta=1e-5, horizon=64, dim=4, tries=0
+    ).worst.ratio == pytest.approx(1, abs=1e-6)
 
 
 @settings(max_examples=60, deadline=None)
@@ -86,7 +92,12 @@ def test_the_claim_is_used_to_the_full(name):
         elements=st.sampled_from([0.0, 1.0, -1.0, 0.02, 0.3]) | st.floats(-1, 1),
     ),
     st.sampled_from(
-        [("dgs", "gaussian"), ("dgs", "laplace"), ("tree-gauss", "gaussian"), ("private-linucb", "laplace")]
+        [
+            ("dgs", "gaussian"),
+            ("dgs", "laplace"),
+            ("tree-gauss", "gaussian"),
+            ("private-linucb", "laplace"),
+        ]
     ),
     st.booleans(),
     st.sampled_from([0.01, 1.0]),
@@ -94,7 +105,15 @@ def test_the_claim_is_used_to_the_full(name):
 def test_no_contexts_found_by_search_cost_more_than_the_claim(xs, algorithm, unknown, ridge):
     xs = xs / np.maximum(np.linalg.norm(xs, axis=1, keepdims=True), 1.0)
     name, noise = algorithm
-    result = dpb.verify(name, epsilon=2.0, delta=1e-3, contexts=xs, noise=noise, unknown_horizon=unknown, ridge=ridge)
+    result = dpb.verify(
+        name,
+        epsilon=2.0,
+        delta=1e-3,
+        contexts=xs,
+        noise=noise,
+        unknown_horizon=unknown,
+        ridge=ridge,
+    )
     target(result.worst.ratio)
     assert result.holds, str(result)
 
@@ -144,14 +163,22 @@ def test_dgs_published_on_the_papers_simulation_at_4096_rounds_overspends():
         "public_contexts": episode.public_contexts,
     }
     played = _play(registry.construct("dgs-published", options), world.episode(0), 4096)
-    costs = freeze(registry.construct("dgs-published", options), played).costs(np.arange(64)[:, None], 2)
+    costs = freeze(registry.construct("dgs-published", options), played).costs(
+        np.arange(64)[:, None], 2
+    )
     assert 1.05 < costs.max() / 2.0 < 1.35
 
 
 def test_dgs_published_fails_badly_where_its_assumption_does():
     """Contexts as diverse as Lemma 1 asks for, except that one direction comes last."""
     result = dpb.verify(
-        "dgs-published", epsilon=2.0, delta=0.1, horizon=2048, dim=3, smallest_eigenvalue=1 / 3, tries=0
+        "dgs-published",
+        epsilon=2.0,
+        delta=0.1,
+        horizon=2048,
+        dim=3,
+        smallest_eigenvalue=1 / 3,
+        tries=0,
     )
     late = next(case for case in result.cases if case.contexts == "late direction")
     assert late.ratio > 5
@@ -180,7 +207,14 @@ def test_the_engines_cost_is_that_of_the_step_by_step_object(name, noise, horizo
     rng = np.random.default_rng(5)
     xs = rng.normal(size=(20, 2))
     xs /= np.linalg.norm(xs, axis=1, keepdims=True)
-    options = {"dim": 2, "epsilon": 2.0, "delta": 1e-3, "horizon": horizon, "noise": noise, "seed": 3}
+    options = {
+        "dim": 2,
+        "epsilon": 2.0,
+        "delta": 1e-3,
+        "horizon": horizon,
+        "noise": noise,
+        "seed": 3,
+    }
     if name == "dgs-published":
         options["smallest_eigenvalue"] = 0.3
 

@@ -91,9 +91,9 @@ class Verification:
 
     def add(self, contexts: str, xs: Matrix, position: int, total: float, why: str = "") -> None:
         """Take in a case: what the costs of all its releases add up to."""
-        cost = in_currency(self.currency, total)
-        ratio = cost / self.requested
-        self.cases.append(Case(contexts, *xs.shape, position, cost, ratio, why))
+        cost = math.sqrt(total) if self.currency == "μ" else total
+        rounds, dim = xs.shape
+        self.cases.append(Case(contexts, rounds, dim, position, cost, cost / self.requested, why))
 
     def __str__(self) -> str:
         verdict = "HOLDS" if self.holds else "DOES NOT HOLD"
@@ -131,11 +131,6 @@ class Verification:
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def in_currency(currency: str, total: float) -> float:
-    """What costs add up to, in the currency that they are compared in."""
-    return math.sqrt(total) if currency == "μ" else total
 
 
 def compare_with(bandit: Bandit, *, epsilon: float, delta: float) -> Verification:
@@ -233,10 +228,9 @@ def verify(
         from dpbandit.auditor.warm import verify_warm_start
 
         rows = whole("log_rows", log_rows, least=1)
-        given = {"epsilon": epsilon, "delta": delta, "horizon": horizon, "dim": dim, "seed": seed}
-        return verify_warm_start(
-            name, rows=rows, unknown_horizon=unknown_horizon, progress=progress, **given, **options
-        )
+        given: dict[str, Any] = {"dim": dim, "horizon": horizon, "seed": seed, **options}
+        given |= {"unknown_horizon": unknown_horizon, "progress": progress}
+        return verify_warm_start(name, epsilon=epsilon, delta=delta, rows=rows, **given)
     if contexts is not None:
         contexts = np.ascontiguousarray(contexts, dtype=np.float64)
         if contexts.ndim != 2 or len(contexts) == 0:

@@ -53,7 +53,15 @@ class Trajectory:
 Attack = Shifts | Trajectory
 
 
-def scores(machine: Machine, attack: Attack, *, side: int, runs: int, seed: int, injected: Array | None = None) -> Any:
+def scores(
+    machine: Machine,
+    attack: Attack,
+    *,
+    side: int,
+    runs: int,
+    seed: int,
+    injected: Array | None = None,
+) -> Any:
     """Scores of `runs` runs on one stream (0 as it was, 1 changed), on the machine. A run's noise depends on its number."""
     arrays, real = machine.arrays, machine.real
     sign, key = np.int32(2 * side - 1), np.uint64((2 * seed + side) % 2**64)
@@ -65,7 +73,9 @@ def scores(machine: Machine, attack: Attack, *, side: int, runs: int, seed: int,
         padded = np.zeros(-(-len(attack.shifts) // 4) * 4 or 4)
         padded[: len(attack.shifts)] = np.abs(attack.shifts)
         number = len(attack.shifts) if attack.noise == "laplace-l2" else len(padded)
-        constant = attack.certain + (0.5 * float((padded**2).sum()) if attack.noise == "gaussian" else 0.0)
+        constant = attack.certain + (
+            0.5 * float((padded**2).sum()) if attack.noise == "gaussian" else 0.0
+        )
         arguments: tuple[Any, ...] = (
             arrays.asarray(padded.astype(real)),
             np.int32(number),
@@ -80,7 +90,10 @@ def scores(machine: Machine, attack: Attack, *, side: int, runs: int, seed: int,
         machine.launch("score", fixed, blocks, arguments)
         return out
     fixed = (("ALGORITHM", 7), ("DIM", attack.dim))
-    rows, steps = (arrays.asarray(np.ascontiguousarray(part, dtype=real)) for part in (attack.rows, attack.steps))
+    rows, steps = (
+        arrays.asarray(np.ascontiguousarray(part, dtype=real))
+        for part in (attack.rows, attack.steps)
+    )
     arguments = (
         rows,
         steps,
@@ -144,8 +157,12 @@ def load(path: Path) -> dict[str, Attack]:
         for name in dict.fromkeys(key.split("/")[0] for key in arrays.files):
             if f"{name}/meta" in arrays:
                 code, width, certain = arrays[f"{name}/meta"].tolist()
-                found[name] = Shifts(words[int(code)], arrays[f"{name}/shifts"], int(width), certain)
+                found[name] = Shifts(
+                    words[int(code)], arrays[f"{name}/shifts"], int(width), certain
+                )
             else:
-                parts = [arrays[f"{name}/{part}"] for part in ("rows", "steps", "moments", "settings")]
+                parts = [
+                    arrays[f"{name}/{part}"] for part in ("rows", "steps", "moments", "settings")
+                ]
                 found[name] = Trajectory(int(arrays[f"{name}/dim"]), *parts)
     return found

@@ -50,7 +50,10 @@ def _quantiles(arrays: Any, ordered: Any, shares: NDArray[np.float64]) -> NDArra
     at = shares * (len(ordered) - 1)
     low = np.floor(at).astype(np.int64)
     high = np.minimum(low + 1, len(ordered) - 1)
-    lower, upper = (np.asarray(_on_host(ordered[arrays.asarray(where)]), dtype=np.float64) for where in (low, high))
+    lower, upper = (
+        np.asarray(_on_host(ordered[arrays.asarray(where)]), dtype=np.float64)
+        for where in (low, high)
+    )
     mixed = lower + (upper - lower) * (at - low)
     return mixed.astype(ordered.dtype).astype(np.float64)
 

@@ -66,7 +66,11 @@ class Plan:
     def settings(self, world: World) -> Vector:
         """The kernel's `settings`, in the order of kernels.cu."""
         own = self.anytime
-        rest = [0.0] * 5 if own is None else [own.window, own.scale, own.reward_variance, own.low, own.high]
+        rest = (
+            [0.0] * 5
+            if own is None
+            else [own.window, own.scale, own.reward_variance, own.low, own.high]
+        )
         count = len(self.decays[0]) if own is None else len(own.moments)
         return np.array(
             [
@@ -100,7 +104,9 @@ class Book:
     plans: dict[str, Plan] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps({label: asdict(plan) for label, plan in self.plans.items()}, indent=1))
+        path.write_text(
+            json.dumps({label: asdict(plan) for label, plan in self.plans.items()}, indent=1)
+        )
 
     @classmethod
     def load(cls, path: Path) -> Book:
@@ -115,14 +121,18 @@ def _plan(fields: dict[str, Any]) -> Plan:
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     """JSON knows lists alone."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+    }
 
 
 # (ε, δ) = (2, 0.1) as Gaussian privacy, by `dpbandit.budget.mu_of`; the paper's setting.
 PAPERS_MU = 1.3662024
 
 
-def papers_plans(rounds: int, *, width: float = 2.0, low: float = -0.5, dim: int = 10) -> dict[str, Plan]:
+def papers_plans(
+    rounds: int, *, width: float = 2.0, low: float = -0.5, dim: int = 10
+) -> dict[str, Plan]:
     """`linucb`, `tree-gauss`, `dgs` and `anytime` at (2, 0.1), as `translation` makes them (a test compares)."""
     levels = rounds.bit_length()
     multiplier = math.sqrt(levels) / PAPERS_MU
@@ -148,5 +158,12 @@ def _papers_anytime(rounds: int, width: float, low: float, dim: int) -> Anytime:
         shown.append(math.sqrt((1 - rho) * (1 + rho)))
         j = later
     return Anytime(
-        share * width, 1 / PAPERS_MU, width**2 / 16, low, low + width, tuple(moments), tuple(shown), tuple(kept)
+        share * width,
+        1 / PAPERS_MU,
+        width**2 / 16,
+        low,
+        low + width,
+        tuple(moments),
+        tuple(shown),
+        tuple(kept),
     )
