@@ -2,6 +2,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 def arch() -> str: ...
+def noise(
+    name: str, key: int, index: int, scale: float, value: NDArray[np.float64]
+) -> NDArray[np.float64]: ...
 def release_scores(
     name: str,
     value: NDArray[np.float64],
