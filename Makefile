@@ -64,8 +64,8 @@ test-all: $(CLUSTER) core browser warm ## the slow statistical and soak runs as 
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(TOOLS)  ## format, lint, type-check, and see that imports point downward
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests experiments
+	$(BIN)/ruff check --fix src tests experiments
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

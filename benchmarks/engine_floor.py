@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import dpbandit as dpb
-from dpbandit.lab import players
+from dpbandit.simulate import players
 from dpbandit.worlds.block import Block
 
 ROUNDS = 10_000

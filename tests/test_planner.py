@@ -1,25 +1,26 @@
-"""Plans: limits that must hold, formulas against the real mechanisms, and the command line. No reward is in sight."""
+"""Plans: limits that must hold, the real bandits behind them, and the command line. No reward is in sight."""
 
 import json
 import math
 import subprocess
 import sys
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
+from dpbandit.bandit import Bandit
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, UnknownAlgorithmError
-from dpbandit.noise import GAUSSIAN, LAPLACE, LAPLACE_L2
-from dpbandit.planning.march import clipped
-from dpbandit.planning.models import model_for, predicts, standard_noise, toeplitz_covariance
-from dpbandit.planning.problem import Problem, draw_thetas, sample_of
-from dpbandit.release import toeplitz
-from dpbandit.release.tree import tree_standard_error
+from dpbandit.options import build
+from dpbandit.planner import course, effort
+from dpbandit.planner.play import predict, seed_of
+from dpbandit.planner.problem import BLOCK, NEAR, Problem, distinct, draw_thetas, sample_of
+from dpbandit.policies import POLICIES, UCB
 
 SMALL = {"dim": 4, "arms": 5, "delta": 1e-5, "horizon": 2_000, "reward_range": (-0.5, 1.5), "particles": 8}
-MOMENTS = ["tree-gauss", "toeplitz", "dgs", "private-linucb", "local", "adac-oful"]
 
 
 def small(**changes):
@@ -31,12 +32,32 @@ def ordinary():
     return small()
 
 
-def problem_for(dim=3, rounds=256, particles=400):
-    offered, _ = sample_of(None, None, dim, 5, 1.0, 0)
+def problem_for(dim=3, arms=5, rounds=256, particles=6, contexts=None, in_order=False):
+    offered, _ = sample_of(contexts, None, dim, arms, 1.0, 0)
     thetas, _ = draw_thetas(
-        "contexts", offered, particles=particles, reward_range=(-1, 1), reward_noise=0.5, reward_spread=None, seed=0
+        "contexts",
+        offered.reshape(-1, dim),
+        particles=particles,
+        reward_range=(-1, 1),
+        reward_noise=0.5,
+        reward_spread=None,
+        seed=0,
     )
-    return Problem(dim, 5, rounds, (-1.0, 1.0), 0.5, offered, False, thetas, 8, 0)
+    return Problem(dim, arms, rounds, (-1.0, 1.0), 0.5, offered, in_order, thetas, 0)
+
+
+def by_hand(name, problem, particle, **options):
+    """What a bandit of `dpb.make` does on a particle's rounds, one at a time."""
+    bandit = dpb.make(name, dim=problem.dim, seed=seed_of(problem, particle), **options)
+    regret = 0.0
+    for start in range(0, problem.rounds, BLOCK):
+        shown, means, rewards = problem.block(particle, start, min(BLOCK, problem.rounds - start))
+        for rows, mean, reward in zip(shown, means, rewards, strict=True):
+            slate = problem.contexts[rows]
+            arm = bandit.select(slate)
+            bandit.update(slate[arm], float(reward[arm]))
+            regret += mean.max() - mean[arm]
+    return regret, float(np.linalg.norm(bandit.theta - problem.thetas[particle]))
 
 
 # ------------------------------------------------------------------ limits
@@ -82,77 +103,225 @@ def test_a_known_theta_and_no_reward_noise_leave_only_privacy_to_pay():
     assert found.final("tree-gauss") > 3 * found.final("linucb")
 
 
-# ------------------------------------------------------------------ formulas against the real mechanisms
+# ------------------------------------------------------------------ predictions are simulations
 
 
-@pytest.mark.parametrize("t", [1, 100, 255])
-@pytest.mark.parametrize("horizon", [256, None])
-def test_tree_noise_has_the_standard_error_of_the_release(t, horizon):
-    problem = problem_for()
-    options = {"dim": 3, "epsilon": 2.0, "delta": 1e-5, "horizon": horizon, "seed": 0}
-    for honaker in (False, True) if horizon else (False,):
-        bandit = registry.construct("tree-gauss", {**options, "honaker": honaker})
-        noise = model_for(bandit, problem)._tree_noise(t)
-        one = bandit.plan.sensitivity * bandit.plan.multipliers[1]
-        expected = one * tree_standard_error(t, horizon, honaker=honaker)
-        # 1,200 Gaussians: a standard deviation is off by more than 10% once in a million times.
-        assert noise.std() == pytest.approx(float(expected), rel=0.1)
+@pytest.mark.parametrize("name", ["linucb", "tree-gauss", "toeplitz", "anytime", "joint", "private-ts"])
+def test_a_prediction_is_what_the_real_bandit_does(name):
+    problem, options = problem_for(rounds=150, particles=2), {"epsilon": 2.0, "delta": 1e-3}
+    options["horizon"] = 150
+    found = predict(
+        lambda seed: dpb.make(name, dim=3, seed=seed, **options), problem, 2, 150, lambda part: None
+    )
+    played = [by_hand(name, problem, particle, **options) for particle in range(2)]
+    assert found.final == pytest.approx([regret for regret, _ in played], rel=1e-9)
+    assert found.theta_error[-1] == pytest.approx(np.mean([off for _, off in played]), rel=1e-6)
 
 
-def test_toeplitz_noise_has_the_covariance_of_the_release():
-    times = np.array([1, 7, 50, 200])
-    decays = toeplitz.inverse_decays(*toeplitz.decays_for(256))
-    rows = np.array([[sum(b * (1 - r) ** k for r, b in zip(*decays, strict=True)) for k in range(200)]])[0]
-    matrix = np.array([[rows[t - 1 - j] if j < t else 0.0 for j in range(200)] for t in times])
-    assert np.allclose(toeplitz_covariance(times, 256), matrix @ matrix.T, rtol=1e-9)
+def test_arms_without_features_are_predicted():
+    found = small(
+        dim=5, contexts=np.eye(5), prior="round", algorithms=["private-ucb", "linucb", "random"], horizon=4_000
+    )
+    assert found.final("linucb") < found.final("private-ucb") < found.final("random")
+    refused = small(algorithms=["private-ucb", "random"], horizon=300)
+    assert "must be one-hot" in refused.forecasts["private-ucb"].why_not
 
 
-@pytest.mark.parametrize(("kind", "variance"), [(GAUSSIAN, 1.0), (LAPLACE, 2.0), (LAPLACE_L2, 5.0)])
-def test_noise_of_scale_one_has_its_variance(kind, variance):
-    drawn = standard_noise(kind, (40_000, 4), np.random.default_rng(0))
-    assert drawn.var() == pytest.approx(variance, rel=0.05)  # K-norm: d + 1
+def test_rounds_are_the_same_for_all_algorithms_and_differ_between_particles():
+    problem = problem_for(rounds=3 * BLOCK)
+    for start, count in ((0, BLOCK), (BLOCK, 100)):
+        for one, other in zip(problem.block(1, start, count), problem.block(1, start, BLOCK), strict=True):
+            assert np.array_equal(one, other[:count])
+    assert not np.array_equal(problem.block(0, 0, 50)[0], problem.block(1, 0, 50)[0])
+    assert not np.array_equal(problem.block(0, 0, 50)[0], problem.block(0, BLOCK, 50)[0])
 
 
-def test_clipped_rewards_have_the_mean_and_variance_of_simulated_ones():
-    draws = np.clip(np.random.default_rng(0).normal(0.9, 0.5, size=400_000), -0.5, 1.5)
-    mean, variance = clipped(np.array([0.9]), 0.5, -0.5, 1.5)
-    assert mean[0] == pytest.approx(draws.mean(), abs=4e-3)
-    assert variance[0] == pytest.approx(draws.var(), abs=4e-3)
-    assert clipped(np.array([2.0]), 0.0, -0.5, 1.5)[0][0] == 1.5
+@pytest.mark.parametrize(("total", "arms"), [(5, 5), (9, 3), (40, 4)])
+def test_slates_of_different_contexts_are_equally_likely(total, arms):
+    rows = distinct(np.random.default_rng(0), total, 20_000, arms)
+    assert all(len(set(row)) == arms for row in rows.tolist())
+    for column in rows.T:  # 20,000 draws: a share is off by five standard errors once in a million
+        shares = np.bincount(column, minlength=total) / len(rows)
+        assert np.abs(shares - 1 / total).max() < 5 * math.sqrt(1 / total / len(rows))
+
+
+def test_a_sample_with_fewer_contexts_than_arms_offers_some_twice():
+    found = small(contexts=np.eye(4)[:3], algorithms=["linucb"], horizon=100)
+    assert "some of them twice" in found.assumptions["contexts"]
+
+
+def test_slates_in_order_are_offered_around_their_time():
+    slates = np.repeat(np.linspace(0.1, 0.9, 500)[:, None, None], 2, axis=1)
+    problem = problem_for(dim=1, arms=2, rounds=4_000, particles=2, contexts=slates, in_order=True)
+    shown, means, rewards = problem.block(0, BLOCK, 1_000)
+    place = shown[:, 0] / 2 / len(slates) - (BLOCK + np.arange(1_000)) / 4_000
+    assert np.abs(place).max() <= NEAR / 2 + 2 / len(slates)
+    assert np.allclose(rewards - means, (rewards - means)[:, :1])  # one noise a round
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["linucb", "local", "tree-gauss", "toeplitz", "dgs", "adac-oful", "anytime"])
+@pytest.mark.parametrize("name", ["linucb", "local", "tree-gauss", "toeplitz", "dgs", "anytime"])
 def test_predicted_regret_and_error_are_those_of_simulations(name):
-    world = dpb.worlds.Synthetic()
-    options = {"epsilon": 2.0, "delta": 1e-4, "reward_range": (-0.5, 1.5)}
-    measured = dpb.run(world, [name], horizon=2_000, seeds=40, **options).summary().loc[name]
-    # 40 seeds and 48 particles: each side has a standard error of about 5%, so 30% is four of the difference's.
+    options = {"epsilon": 2.0, "delta": 1e-4, "reward_range": (-1.0, 1.0), "horizon": 1_000}
+    other = problem_for(dim=4, rounds=1_000, particles=40)
+    sample = other.contexts
     found = dpb.plan(
-        dim=10,
-        arms=10,
-        horizon=2_000,
-        contexts=world.episode(99).public_contexts,
-        known_contexts=True,
-        prior=np.array([world.episode(100 + n).theta for n in range(48)]),
-        particles=48,
-        algorithms=[name],
-        **options,
+        dim=4, arms=5, contexts=sample, reward_noise=0.5, particles=48, algorithms=[name], seed=7, **options
     )
-    assert found.final(name) == pytest.approx(measured["regret"], rel=0.3)
-    assert found.course(name).theta_error[-1] == pytest.approx(measured["theta_error"], rel=0.3)
+    played = np.array([by_hand(name, other, particle, **options) for particle in range(40)])
+    # 40 and 48 worlds: each side has a standard error of about 5%, so 30% is four of the difference's.
+    assert found.final(name) == pytest.approx(played[:, 0].mean(), rel=0.3)
+    assert found.course(name).theta_error[-1] == pytest.approx(played[:, 1].mean(), rel=0.3)
 
 
-def test_predicted_parameter_error_is_that_of_a_simulation():
-    world = dpb.worlds.Synthetic(dim=4)
-    options = {"epsilon": 2.0, "delta": 1e-4, "reward_range": (-0.5, 1.5)}
-    names = ["linucb", "tree-gauss", "anytime"]
-    measured = dpb.run(world, names, horizon=1_000, seeds=10, **options).summary()
-    sample = world.episode(99).public_contexts
-    found = dpb.plan(dim=4, arms=10, horizon=1_000, contexts=sample, known_contexts=True, algorithms=names, **options)
+# ------------------------------------------------------------------ what is not played
+
+
+@pytest.mark.parametrize("law", [np.log1p, np.sqrt, lambda t: 0.2 * t, lambda t: 50 + t**0.3])
+def test_extrapolation_follows_the_laws_that_regret_follows(law):
+    times = course.geometric_steps(10_000, course.RATIO)[1:]
+    regrets = np.array([law(times), 3 * law(times)])
+    found = course.course_of(times, regrets, np.ones_like(regrets), 160_000)
+    assert found.rounds[-1] == 160_000
+    assert found.played == 10_000
+    assert found.regret[-1] == pytest.approx(2 * law(160_000.0), rel=0.02)
+    assert found.final == pytest.approx([law(160_000.0), 3 * law(160_000.0)], rel=0.02)
+
+
+def test_extrapolated_regret_never_stops_growing():
+    times = course.geometric_steps(1_000, course.RATIO)[1:]
+    regret = 300 - 300 / (1 + times / 100)  # each doubling adds less than the one before
+    found = course.course_of(times, np.array([regret, regret]), np.ones((2, len(times))), 64_000)
+    added = regret[-1] - np.interp(500, times, regret)
+    assert found.regret[-1] - regret[-1] == pytest.approx(6 * added, rel=1e-9)
+
+
+def test_a_large_question_is_answered_with_fewer_particles_and_rounds_and_says_so(monkeypatch):
+    monkeypatch.setattr("dpbandit.planner.ask.SECONDS", 0.2)
+    found = small(algorithms=["tree-gauss", "random"], horizon=200_000)
+    assert len(found.course("linucb").final) == 4
+    assert 200 <= found.course("linucb").played < 200_000
+    assert found.course("linucb").rounds[-1] == 200_000
+    assert found.extrapolated == ["linucb", "tree-gauss", "random"]
+    assert any("4 particles" in note for note in found.notes)
+    assert any("extrapolated" in note for note in found.notes)
+    assert found.to_dict()["accuracy"]["extrapolated"] == found.extrapolated
+    assert "played to the end" in str(found)
+
+
+def test_effort_is_shared_and_what_takes_too_long_is_refused():
+    found = effort.effort_for({"quick": 1.0, "slow": 1e6}, rounds=100_000, particles=24, seconds=10.0)
+    assert found.particles == 4
+    assert found.rounds == {"quick": 100_000, "slow": 0}
+
+
+def test_a_large_question_takes_seconds():
+    start = time.process_time()
+    dpb.plan(dim=20, arms=20, epsilon=1.0, delta=1e-9, horizon=10_000_000)
+    assert time.process_time() - start < 3 * effort.SECONDS
+
+
+# ------------------------------------------------------------------ registered algorithms
+
+
+class Greedy:
+    """A user's bandit in plain Python."""
+
+    def __init__(self, dim, **options):
+        self.a, self.b = np.eye(dim), np.zeros(dim)
+
+    @property
+    def theta(self):
+        return np.linalg.solve(self.a, self.b)
+
+    def select(self, contexts):
+        return int(np.argmax(contexts @ self.theta))
+
+    def update(self, x, reward):
+        self.a += np.outer(x, x)
+        self.b += reward * x
+
+
+@pytest.fixture
+def registered():
+    names = []
+
+    def register(name, factory, **more):
+        dpb.register(name, factory, replace=True, **more)
+        names.append(name)
+
+    yield register
     for name in names:
-        assert found.course(name).theta_error[-1] == pytest.approx(measured.loc[name, "theta_error"], rel=0.4), name
-        assert found.final(name) == pytest.approx(measured.loc[name, "regret"], rel=0.4), name
+        registry.ALGORITHMS.pop(name)
+
+
+def test_a_users_bandit_is_run_step_by_step(registered):
+    registered("greedy-for-plans", Greedy)
+    found = small(algorithms=["greedy-for-plans", "toeplitz", "random"], horizon=500)
+    assert found.final("greedy-for-plans") < found.final("random")
+    assert found.course("greedy-for-plans").theta_error[-1] < 1.0
+    assert found.recommended == "toeplitz"  # nothing is proven about the other
+    assert "greedy-for-plans" in found.frame()["algorithm"].unique()
+
+
+def test_a_users_bandit_without_a_parameter_is_predicted_too(registered, tmp_path):
+    class First:
+        def __init__(self, **options):
+            pass
+
+        def select(self, contexts):
+            return 0
+
+        def update(self, x, reward):
+            pass
+
+    registered("first-for-plans", First)
+    found = small(algorithms=["first-for-plans", "random"], horizon=300)
+    assert found.final("first-for-plans") == pytest.approx(found.final("random"), rel=0.2)
+    record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert record["algorithms"]["first-for-plans"]["theta_error"] is None
+    assert "first-for-plans" in str(found)
+    found.plot().savefig(tmp_path / "plan.png")
+
+
+def test_a_users_design_with_a_policy_of_its_own_is_run_on_the_reference(registered, monkeypatch):
+    class Cautious(type(UCB)):
+        name, in_core = "cautious", False
+
+    monkeypatch.setitem(POLICIES, "cautious", Cautious())
+
+    def factory(**options):
+        built = build(options, (), "linucb")
+        design = registry.find("linucb").factory("linucb", built)
+        return Bandit("cautious", built, replace(design, policy=POLICIES["cautious"]))
+
+    registered("cautious-for-plans", factory)
+    found = small(algorithms=["cautious-for-plans"], horizon=120, particles=4)
+    assert found.final("cautious-for-plans") == pytest.approx(found.final("linucb"), rel=1e-6)
+
+
+@pytest.mark.parametrize(("broken", "words"), [("select", "failed when it was run: RuntimeError"), (None, "no select")])
+def test_a_users_bandit_that_cannot_be_run_is_listed_with_the_reason(registered, broken, words):
+    class Broken:
+        def __init__(self, **options):
+            pass
+
+    if broken:
+
+        def fail(self, *given):
+            raise RuntimeError("no")
+
+        Broken.select = Broken.update = fail
+    registered("broken-for-plans", Broken, claim="proven by nobody")
+    found = small(algorithms=["broken-for-plans", "toeplitz"], horizon=200)
+    assert found.recommended == "toeplitz"
+    assert "no prediction" in str(found)
+    assert words in found.table().loc["broken-for-plans", "note"]
+    assert json.loads(json.dumps(found.to_dict()))["algorithms"]["broken-for-plans"]["regret"] is None
+    with pytest.raises(OptionError, match="no prediction"):
+        found.final("broken-for-plans")
+    unnamed = small(horizon=200, particles=4)
+    assert "not proven" in unnamed.forecasts["broken-for-plans"].why_not
 
 
 # ------------------------------------------------------------------ what a plan says
@@ -186,36 +355,6 @@ def test_shaped_moments_are_predicted():
     assert found.final("toeplitz shape=instruments") < found.final("toeplitz shape=round")
 
 
-def test_an_algorithm_without_a_model_is_listed_as_such():
-    class First:
-        def __init__(self, **options):
-            pass
-
-    dpb.register("first-for-plans", First, claim="proven by nobody", replace=True)
-    try:
-        found = small(algorithms=["first-for-plans", "toeplitz"], horizon=200)
-        assert found.recommended == "toeplitz"
-        assert "no prediction" in str(found)
-        assert found.table().loc["first-for-plans", "note"].startswith("no prediction")
-        assert json.loads(json.dumps(found.to_dict()))["algorithms"]["first-for-plans"]["regret"] is None
-        with pytest.raises(OptionError, match="no prediction"):
-            found.final("first-for-plans")
-    finally:
-        registry.ALGORITHMS.pop("first-for-plans")
-
-
-def test_a_model_for_a_new_family_is_added_in_one_place():
-    class NewPlan:
-        pass
-
-    class New:
-        plan = NewPlan()
-
-    assert model_for(New(), problem_for()) is None
-    predicts(NewPlan)(lambda bandit, problem: "a model")
-    assert model_for(New(), problem_for()) == "a model"
-
-
 def test_rounds_until_close_are_found_and_are_none_when_out_of_reach():
     found = small(epsilon=50.0, algorithms=["toeplitz", "private-linucb", "random"], horizon=20_000)
     assert found.rounds_until_close("linucb") == found.rounds_until_close("linucb", within=0.01)
@@ -244,11 +383,42 @@ def test_more_epsilon_is_needed_to_come_closer():
 
 
 def test_slates_in_order_plan_for_drift():
-    world = dpb.worlds.Drifting(dim=4, shown=5, period=2_000)
-    block = world.episode(5).block(1_000)
-    slates = block.pool[block.shown]
+    turn = np.linspace(0, np.pi / 2, 400)[:, None]
+    weights = np.hstack([np.cos(turn), np.sin(turn), np.cos(turn), np.sin(turn)])
+    slates = np.random.default_rng(0).uniform(size=(400, 5, 4)) * weights[:, None]
+    slates /= np.linalg.norm(slates, axis=2, keepdims=True)
     found = small(contexts=slates, in_order=True, algorithms=["anytime"], horizon=1_000)
     assert "in the order of time" in str(found)
+
+
+def test_ctrl_c_keeps_the_predictions_that_are_finished():
+    def interrupt(what, part):
+        if what == "dgs":
+            raise KeyboardInterrupt
+
+    found = small(algorithms=["linucb", "toeplitz", "dgs", "local"], horizon=500, progress=interrupt)
+    assert not found.complete
+    assert found.ranked() == ["toeplitz"]
+    assert found.forecasts["dgs"].why_not == found.forecasts["local"].why_not == "interrupted"
+
+    def at_once(what, part):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small(algorithms=["toeplitz"], horizon=500, progress=at_once)
+
+
+def test_progress_goes_from_nothing_to_all():
+    told = []
+    small(algorithms=["toeplitz"], horizon=500, progress=lambda what, part: told.append((what, part)))
+    assert [part for _, part in told] == sorted(part for _, part in told)
+    assert told[-1] == ("toeplitz", 1.0)
+
+
+def test_the_function_stays_the_function_when_its_package_is_imported():
+    assert "dpbandit.planner.problem" in sys.modules
+    assert callable(dpb.plan)
+    assert dpb.plan(**{**SMALL, "horizon": 50}, epsilon=1.0, algorithms=["random"]).recommended == "random"
 
 
 def test_a_plan_for_an_unknown_horizon_looks_ahead():

@@ -30,7 +30,15 @@ def build(kind, folder, tree=ROOT):
     return folder / ran.stdout.split()[-1]
 
 
-def alone(folder, code, missing=()):
+@pytest.fixture(scope="module")
+def unpacked(wheel, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def alone(folder, code, missing=(), cwd=None):
     """Run code with the unpacked wheel as the only dpbandit there is, and some packages hidden."""
     hide = "".join(f"sys.modules[{name!r}] = None; " for name in missing)
     environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -38,7 +46,7 @@ def alone(folder, code, missing=()):
         [sys.executable, "-c", f"import sys; {hide}{code}"],
         capture_output=True,
         text=True,
-        cwd=folder,
+        cwd=cwd or folder,
         env=environment,
         timeout=120,
     )
@@ -77,9 +85,33 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
     assert wheel.stat().st_size < 1_000_000
 
 
-def test_without_extras_the_library_works_and_the_command_says_what_to_install(wheel, tmp_path):
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path)
+def command(folder, *words, cwd=None):
+    code = f"sys.argv = ['dpbandit', *{words}]; from dpbandit.cli import main; main()"
+    return alone(folder, code, cwd=cwd)
+
+
+@pytest.mark.parametrize("words", [("reproduce",), ("bench", "speed", "--json")], ids=" ".join)
+def test_commands_of_a_clone_are_not_listed_and_say_where_they_are(unpacked, words):
+    listed = command(unpacked, "--help").stdout
+    assert "audit" in listed
+    assert words[0] not in listed
+    ran = command(unpacked, *words)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        f"error: dpbandit {words[0]} is not part of the installed package: clone the repository and call it there\n"
+    )
+
+
+def test_an_installed_package_finds_them_in_a_clone_when_they_are_asked_for(unpacked):
+    ran = command(unpacked, "bench", "privacy-cost", "--help", cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+    assert "dpbandit bench privacy-cost --profile full --docs docs/leaderboard.md" in ran.stdout
+    loaded = "sys.argv = ['dpbandit', 'algorithms']; from dpbandit.cli import main\ntry: main()\nfinally: "
+    loaded += "print('experiments' in sys.modules)"
+    assert alone(unpacked, loaded, cwd=ROOT).stdout.splitlines()[-1] == "False", "no other command runs code of the folder"
+
+
+def test_without_extras_the_library_works_and_the_command_says_what_to_install(unpacked):
     extras = (
         "typer",
         "rich",
@@ -94,10 +126,10 @@ def test_without_extras_the_library_works_and_the_command_says_what_to_install(w
         "msgspec",
     )
     bandit = 'dpb.make("tree-gauss", dim=2, epsilon=1.0, delta=1e-6)'  # one that compiles nothing yet
-    ran = alone(tmp_path, f"import dpbandit as dpb; print(dpb.__file__); print({bandit}.claim.status)", extras)
+    ran = alone(unpacked, f"import dpbandit as dpb; print(dpb.__file__); print({bandit}.claim.status)", extras)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == [str(tmp_path / "dpbandit" / "__init__.py"), "proven"]
-    ran = alone(tmp_path, "from dpbandit.cli import main; main()", extras)
+    assert ran.stdout.split() == [str(unpacked / "dpbandit" / "__init__.py"), "proven"]
+    ran = alone(unpacked, "from dpbandit.cli import main; main()", extras)
     assert ran.returncode == 1
     assert ran.stderr.strip() == "the command line needs the extra 'lab': pip install 'dpbandit[lab]'"
 
@@ -110,3 +142,10 @@ def test_the_source_archive_holds_all_that_building_needs_and_nothing_built(tmp_
     assert sources
     assert sources | {"CMakeLists.txt", "pyproject.toml", "tools/backend.py", "README.md", "LICENSE"} <= names
     assert not [name for name in names if name.endswith((".so", ".o", ".pyc")) or name.startswith(("build/", "out/"))]
+
+
+def test_an_editable_install_is_one_path_so_that_pythonpath_still_wins(tmp_path):
+    with zipfile.ZipFile(build("editable", tmp_path)) as archive:
+        (name,) = (name for name in archive.namelist() if ".dist-info/" not in name)
+        assert name == "dpbandit.pth"
+        assert archive.read(name).decode() == f"{ROOT / 'src'}\n"

@@ -26,12 +26,45 @@ DPB_INLINE i64 to_grid(double a) {
     __builtin_memcpy(&zero, &magic, 8);
     return bits - zero;
 }
-DPB_INLINE double from_grid(whole a) { return (double)a * STEP; }
+DPB_INLINE double from_grid(whole a) {
+    i64 low = (i64)a;  // converting 128 bits is a call into the compiler's library
+    return (low == a ? (double)low : (double)a) * STEP;
+}
 // Noise of any size that is to stay in a whole sum (a simulated pan-private node).
 DPB_INLINE whole large_to_grid(double a) {
     double scaled = a * 0x1p40;
     return magnitude(scaled) < 0x1p62 ? (whole)__builtin_rint(scaled) : (whole)scaled;
 }
+// The clean numbers of a release: in 64 bits while they surely fit, which vectors can add.
+struct Node {
+    i64* steps;
+    whole* wides;
+    bool wide;
+    DPB_INLINE void show(i64 count, double* out) const {
+        if (wide)
+            for (i64 i = 0; i < count; i++) out[i] = from_grid(wides[i]);
+        else
+            for (i64 i = 0; i < count; i++) out[i] = (double)steps[i] * STEP;
+    }
+    const whole* widen(i64 count) {
+        for (i64 i = 0; !wide && i < count; i++) wides[i] = steps[i];
+        wide = true;
+        return wides;
+    }
+};
+DPB_INLINE void add_steps(Size z, i64* total, const i64* more) {
+    for (int i = 0; i < z.s; i += 4) {
+        word4 sum, other;
+        __builtin_memcpy(&sum, total + i, 32);
+        __builtin_memcpy(&other, more + i, 32);
+        sum += other;
+        __builtin_memcpy(total + i, &sum, 32);
+    }
+}
+DPB_INLINE void clear(Size z, i64* steps) {
+    for (int i = 0; i < z.s; i++) steps[i] = 0;
+}
+
 // a·share/2^62, rounded to the nearest.
 DPB_INLINE whole share_of(whole a, u64 share) {
     bool negative = a < 0;

@@ -56,7 +56,7 @@ struct Field {
     const char* name;
     void* data;
     bool words;
-    int64_t rows, columns, stride;  // rows 0: a vector
+    int64_t rows, columns, stride, step;  // rows 0: a vector; step: between columns
 };
 
 // Consecutive rounds. Arm j of round t is pool[shown[t, j]]; playing it pays rewards[t, j], or
@@ -109,14 +109,15 @@ struct Core {
     virtual int64_t shown_numbers() const = 0;  // in a row of a trace: θ itself where nothing is private
     virtual bool waits() const = 0;       // for a commit
     virtual const double* pending() const = 0;
-    virtual const __int128* pending_whole() const = 0;  // null where a release is not a whole number
+    virtual const __int128* pending_whole() = 0;  // null where a release is not a whole number
     virtual const double* theta() const = 0;
     virtual const double* matrix() const = 0;  // of the bonus; null where the policy has none
     virtual const double* bonuses(double alpha) = 0;  // of each arm, where arms have no features
     virtual int64_t stride() const = 0;        // of its rows
     virtual int64_t fields(Field* out) = 0;
     virtual bool start(const double* noisy, double scale) = 0;  // from a log; false: not this learner
-    virtual bool conclude() = 0;  // θ anew after fields were written from outside; false: nothing to do
+    virtual bool conclude() = 0;  // θ anew after a log was put in; false: nothing to do
+    virtual void loaded() = 0;    // fields were written from outside: what follows from them
     virtual size_t size() const = 0;
     virtual void save(char* out) const = 0;
     virtual void load(const char* from) = 0;

@@ -22,32 +22,39 @@ DPB_INLINE void add_scaled(Size z, double* out, double factor, const double* a) 
     for (int i = 0; i < z.s; i += 4) store(out + i, load(out + i) + splat(factor) * load(a + i));
 }
 
-template <int N>
-DPB_INLINE void multiply_strip(Size z, const double* m, const double* x, double* out) {
-    four even[N], odd[N];
-    DPB_UNROLL for (int v = 0; v < N; v++) even[v] = odd[v] = splat(0);
-    int k = 0;
-    for (; k + 1 < z.n; k += 2) {
-        const double *row = m + (i64)k * z.s, *next = row + z.s;
-        four first = splat(x[k]), second = splat(x[k + 1]);
-        DPB_UNROLL for (int v = 0; v < N; v++) {
-            even[v] += first * load(row + 4 * v);
-            odd[v] += second * load(next + 4 * v);
-        }
-    }
-    if (k < z.n) {
-        const double* row = m + (i64)k * z.s;
-        DPB_UNROLL for (int v = 0; v < N; v++) even[v] += splat(x[k]) * load(row + 4 * v);
-    }
-    DPB_UNROLL for (int v = 0; v < N; v++) store(out + 4 * v, even[v] + odd[v]);
+// Calls f(width, j) for strips of columns from, …, to − 1: up to four fours side by side, as many sums
+// at once as hide how long each addition takes.
+template <int N> struct Fours {
+    static constexpr int count = N;
+};
+template <class F> DPB_INLINE void in_strips(int from, int to, F f) {
+    int j = from;
+    for (; j + 16 <= to; j += 16) f(Fours<4>{}, j);
+    if (to - j == 12) f(Fours<3>{}, j);
+    if (to - j == 8) f(Fours<2>{}, j);
+    if (to - j == 4) f(Fours<1>{}, j);
 }
 // out = Σ_k x_k·(row k of m): m·x for a symmetric m, mᵀ·x in general.
 DPB_INLINE void multiply(Size z, const double* m, const double* x, double* out) {
-    int j = 0;
-    for (; j + 16 <= z.s; j += 16) multiply_strip<4>(z, m + j, x, out + j);
-    if (z.s - j == 12) multiply_strip<3>(z, m + j, x, out + j);
-    if (z.s - j == 8) multiply_strip<2>(z, m + j, x, out + j);
-    if (z.s - j == 4) multiply_strip<1>(z, m + j, x, out + j);
+    in_strips(0, z.s, [=](auto width, int j) __attribute__((always_inline)) {
+        constexpr int N = decltype(width)::count;
+        four even[N], odd[N];
+        DPB_UNROLL for (int v = 0; v < N; v++) even[v] = odd[v] = splat(0);
+        int k = 0;
+        for (; k + 1 < z.n; k += 2) {
+            const double *row = m + (i64)k * z.s + j, *next = row + z.s;
+            four first = splat(x[k]), second = splat(x[k + 1]);
+            DPB_UNROLL for (int v = 0; v < N; v++) {
+                even[v] += first * load(row + 4 * v);
+                odd[v] += second * load(next + 4 * v);
+            }
+        }
+        if (k < z.n) {
+            const double* row = m + (i64)k * z.s + j;
+            DPB_UNROLL for (int v = 0; v < N; v++) even[v] += splat(x[k]) * load(row + 4 * v);
+        }
+        DPB_UNROLL for (int v = 0; v < N; v++) store(out + j + 4 * v, even[v] + odd[v]);
+    });
 }
 // m ← m + factor·a·bᵀ
 DPB_INLINE void add_outer(Size z, double* m, double factor, const double* a, const double* b) {
@@ -102,100 +109,118 @@ DPB_CALL inline void add_rows(Size z, double* m, const double* left, const doubl
             add_rows_tile<1, 1>(z, m + (i64)i * z.s + j, left + i, right + j, count);
 }
 
+template <int R, int V>
+DPB_INLINE void product_tile(Size z, double sign, const double* a, const double* b, double* out) {
+    four sum[R][V];
+    DPB_UNROLL for (int r = 0; r < R; r++)
+        DPB_UNROLL for (int v = 0; v < V; v++) sum[r][v] = load(out + (i64)r * z.s + 4 * v);
+    for (int k = 0; k < z.n; k++)
+        DPB_UNROLL for (int r = 0; r < R; r++) {
+            four entry = splat(sign * a[(i64)r * z.s + k]);
+            DPB_UNROLL for (int v = 0; v < V; v++) sum[r][v] += entry * load(b + (i64)k * z.s + 4 * v);
+        }
+    DPB_UNROLL for (int r = 0; r < R; r++)
+        DPB_UNROLL for (int v = 0; v < V; v++) store(out + (i64)r * z.s + 4 * v, sum[r][v]);
+}
 // out ← out + sign·a·b for square matrices; out is another one than either.
 DPB_CALL inline void add_product(Size z, double sign, const double* a, const double* b, double* out) {
-    for (int i = 0; i < z.n; i += 2) {
-        const bool two = i + 1 < z.n;
-        const double *row = a + (i64)i * z.s, *next = two ? row + z.s : row;
-        for (int j = 0; j < z.s; j += 8) {
-            const bool wide = j + 8 <= z.s;
-            double *to = out + (i64)i * z.s + j, *below = two ? to + z.s : to;
-            four s0 = load(to), s1 = wide ? load(to + 4) : splat(0);
-            four t0 = load(below), t1 = wide ? load(below + 4) : splat(0);
-            for (int k = 0; k < z.n; k++) {
-                const double* from = b + (i64)k * z.s + j;
-                four e = splat(sign * row[k]), f = splat(sign * next[k]), x = load(from);
-                s0 += e * x;
-                t0 += f * x;
-                if (wide) {
-                    x = load(from + 4);
-                    s1 += e * x;
-                    t1 += f * x;
-                }
-            }
-            store(to, s0);
-            if (wide) store(to + 4, s1);
-            if (two) {
-                store(below, t0);
-                if (wide) store(below + 4, t1);
-            }
-        }
+    int i = 0;
+    for (; i + 4 <= z.n; i += 4) {
+        const double* rows = a + (i64)i * z.s;
+        double* to = out + (i64)i * z.s;
+        int j = 0;
+        for (; j + 8 <= z.s; j += 8) product_tile<4, 2>(z, sign, rows, b + j, to + j);
+        if (j < z.s) product_tile<4, 1>(z, sign, rows, b + j, to + j);
     }
+    for (; i < z.n; i++)
+        for (int j = 0; j < z.s; j += 4)
+            product_tile<1, 1>(z, sign, a + (i64)i * z.s, b + j, out + (i64)i * z.s + j);
+}
+DPB_CALL inline void turn(Size z, const double* m, double* out) {
+    for (int i = 0; i < z.n; i++)
+        for (int k = 0; k < z.s; k++) out[(i64)i * z.s + k] = k < z.n ? m[(i64)k * z.s + i] : 0;
 }
 
+// Row i of a factor, before it is divided by its pivot: what the rows above leave of it.
+DPB_INLINE void reduce_row(Size z, int i, const double* factor, double* row) {
+    in_strips(i / 4 * 4, z.s, [=](auto width, int j) __attribute__((always_inline)) {
+        constexpr int N = decltype(width)::count;
+        four sum[N];
+        DPB_UNROLL for (int v = 0; v < N; v++) sum[v] = load(row + j + 4 * v);
+        for (int k = 0; k < i; k++) {
+            const double* above = factor + (i64)k * z.s;
+            four entry = splat(above[i]);
+            DPB_UNROLL for (int v = 0; v < N; v++) sum[v] -= entry * load(above + j + 4 * v);
+        }
+        DPB_UNROLL for (int v = 0; v < N; v++) store(row + j + 4 * v, sum[v]);
+    });
+}
+DPB_INLINE void divide_row(Size z, int i, double square, double* row) {
+    double pivot = root(square), inverse = 1 / pivot;
+    for (int j = i / 4 * 4; j < z.s; j += 4) store(row + j, load(row + j) * splat(inverse));
+    for (int j = 0; j < i; j++) row[j] = 0;
+    row[i] = pivot;
+}
 // The upper factor U of m + low = UᵀU; what is left of its diagonal is 0. `low` may be null.
 // A pivot that rounding made non-positive is replaced by the smallest sensible one.
 DPB_CALL inline void factor(Size z, const double* m, const double* low, double* out) {
     for (int i = 0; i < z.n; i++) {
-        double* row = out + (i64)i * z.s;
+        const i64 at = (i64)i * z.s;
+        double* row = out + at;
         for (int j = i / 4 * 4; j < z.s; j += 4) {
-            four sum = load(m + (i64)i * z.s + j);
-            if (low) sum += load(low + (i64)i * z.s + j);
-            for (int k = 0; k < i; k++)
-                sum -= splat(out[(i64)k * z.s + i]) * load(out + (i64)k * z.s + j);
-            store(row + j, sum);
+            four entries = load(m + at + j);
+            store(row + j, low ? entries + load(low + at + j) : entries);
         }
-        double least = larger(m[(i64)i * z.s + i] * 1e-16, 1e-300);
-        double pivot = root(larger(row[i], least)), inverse = 1 / pivot;
-        for (int j = 0; j < i; j++) row[j] = 0;
-        row[i] = pivot;
-        for (int j = i + 1; j < z.s; j++) row[j] *= inverse;
+        reduce_row(z, i, out, row);
+        divide_row(z, i, larger(row[i], larger(m[at + i] * 1e-16, 1e-300)), row);
     }
 }
 // Whether sign·m + shift·1 is positive definite; if so, its upper factor is in out.
 DPB_CALL inline bool has_factor(Size z, const double* m, double sign, double shift, double* out) {
     for (int i = 0; i < z.n; i++) {
-        double* row = out + (i64)i * z.s;
-        for (int j = i / 4 * 4; j < z.s; j += 4) {
-            four sum = splat(sign) * load(m + (i64)i * z.s + j);
-            for (int k = 0; k < i; k++)
-                sum -= splat(out[(i64)k * z.s + i]) * load(out + (i64)k * z.s + j);
-            store(row + j, sum);
-        }
+        const i64 at = (i64)i * z.s;
+        double* row = out + at;
+        for (int j = i / 4 * 4; j < z.s; j += 4) store(row + j, splat(sign) * load(m + at + j));
+        reduce_row(z, i, out, row);
         double pivot = row[i] + shift;
         if (!(pivot > 0)) return false;
-        pivot = root(pivot);
-        double inverse = 1 / pivot;
-        for (int j = 0; j < i; j++) row[j] = 0;
-        row[i] = pivot;
-        for (int j = i + 1; j < z.s; j++) row[j] *= inverse;
+        divide_row(z, i, pivot, row);
     }
     return true;
 }
 // out = U⁻ᵀ, lower triangular.
 DPB_CALL inline void invert_upper(Size z, const double* u, double* out) {
     for (int i = 0; i < z.n; i++) {
-        double inverse = 1 / u[(i64)i * z.s + i];
+        const double inverse = 1 / u[(i64)i * z.s + i];
         double* row = out + (i64)i * z.s;
-        for (int j = 0; j < z.s; j += 4) {
-            four sum = splat(0);
-            for (int k = j; k < i; k++)
-                sum -= splat(u[(i64)k * z.s + i]) * load(out + (i64)k * z.s + j);
-            store(row + j, sum * splat(inverse));
-        }
+        in_strips(0, i / 4 * 4 + 4, [=](auto width, int j) __attribute__((always_inline)) {
+            constexpr int N = decltype(width)::count;
+            four sum[N];
+            DPB_UNROLL for (int v = 0; v < N; v++) sum[v] = splat(0);
+            for (int k = j; k < i; k++) {
+                four entry = splat(u[(i64)k * z.s + i]);
+                DPB_UNROLL for (int v = 0; v < N; v++) sum[v] -= entry * load(out + (i64)k * z.s + j + 4 * v);
+            }
+            DPB_UNROLL for (int v = 0; v < N; v++) store(row + j + 4 * v, sum[v] * splat(inverse));
+        });
         row[i] = inverse;
+        for (int j = i / 4 * 4 + 4; j < z.s; j++) row[j] = 0;
     }
 }
 // out = (UᵀU)⁻¹, exactly symmetric; destroys U.
 DPB_CALL inline void invert_factor(Size z, double* u, double* out) {
     invert_upper(z, u, out);
     for (int i = 0; i < z.n; i++)
-        for (int j = i / 4 * 4; j < z.s; j += 4) {
-            four sum = splat(0);
-            for (int k = j > i ? j : i; k < z.n; k++)  // rows above have zeros there
-                sum += splat(out[(i64)k * z.s + i]) * load(out + (i64)k * z.s + j);
-            store(u + (i64)i * z.s + j, sum);
-        }
+        in_strips(i / 4 * 4, z.s, [=](auto width, int j) __attribute__((always_inline)) {
+            constexpr int N = decltype(width)::count;
+            four sum[N];
+            DPB_UNROLL for (int v = 0; v < N; v++) sum[v] = splat(0);
+            for (int k = j > i ? j : i; k < z.n; k++) {  // rows above have zeros there
+                const double* row = out + (i64)k * z.s;
+                DPB_UNROLL for (int v = 0; v < N; v++) sum[v] += splat(row[i]) * load(row + j + 4 * v);
+            }
+            DPB_UNROLL for (int v = 0; v < N; v++) store(u + (i64)i * z.s + j + 4 * v, sum[v]);
+        });
     for (int i = 0; i < z.n; i++) {
         for (int k = i; k < z.n; k++)
             out[(i64)i * z.s + k] = out[(i64)k * z.s + i] = u[(i64)i * z.s + k];
@@ -218,26 +243,51 @@ DPB_INLINE void solve_lower(Size z, const double* u, const double* x, double* ou
         out[i] = sum / u[(i64)i * z.s + i];
     }
 }
-// Rotate the equation row·θ = value (of variance 1) into the triangular system r·θ = target.
-// Destroys row; returns what is left over, whose square says how much worse the equations fit.
-DPB_CALL inline double add_row(Size z, double* r, double* target, double* row, double value) {
+// Let equations rows·θ = values (each of variance 1) join the triangular system r·θ = target, whose
+// diagonal is not negative, by reflections (Householder). Destroys rows; what is left in values cannot
+// be fitted, and its squares say how much worse all fit together. `triangular`: so are the rows.
+DPB_CALL inline void add_equations(Size z, double* r, double* target, double* rows, double* values,
+                                   bool triangular) {
     for (int i = 0; i < z.n; i++) {
         double* own = r + (i64)i * z.s;
-        if (row[i] == 0) continue;
-        double length = root(own[i] * own[i] + row[i] * row[i]);
-        if (length == 0) continue;
-        double unit = 1 / length, c = own[i] * unit, s = row[i] * unit;
-        for (int k = i / 4 * 4; k < z.s; k += 4) {  // what is before i is 0 in both, and stays it
-            four old = load(own + k), more = load(row + k);
-            store(own + k, splat(c) * old + splat(s) * more);
-            store(row + k, splat(c) * more - splat(s) * old);
-        }
-        row[i] = 0;
-        double entry = target[i];
-        target[i] = c * entry + s * value;
-        value = c * value - s * entry;
+        const int count = triangular ? i + 1 : z.n;
+        double square = 0;
+        for (int k = 0; k < count; k++) square += rows[(i64)k * z.s + i] * rows[(i64)k * z.s + i];
+        if (square == 0) continue;
+        const double length = root(own[i] * own[i] + square);
+        const double first = -square / (own[i] + length), beta = 2 / (first * first + square);
+        double sum = first * target[i];
+        for (int k = 0; k < count; k++) sum += rows[(i64)k * z.s + i] * values[k];
+        sum *= beta;
+        target[i] -= sum * first;
+        for (int k = 0; k < count; k++) values[k] -= sum * rows[(i64)k * z.s + i];
+        const int next = i / 4 * 4;
+        // The strip with column i last: it holds the reflection until then.
+        auto reflect = [=](auto width, int j) __attribute__((always_inline)) {
+            constexpr int N = decltype(width)::count;
+            four w[N];
+            DPB_UNROLL for (int v = 0; v < N; v++) w[v] = splat(first) * load(own + j + 4 * v);
+            for (int k = 0; k < count; k++) {
+                const double* row = rows + (i64)k * z.s;
+                DPB_UNROLL for (int v = 0; v < N; v++) w[v] += splat(row[i]) * load(row + j + 4 * v);
+            }
+            DPB_UNROLL for (int v = 0; v < N; v++) {
+                w[v] *= splat(beta);
+                store(own + j + 4 * v, load(own + j + 4 * v) - splat(first) * w[v]);
+            }
+            for (int k = 0; k < count; k++) {
+                double* row = rows + (i64)k * z.s;
+                four entry = splat(row[i]);
+                DPB_UNROLL for (int v = 0; v < N; v++)
+                    store(row + j + 4 * v, load(row + j + 4 * v) - entry * w[v]);
+            }
+        };
+        in_strips(next + 4, z.s, reflect);
+        reflect(Fours<1>{}, next);
+        for (int k = 0; k < i; k++) own[k] = 0;
+        own[i] = length;
+        for (int k = 0; k < count; k++) rows[(i64)k * z.s + i] = 0;
     }
-    return value;
 }
 // Rotate a symmetric matrix, in place, until the squares off its diagonal add up to at most `enough`
 // (Jacobi). The columns of `vectors`, the identity at first, turn into eigenvectors; it may be null.

@@ -356,7 +356,7 @@ class Engine {
         return core_->prepare(context(v), reward, in_public_set);
     }
     Array pending() const { return copied(core_->pending(), core_->numbers()); }
-    nb::object pending_whole() const {
+    nb::object pending_whole() {
         const __int128* numbers = core_->pending_whole();
         if (!numbers) return nb::none();
         nb::list out;
@@ -416,7 +416,7 @@ class Engine {
         for (int64_t i = 0, many = engine.core_->fields(found); i < many; i++) {
             const dpb::Field& f = found[i];
             std::vector<size_t> shape = {(size_t)f.rows, (size_t)f.columns};
-            std::vector<int64_t> strides = {f.stride, 1};
+            std::vector<int64_t> strides = {f.stride, f.step};
             if (f.rows == 0) {
                 shape.erase(shape.begin());
                 strides.erase(strides.begin());
@@ -444,10 +444,7 @@ class Engine {
         }
         if (!wrong.empty()) throw nb::value_error(wrong.c_str());
         for (auto [name, value] : own) value[nb::ellipsis()] = given[name];
-        auto& engine = nb::cast<Engine&>(self);
-        std::vector<char> kept(engine.core_->size());  // nothing waits for a commit any more
-        engine.core_->save(kept.data());
-        engine.core_->load(kept.data());
+        nb::cast<Engine&>(self).core_->loaded();
     }
     int64_t number(const char* name) const {
         dpb::Field found[dpb::MOST_FIELDS];
@@ -885,12 +882,12 @@ NB_MODULE(_core, module) {
         .def("rounds", &World::rounds, "start"_a, "count"_a);
     nb::class_<Engine>(module, "Engine")
         .def(nb::init<nb::dict>(), "spec"_a)
-        .def("select", &Engine::select, "contexts"_a, "alpha"_a = nan)
-        .def("rank", &Engine::rank, "contexts"_a, "k"_a, "alpha"_a = nan)
-        .def("check", &Engine::check, "contexts"_a)
-        .def("admit", &Engine::admit, "x"_a, "reward"_a)
-        .def("learn", &Engine::learn, "x"_a, "reward"_a)
-        .def("learn_many", &Engine::learn_many, "xs"_a, "rs"_a)
+        .def("select", &Engine::select, "contexts"_a.none(), "alpha"_a = nan)
+        .def("rank", &Engine::rank, "contexts"_a.none(), "k"_a, "alpha"_a = nan)
+        .def("check", &Engine::check, "contexts"_a.none())
+        .def("admit", &Engine::admit, "x"_a.none(), "reward"_a)
+        .def("learn", &Engine::learn, "x"_a.none(), "reward"_a.none())
+        .def("learn_many", &Engine::learn_many, "xs"_a.none(), "rs"_a.none())
         .def("prepare", &Engine::prepare, "x"_a, "reward"_a, "in_public_set"_a = true)
         .def("pending", &Engine::pending)
         .def("pending_whole", &Engine::pending_whole)

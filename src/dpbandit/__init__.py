@@ -24,12 +24,12 @@ _PLACES = {
     "register": "dpbandit.algorithms.registry",
     "load": "dpbandit.files",
     "warm_start": "dpbandit.warmstart.start",
-    "run": "dpbandit.lab.engine",
-    "Results": "dpbandit.lab.results",
+    "run": "dpbandit.simulate.run",
+    "Results": "dpbandit.simulate.results",
     "verify": "dpbandit.auditor.verify",
     "audit": "dpbandit.auditor.attack",
-    "plan": "dpbandit.planning.planner",
-    "affordable_epsilon": "dpbandit.planning.affordable",
+    "plan": "dpbandit.planner.ask",
+    "affordable_epsilon": "dpbandit.planner.affordable",
     "Bandit": "dpbandit.bandit",
     "Claim": "dpbandit.privacy.claim",
     "Ledger": "dpbandit.privacy.ledger",
@@ -76,13 +76,13 @@ if TYPE_CHECKING:
     from dpbandit.files import load
     from dpbandit.algorithms.registry import algorithms, make, register
     from dpbandit.client import AsyncClient, Client, Decision
-    from dpbandit.lab.engine import run
-    from dpbandit.lab.results import Results
-    from dpbandit.planning.affordable import affordable_epsilon
-    from dpbandit.planning.planner import plan
+    from dpbandit.planner.affordable import affordable_epsilon
+    from dpbandit.planner.ask import plan
     from dpbandit.privacy.claim import Claim
     from dpbandit.privacy.ledger import Ledger
     from dpbandit.privacy.sensitivity import estimate_bounds
+    from dpbandit.simulate.results import Results
+    from dpbandit.simulate.run import run
     from dpbandit.warmstart.start import warm_start
 
 

@@ -78,8 +78,8 @@ class Bandit:
             private=design.contexts_are_private,
         )
         self.alpha: float | str = design.alpha if options.alpha is None else options.alpha
-        self._fixed_alpha = design.fixed(self.alpha)
-        if self._fixed_alpha is None:
+        self.fixed_alpha = design.fixed(self.alpha)
+        if self.fixed_alpha is None:
             self.alphas(1, 1)  # says now, not in round 1, when something is missing
         self.backend = engines.backend_for(options.backend, design.not_in_core)
         self.use_keys(keys_for(options.seed))
@@ -90,7 +90,7 @@ class Bandit:
         self._process = os.getpid()
         # Whether `update` may go straight to the engine: see `open_short_way`.
         self.short_way = False
-        plain = self._fixed_alpha is not None and options.context_noise == 0
+        plain = self.fixed_alpha is not None and options.context_noise == 0
         self._short_select = self.backend == "core" and plain
         # With context_noise: what was offered last, so that a save can go on from it.
         self.offered: Matrix | None = None
@@ -251,7 +251,7 @@ class Bandit:
         """The released model as it is now: public numbers only, and enough to rank."""
         with self.lock:
             found, rounds = self.engine.model(), self.rounds
-            alpha = self._fixed_alpha
+            alpha = self.fixed_alpha
             if alpha is None:
                 alpha = float(self.alphas(rounds + 1, 1)[0])
         return ReleasedModel(
@@ -359,8 +359,8 @@ class Bandit:
     def alphas(self, start: int, count: int) -> Vector:
         """The width of the bonus in rounds start, start + 1, …: fixed, or what theory says."""
         theory = self.design.theory
-        if self._fixed_alpha is not None or isinstance(theory, float):
-            return np.full(count, self._fixed_alpha)
+        if self.fixed_alpha is not None or isinstance(theory, float):
+            return np.full(count, self.fixed_alpha)
         return theory(np.arange(start, start + count, dtype=np.float64))
 
     def in_public_set(self, rows: Matrix) -> NDArray[np.bool_]:
@@ -393,7 +393,7 @@ class Bandit:
         self.keys = dict(keys)
         self.spec = self.design.spec(
             self.options,
-            alpha=math.nan if self._fixed_alpha is None else self._fixed_alpha,
+            alpha=math.nan if self.fixed_alpha is None else self.fixed_alpha,
             ties_key=self.keys[TIES],
             contexts_key=self.keys[CONTEXTS],
         )
@@ -410,6 +410,12 @@ class Bandit:
         self.engine.load_fields(fields)
         self.offered = contexts
 
+    def check_horizon(self, count: int) -> None:
+        """An error if so many more rewards are beyond the horizon."""
+        horizon = self.options.horizon
+        if horizon is not None and self.rounds + count > horizon:
+            learning.refuse(self, engines.HORIZON, np.empty((0, self.dim)), count)
+
     def check_process(self) -> None:
         """An error in a forked copy, which would spend the same budget a second time."""
         if os.getpid() != self._process:
@@ -424,7 +430,7 @@ class Bandit:
             )
         with self.lock:
             alpha = math.nan
-            if self._fixed_alpha is None:
+            if self.fixed_alpha is None:
                 alpha = float(self.alphas(self.rounds + 1, 1)[0])
             found: Any = (
                 self.engine.select(given, alpha)

@@ -236,6 +236,15 @@ def new_engine(spec: dict[str, Any], backend: str) -> Engine:
     raise OptionError(f"backend must be 'core' or 'reference', not {backend!r}")
 
 
+def new_world(spec: dict[str, Any]) -> Any:
+    """What draws the rounds of a simulated world: the core's, or the reference's."""
+    if has_core():
+        return _core()[0].World(spec)
+    from dpbandit.reference.worlds import World
+
+    return World(spec)
+
+
 def raise_for(
     code: int, *, gate: Gate, options: Options, contexts: Matrix, rounds: int, count: int = 1
 ) -> NoReturn:

@@ -1,53 +1,6 @@
-"""The command line in this process: as a person types it, without the seconds that a new process takes."""
-
-import sys
-from typing import NamedTuple
+"""What several tests of commands need."""
 
 import pytest
-
-import dpbandit.cli
-
-
-class Said(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def dpbandit_(monkeypatch, capsys, tmp_path):
-    """Call it with arguments; get the exit status and what was printed. It runs in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dpbandit", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            dpbandit.cli.main()
-        said = capsys.readouterr()
-        return Said(left.value.code or 0, said.out, said.err)
-
-    return call
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """Profiles that take a second where the real ones take minutes."""
-    from dpbandit.lab.leaderboard import grid
-    from dpbandit.lab.reproduction import experiments
-
-    tiny = grid.Profile("tiny", {100: 4}, {100: 4}, (grid.Budget(2.0, 1e-5),))
-    monkeypatch.setattr(grid, "profile", lambda name: tiny)
-    shrunk = experiments.replace(experiments.PROFILES["quick"], horizon=200, seeds=4)
-    monkeypatch.setitem(experiments.PROFILES, "quick", shrunk)
-    from dpbandit.lab.speed import measure
-
-    engine, decisions = measure.engine, measure.decisions
-    few = [one for one in measure.CONTESTANTS if one.name in ("dpbandit linucb", "NumPy, by hand")]
-    monkeypatch.setattr(measure, "engine", lambda names, **more: engine(["linucb"], rounds=500, **more))
-    monkeypatch.setattr(measure, "decisions", lambda tasks, who=None, **more: decisions(tasks, few, **more))
-    monkeypatch.setattr(measure, "noise_costs", lambda say: {})
 
 
 @pytest.fixture

@@ -26,17 +26,15 @@ COMMANDS = {
     "audit": (["audit", "dgs-figure", "--delta", "0.1", "--horizon", "32", "--runs", "2000"], 3),
     "claim": (["claim", "local", "--epsilon", "1"], 0),
     "plan": (["plan", "tree-gauss", "--dim", "2", "--arms", "3", "--horizon", "200"], 0),
-    "reproduce": (["reproduce", "--figure", "1a"], 0),
-    "bench privacy-cost": (["bench", "privacy-cost", "--worlds", "synthetic", "--algorithms", "tree-gauss"], 0),
-    "bench speed": (["bench", "speed", "--rounds", "1000", "--repeats", "1", "--no-growth"], 0),
     "warm-start": (["warm-start", "log.parquet", "--delta", "1e-6", "--seed", "1", "--algorithm", "tree-gauss", "--out", "b.npz"], 0),
     "keys create": (["keys", "create", "--role", "admin", *STORE], 0),
     "keys list": (["keys", "list", *STORE], 0),
     "keys revoke": (["keys", "revoke", "KEY", *STORE], 0),
     "store status": (["store", "status", *STORE], 0),
 }  # fmt: skip
-# These are tried with a real service in tests/service (restores, and `serve` below).
+# These are tried with a real service in tests/service (restores, and `serve` below), and in tests/experiments.
 ELSEWHERE = {"serve", "store accept-restore", "store trust", "store resume"}
+ELSEWHERE |= {"reproduce", "bench privacy-cost", "bench speed"}
 
 
 def leaves(command, path=()):
@@ -77,7 +75,7 @@ def test_every_command_takes_json_and_has_an_example(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_json_is_one_document_and_nothing_else(name, dpbandit_, small, log):
+def test_json_is_one_document_and_nothing_else(name, dpbandit_, log):
     arguments, status = COMMANDS[name]
     if name.startswith(("keys", "store")) and name != "keys create":
         key = only_json(dpbandit_("keys", "create", "--role", "rank", *STORE, "--json").out)["key"]

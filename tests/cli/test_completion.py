@@ -61,17 +61,12 @@ def test_the_script_for_a_shell_calls_dpbandit(shell):
     assert f"_DPBANDIT_COMPLETE=complete_{shell}" in ran.stdout
 
 
-def test_names_are_those_of_the_registry_and_the_lab():
-    from dpbandit.lab.leaderboard import grid
-    from dpbandit.lab.reproduction.experiments import FIGURES
-
+def test_names_are_those_of_the_registry():
     read = from_source()
     built_in = {n: a for n, a in registry.algorithms().items() if not a.registered_by_user}
     assert list(read) == list(built_in)
     for name, algorithm in built_in.items():
         assert read[name] == (algorithm.description, algorithm.claim, algorithm.reference)
-    assert set(names.PLACES) == set(grid.PLACES)
-    assert names.FIGURES == FIGURES
     assert set(names.WORLDS) == set(compare.WORLDS)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpbandit.cli import extras
-from dpbandit.lab import engine
+from dpbandit.simulate import engine
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,43 +1,11 @@
 """Ctrl-C in the middle of the work: what is finished is kept and said, and the exit status is 130."""
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
-
-import pytest
 
 from dpbandit.cli import progress
-
-
-@pytest.fixture
-def ctrl_c(monkeypatch):
-    """Send a real SIGINT to this process as soon as the work says that so much is done."""
-
-    def arm(share):
-        seen = SimpleNamespace(sent=[], most=0.0)
-
-        @contextlib.contextmanager
-        def drawing(first):
-            def draw(what, done, total):
-                seen.most = max(seen.most, total)
-                if not seen.sent and done >= share * total:
-                    seen.sent.append(what)
-                    os.kill(os.getpid(), signal.SIGINT)
-
-            yield draw
-
-        monkeypatch.setattr(progress, "drawing", drawing)
-        return seen
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of a test runner may ignore it
-    yield arm
-    after = signal.signal(signal.SIGINT, before)
-    assert after is signal.default_int_handler, "the handler was not put back"
 
 
 def test_run_keeps_the_seeds_that_are_finished(dpbandit_, ctrl_c, tmp_path):
@@ -99,57 +67,6 @@ def test_the_search_for_an_epsilon_keeps_the_smallest_that_was_enough(dpbandit_,
     whole = json.loads(dpbandit_(*arguments, "--json").out)
     assert whole["complete"] is True
     assert whole["epsilon"] <= found["epsilon"]
-
-
-def test_one_ctrl_c_ends_all_parts_of_bench_speed(dpbandit_, ctrl_c, small, tmp_path):
-    ctrl_c(0.3)
-    page = tmp_path / "page.md"
-    page.write_text("as it was\n")
-    said = dpbandit_("bench", "speed", "--rounds", "1000", "--repeats", "1", "--docs", page, "--json")
-    assert said.status == 130
-    found = json.loads(said.out)
-    assert found["complete"] is False
-    assert found["decisions"]
-    assert not found["engine"]
-    assert not found["growth"]
-    assert page.read_text() == "as it was\n"
-
-
-def test_the_leaderboard_goes_on_where_it_was_stopped(dpbandit_, ctrl_c, small, tmp_path):
-    arguments = [
-        "bench",
-        "privacy-cost",
-        "--worlds",
-        "synthetic",
-        "--algorithms",
-        "tree-gauss",
-        "--workers",
-        "1",
-        "--json",
-    ]
-    all_of_it = ctrl_c(0.9)
-    first = dpbandit_(*arguments)
-    assert first.status == 130
-    assert list((tmp_path / "out/leaderboard/cells").iterdir())
-    the_rest = ctrl_c(2.0)  # never
-    second = dpbandit_(*arguments)
-    assert second.status == 0
-    assert json.loads(second.out)
-    assert the_rest.most < all_of_it.most, "what was finished was played again"
-
-
-def test_reproduce_goes_on_where_it_was_stopped(dpbandit_, ctrl_c, small, tmp_path):
-    seen = ctrl_c(0.5)
-    first = dpbandit_("reproduce", "--figure", "1a", "--json")
-    assert (first.status, seen.sent[0]) == (130, "simulation (part 1 of 1)")
-    assert json.loads(first.out)["complete"] is False
-    assert (tmp_path / "out" / "report.html").exists()
-    ctrl_c(2.0)
-    second = dpbandit_("reproduce", "--figure", "1a", "--json")
-    assert second.status == 0
-    stored = (tmp_path / "out/tables/simulation.parquet").stat().st_mtime_ns
-    dpbandit_("reproduce", "--figure", "1a", "--json")
-    assert (tmp_path / "out/tables/simulation.parquet").stat().st_mtime_ns == stored
 
 
 def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, tmp_path):

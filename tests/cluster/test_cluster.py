@@ -16,10 +16,10 @@ import pytest
 import dpbandit as dpb
 from dpbandit import spread
 from dpbandit.errors import NormError, OptionError
-from dpbandit.lab.leaderboard import grid
-from dpbandit.lab.leaderboard import runner as leaderboard
-from dpbandit.lab.reproduction import experiments
-from dpbandit.lab.reproduction import runner as reproduction
+from experiments.leaderboard import grid
+from experiments.leaderboard import runner as leaderboard
+from experiments.reproduction import runner as reproduction
+from experiments.reproduction import setting
 
 ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 
@@ -117,8 +117,8 @@ def test_a_real_audit_and_one_of_a_stranger_run_on_the_cluster(nodes, tmp_path):
 
 def test_the_leaderboard_and_the_reproduction_are_those_of_one_machine(nodes, tmp_path, monkeypatch):
     tiny = grid.Profile("tiny", {60: 2, 120: 2}, {60: 2, 120: 2}, (grid.Budget(2.0, 1e-5),))
-    small = replace(experiments.PAPER, name="tiny", horizon=160, seeds=2, change_rounds=30, change_runs=1)
-    monkeypatch.setitem(experiments.PROFILES, "tiny", small)
+    small = replace(setting.PAPER, name="tiny", horizon=160, seeds=2, change_rounds=30, change_runs=1)
+    monkeypatch.setitem(setting.PROFILES, "tiny", small)
     lines = {"worlds": ["synthetic"], "algorithms": ["tree-gauss"]}
     with spread.over(nodes.address) as place:
         boards = [leaderboard.play(tmp_path / f, tiny, cluster=c, **lines) for f, c in (("a", None), ("b", place))]

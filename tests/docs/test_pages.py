@@ -40,7 +40,7 @@ def test_no_fence_is_overlooked(page):
 
 def test_files_that_pages_name_exist():
     for page in PAGES:
-        for file in re.findall(r"`((?:docs|tests|src|tools|examples|benchmarks)/[\w./-]+)`", page.read_text()):
+        for file in re.findall(r"`((?:docs|tests|src|tools|examples|benchmarks|experiments)/[\w./-]+)`", page.read_text()):
             assert (pages.ROOT / file).exists(), f"{name(page)} names {file}"
 
 

@@ -76,7 +76,8 @@ struct Anytime : Common {
         filter.see(longer, u, weight, prediction);
         if (t < times->due) return NO_RELEASE;
         double rho = schedule.kept(t);
-        sum.show(Schedule::shown(rho), rho, pending_whole);
+        sum.show(Schedule::shown(rho), rho, node.wides);
+        node.wide = true;
         show_pending(l.n);
         return o.scale;
     }
@@ -116,6 +117,10 @@ struct Anytime : Common {
         if (o.empirical_bayes || !prior.is_public || !times->releases)
             prior.refresh(o.low, o.high, chosen);
         filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
+        loaded();
+    }
+    // What `choose` looks at, of the posterior.
+    void loaded() {
         for (int i = 0; i < z.n; i++) {
             released[i] = estimate[i];
             for (int k = 0; k < z.n; k++) spread[(i64)i * z.s + k] = covariance[(i64)i * l.s + k];
@@ -142,7 +147,6 @@ struct Anytime : Common {
         f.number("refresh_due", &times->refresh_due);
         f.vector("estimate", estimate, l.n);
         f.matrix("posterior", covariance, l);
-        f.matrix("bonus", spread, z);
         f.vector("instrument", u, l.n);
     }
 };

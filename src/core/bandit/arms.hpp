@@ -60,14 +60,15 @@ struct Arms : Common {
         clock->rounds++;
         i64 arm = *last = named(x), pull = ++pulls[arm];
         Place at(pull, o.unknown_horizon, o.levels);
-        whole *own = sums + arm * rows, node = to_grid((reward - centre()) / width());
+        whole *own = sums + arm * rows, sum = to_grid((reward - centre()) / width());
         if (o.unknown_horizon && at.index == 1 && pull > 1) close_block(arm, pull - 1);
         for (int below = 0; below < at.level; below++) {
-            node += own[below];
+            sum += own[below];
             own[below] = 0;
         }
-        own[at.level] = node;
-        pending_whole[0] = node;
+        own[at.level] = sum;
+        node.wide = true;
+        node.wides[0] = sum;
         show_pending(1);
         return o.multipliers[at.levels] * o.sensitivity;
     }
@@ -118,10 +119,10 @@ struct Arms : Common {
     }
     void fields(Fields& f) {
         common_fields(f);
-        f.wholes("sums", sums, o.dim, rows);
+        f.wholes("sums_low", "sums_high", sums, o.dim, rows);
         f.put("noisy", published, false, o.dim, rows, rows);
         f.vector("carry", carry, o.dim);
-        f.vector("noise_spread", spread, o.dim);
+        f.vector("spread", spread, o.dim);
         f.put("pulls", pulls, true, 0, o.dim, 1);
         f.number("arm", last);
     }

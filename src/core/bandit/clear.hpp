@@ -70,7 +70,8 @@ struct Local : Common {
     DPB_INLINE double prepare(const double* x, double reward, bool) {
         clock->rounds++;
         copy(x, context, z.s);
-        pending_whole[0] = to_grid((reward - centre()) / width());
+        node.wide = false;
+        node.steps[0] = to_grid((reward - centre()) / width());
         show_pending(1);
         return o.multipliers[1] * o.sensitivity;
     }

@@ -18,14 +18,14 @@ struct Common {
     Clock* clock;
     double* released;  // θ as everybody may see it
     double *pending, *noisy;
-    whole* pending_whole;
+    Node node;  // the clean numbers to release
     Desk desk;
     Common(Block& b, const Spec& spec, i64 numbers) : o(spec), z(spec.dim), desk(b, z, spec.policy) {
         clock = b.take<Clock>(1);
         released = b.vector(z);
         pending = b.take<double>(numbers + 16);
         noisy = b.take<double>(numbers + 16);
-        pending_whole = b.take<whole>(numbers);
+        node = Node{b.take<i64>(numbers + 4), b.take<whole>(numbers), false};
     }
     DPB_INLINE int choose_by(const View& view, const Slate& slate, double alpha, double* scores) {
         u64 decision = (u64)clock->decisions++;
@@ -33,9 +33,7 @@ struct Common {
         return pick(scores, slate.arms, o.ties_key, decision);
     }
     // The clean value, in doubles, as audits and simulations see it.
-    DPB_INLINE void show_pending(i64 numbers) {
-        for (i64 i = 0; i < numbers; i++) pending[i] = from_grid(pending_whole[i]);
-    }
+    DPB_INLINE void show_pending(i64 numbers) { node.show(numbers, pending); }
     double centre() const { return 0.5 * (o.low + o.high); }
     double width() const { return o.high - o.low; }
     const double* bonuses_of(double) { return nullptr; }
@@ -44,6 +42,7 @@ struct Common {
     void begin_simulated(u64) {}
     bool start(const double*, double) { return false; }
     bool conclude_again() { return false; }
+    void loaded() {}
     void common_fields(Fields& f) {
         f.number("rounds", &clock->rounds);
         f.number("decisions", &clock->decisions);

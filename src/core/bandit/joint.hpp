@@ -53,7 +53,7 @@ struct Joint : Common {
         }
         to_grid(tree.z, 1, packed, item);
         Place place(t, o.unknown_horizon, o.levels);
-        tree.add(place, t, item, pending_whole);
+        tree.add(place, t, item, node);
         for (int i = 0; i < tree.z.s; i++) {  // no clean term stays in memory
             item[i] = 0;
             packed[i] = 0;

@@ -114,7 +114,7 @@ template <class Release> struct Moments : Common {
         }
         if (middle != 0) add_kept(z, context_sum, context_sum_low, 1, summed);
         double factor = (reward - middle) * per_width;
-        double scale = release.add(t, factor, instrument, quadratic, pending_whole, pending);
+        double scale = release.add(t, factor, instrument, quadratic, node, pending);
         if (is_whole && scale != NO_RELEASE) show_pending(numbers());
         return scale;
     }
@@ -156,8 +156,8 @@ template <class Release> struct Moments : Common {
                 clear(prefix, z.s);
                 u64 index = (u64)(t * 64 + levels[k]);
                 add_noise(o.noise, key, index, z.n, release.scale(t), prefix, noisy);
-                for (int i = 0; i < z.n; i++) pending_whole[i] = large_to_grid(noisy[i]);
-                release.begin(levels[k], pending_whole);
+                for (int i = 0; i < z.n; i++) node.wides[i] = large_to_grid(noisy[i]);
+                release.begin(levels[k], node.wides);
             }
         }
     }

@@ -17,7 +17,8 @@ struct Own : Common {
     Reach reach;
     double unit, middle;
     i64* item;
-    double *scaled, *node, *prefix, *context_sum, *context_sum_low;
+    double *scaled, *moved, *prefix, *context_sum, *context_sum_low;
+    double* gram;  // A itself: the regression's own is behind by some contexts
     Own(Block& b, const Spec& spec)
         : Common(b, spec, spec.dim),
           ridge(b, spec.dim, spec.ridge),
@@ -27,10 +28,18 @@ struct Own : Common {
           middle(centre()) {
         item = b.take<i64>(z.s);
         scaled = b.vector(z);
-        node = b.vector(z);
+        moved = b.vector(z);
+        gram = b.matrix(z);
         prefix = b.vector(z);
         context_sum = b.vector(z);
         context_sum_low = b.vector(z);
+        if (b.at) loaded();
+    }
+    // A as of now, from what is kept of it.
+    void loaded() {
+        for (i64 i = 0; i < z.square(); i++) gram[i] = ridge.gram[i] + ridge.gram_low[i];
+        add_rows(z, gram, ridge.recent, ridge.recent, (int)*ridge.waiting);
+        reach.look_anew();
     }
     i64 numbers() const { return o.dim; }
     bool quiet(const double*) const { return false; }
@@ -45,9 +54,11 @@ struct Own : Common {
             reach.forget();
         }
         double quadratic = ridge.add_context(x);
+        add_outer(z, gram, 1, x, x);
         // Refreshed first: the bound must be that of the very matrix that is multiplied below.
         if (ridge.due(quadratic)) {
             ridge.refresh_inverse();
+            copy(ridge.gram, gram, z.square());
             reach.distrust();
         }
         double bound = reach.after(ridge.inverse, x, ridge.step, quadratic, clock->outside);
@@ -55,14 +66,14 @@ struct Own : Common {
         Place at(t, o.unknown_horizon, o.levels);
         for (int i = 0; i < z.s; i += 4) store(scaled + i, load(x + i) * splat(1 / o.max_norm));
         to_grid(z, (reward - middle) / width(), scaled, item);
-        tree.add(at, t, item, pending_whole);
+        tree.add(at, t, item, node);
+        node.show(z.n, moved);
         for (int i = 0; i < z.n; i++) {
-            node[i] = from_grid(pending_whole[i]) * unit;
-            pending_whole[i] = 0;
-            item[i] = 0;
+            moved[i] *= unit;
+            node.wides[i] = node.steps[i] = item[i] = 0;
         }
-        multiply(z, ridge.inverse, node, pending);
-        clear(node, z.s);
+        multiply(z, ridge.inverse, moved, pending);
+        clear(moved, z.s);
         double extra = rounding((double)((i64)1 << at.level));
         return o.multipliers[at.levels] * o.sensitivity * (bound + extra);
     }
@@ -79,14 +90,15 @@ struct Own : Common {
     DPB_CALL void commit(const double* value) {
         copy(value, noisy, z.n);
         for (int i = z.n; i < z.s; i++) noisy[i] = 0;
-        ridge.apply_gram(noisy, node);  // back to moments: old nodes' noise shrinks with A⁻¹ as well
-        tree.publish(Place(clock->rounds, o.unknown_horizon, o.levels), node, prefix);
+        multiply(z, gram, noisy, moved);  // back to moments: old nodes' noise shrinks with A⁻¹ too
+        tree.publish(Place(clock->rounds, o.unknown_horizon, o.levels), moved, prefix);
         if (middle != 0)
             for (int i = 0; i < z.s; i++) prefix[i] += middle * (context_sum[i] + context_sum_low[i]);
         multiply(z, ridge.inverse, prefix, released);
     }
     bool conclude_again() {
         ridge.refresh_inverse();
+        loaded();
         reach.forget();
         for (int i = 0; i < z.s; i++)
             prefix[i] = tree.carry[i] + middle * (context_sum[i] + context_sum_low[i]);
@@ -99,8 +111,7 @@ struct Own : Common {
         tree.fields(f);
         f.vector("context_sum", context_sum, z.n);
         f.vector("context_sum_low", context_sum_low, z.n);
-        f.put("reach", reach.state, false, 0, sizeof(Reach::State) / 8, 1);
-        if (o.public_arms.rows) f.vector("reach_sizes", reach.sizes, o.public_arms.rows);
+        reach.fields(f);
     }
 };
 

@@ -2,6 +2,7 @@
 // are public, so this needs no assumption on contexts. A valid bound is kept and brought up to date
 // when it may have become 5% too large and t has grown by 5%, or when it may be half too large.
 #pragma once
+#include "../fields.hpp"
 #include "../linalg.hpp"
 #include "../policy/scores.hpp"
 
@@ -17,7 +18,7 @@ struct Reach {
         double largest;          // the arm that was largest
         double moved;            // how far any can have moved since the bound was computed
         double rounds, computed; // now, and when it was computed
-        double renewed;          // 1 if A⁻¹ was computed anew since
+        double distrusted;       // 1 if A⁻¹ was computed anew since
     };
     Size z;
     Table arms;
@@ -30,13 +31,27 @@ struct Reach {
     Reach(Block& b, i64 dim, Table known, double norm, bool l1)
         : z(dim), arms(known), max_norm(norm), absolute(l1) {
         state = b.take<State>(1);
-        sizes = b.take<double>(arms.rows);
+        sizes = b.take<double>(arms.rows + 4);
         work = b.matrix(z);
         packed = b.take<double>(pack_room(z.n) + PACK);
         todo = b.take<i64>(PACK);
     }
     void forget() { *state = State{}; }
-    void distrust() { state->renewed = 1; }
+    void distrust() { state->distrusted = 1; }
+    // Sizes of arms are not saved: all are computed when the bound is next brought up to date.
+    void look_anew() {
+        state->arms_growth = 1;
+        state->largest = 0;
+        for (i64 j = 0; j < arms.rows; j++) sizes[j] = __builtin_inf();
+    }
+    void fields(Fields& f) {
+        f.real("bound_bound", &state->bound);
+        f.real("bound_growth", &state->growth);
+        f.real("bound_moved", &state->moved);
+        f.real("bound_rounds", &state->rounds);
+        f.real("bound_computed", &state->computed);
+        f.real("bound_distrusted", &state->distrusted);
+    }
 
     // x is the context added last, step = A_old⁻¹x, quadratic = xᵀA_old⁻¹x. `all`: over the ball.
     DPB_CALL double after(const double* inverse, const double* x, const double* step, double quadratic,
@@ -44,10 +59,9 @@ struct Reach {
         State& s = *state;
         if (ball || arms.rows == 0) return over_the_ball(inverse, step, quadratic);
         s.rounds += 1;
-        if (s.bound <= 0 || s.renewed > 0) {
-            s.arms_growth = 1;
-            s.renewed = 0;
-            for (i64 j = 0; j < arms.rows; j++) sizes[j] = __builtin_inf();
+        if (s.bound <= 0 || s.distrusted > 0) {
+            s.distrusted = 0;
+            look_anew();
             bring_up_to_date(inverse);
         } else {
             double factor, moved;
@@ -94,10 +108,13 @@ struct Reach {
         todo[0] = (i64)s.largest;
         double worst = sizes_of(inverse, before, 1, 0);
         int count = 0;
-        for (i64 j = 0; j < arms.rows; j++) {
-            if (!(sizes[j] * before > worst)) continue;
-            todo[count++] = j;
-            if (count == PACK) {
+        for (i64 from = 0; from < arms.rows; from += 4) {  // sizes are padded with zeros
+            word4 larger_ones = (word4)(load(sizes + from) * splat(before) > splat(worst));
+            if (!(larger_ones[0] | larger_ones[1] | larger_ones[2] | larger_ones[3])) continue;
+            for (i64 j = from; j < from + 4; j++) {
+                if (!(sizes[j] * before > worst)) continue;
+                todo[count++] = j;
+                if (count < PACK) continue;
                 worst = sizes_of(inverse, before, count, worst);
                 count = 0;
             }
@@ -127,12 +144,20 @@ struct Reach {
     // ‖A⁻¹x‖ of the packed arms.
     void image_sizes(const double* m, double* out) const {
         four size[3] = {splat(0), splat(0), splat(0)};
-        for (int i = 0; i < z.n; i++) {
-            four a[3] = {splat(0), splat(0), splat(0)};
-            const double* row = m + (i64)i * z.s;
+        for (int i = 0; i < z.n; i += 2) {  // two rows at a time hide how long an addition takes
+            four a[3] = {splat(0), splat(0), splat(0)}, b[3] = {splat(0), splat(0), splat(0)};
+            const bool two = i + 1 < z.n;
+            const double *row = m + (i64)i * z.s, *next = two ? row + z.s : row;
             for (int k = 0; k < z.n; k++)
-                for (int v = 0; v < 3; v++) a[v] += splat(row[k]) * load(packed + (k * 3 + v) * 4);
-            for (int v = 0; v < 3; v++) size[v] += absolute ? larger(a[v], -a[v]) : a[v] * a[v];
+                DPB_UNROLL for (int v = 0; v < 3; v++) {
+                    four y = load(packed + (k * 3 + v) * 4);
+                    a[v] += splat(row[k]) * y;
+                    b[v] += splat(next[k]) * y;
+                }
+            DPB_UNROLL for (int v = 0; v < 3; v++) {
+                size[v] += absolute ? larger(a[v], -a[v]) : a[v] * a[v];
+                if (two) size[v] += absolute ? larger(b[v], -b[v]) : b[v] * b[v];
+            }
         }
         for (int v = 0; v < 3; v++) store(out + 4 * v, absolute ? size[v] : root(size[v]));
     }
@@ -141,8 +166,8 @@ struct Reach {
     double over_the_ball(const double* inverse, const double* step, double quadratic) {
         State& s = *state;
         s.rounds += 1;
-        if (s.renewed > 0) {
-            s.renewed = 0;
+        if (s.distrusted > 0) {
+            s.distrusted = 0;
             s.bound *= SLACK;
             if (!has_factor(z, inverse, -1, s.bound, work)) s.bound = 0;
         }

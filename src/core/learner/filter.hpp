@@ -21,7 +21,7 @@ struct Filter {
     double *information_root, *target;               // R, upper triangular; RᵀR is the information
     double *rows_u, *rows_x;                         // rounds that wait, weighted
     i64* waiting;
-    double *square, *gain, *seen, *half, *surprise, *row;  // scratch
+    double *square, *gain, *seen, *half, *turned, *surprise;  // scratch
 
     Filter(Block& b, i64 size) : z(size) {
         design = b.matrix(z);
@@ -39,8 +39,8 @@ struct Filter {
         gain = b.matrix(z);
         seen = b.matrix(z);
         half = b.matrix(z);
+        turned = b.matrix(z);
         surprise = b.vector(z);
-        row = b.vector(z);
     }
     // A round whose item is weight·u·(r − prediction); `longer` is (x, 1).
     DPB_INLINE void see(const double* longer, const double* u, double weight, double prediction) {
@@ -83,8 +83,7 @@ struct Filter {
         add_product(z, -1, gain, seen, slope);
         shrink_covariance(q, scale);
         whiten_seen();
-        for (int i = 0; i < n; i++)
-            add_row(z, information_root, target, seen + (i64)i * s, surprise[i]);
+        add_equations(z, information_root, target, seen, surprise, false);
         for (int i = 0; i < s; i++) {
             offset[i] *= rho;
             mean[i] *= rho;
@@ -102,28 +101,34 @@ struct Filter {
         for (int i = 0; i < n; i++) square[(i64)i * s + i] += 1;
         clear(spread, z.square());
         add_product(z, 1, square, covariance, spread);
+        clear(covariance, z.square());
+        turn(z, square, turned);
+        add_product(z, 1, spread, turned, covariance);
+        turn(z, gain, turned);
+        add_product(z, scale * scale, gain, turned, covariance);
         for (int i = 0; i < n; i++)
-            for (int k = 0; k <= i; k++) {
-                double kept = dot(z, spread + (i64)i * s, square + (i64)k * s);
-                double noise = dot(z, gain + (i64)i * s, gain + (i64)k * s);
-                double entry = kept + scale * scale * noise;
-                covariance[(i64)i * s + k] = covariance[(i64)k * s + i] = entry;
-            }
+            for (int k = 0; k < i; k++) covariance[(i64)k * s + i] = covariance[(i64)i * s + k];
         clear(spread, z.square());
     }
     // Rows of F^{−1/2}·seen; `half` holds F's factor.
     DPB_CALL void whiten_seen() {
         const int n = z.n, s = z.s;
         for (int i = 0; i < n; i++) {
-            double* own = seen + (i64)i * s;
-            for (int j = 0; j < i; j++) {
-                double entry = half[(i64)j * s + i];
-                surprise[i] -= entry * surprise[j];
-                add_scaled(z, own, -entry, seen + (i64)j * s);
-            }
             double unit = 1 / half[(i64)i * s + i];
+            for (int j = 0; j < i; j++) surprise[i] -= half[(i64)j * s + i] * surprise[j];
             surprise[i] *= unit;
-            for (int k = 0; k < s; k++) own[k] *= unit;
+            double *own = seen + (i64)i * s, *rows = seen, *entries = half;
+            in_strips(0, s, [=](auto width, int k) __attribute__((always_inline)) {
+                constexpr int N = decltype(width)::count;
+                four sum[N];
+                DPB_UNROLL for (int v = 0; v < N; v++) sum[v] = load(own + k + 4 * v);
+                for (int j = 0; j < i; j++) {
+                    four entry = splat(entries[(i64)j * s + i]);
+                    DPB_UNROLL for (int v = 0; v < N; v++)
+                        sum[v] -= entry * load(rows + (i64)j * s + k + 4 * v);
+                }
+                DPB_UNROLL for (int v = 0; v < N; v++) store(own + k + 4 * v, sum[v] * splat(unit));
+            });
         }
     }
     // The posterior under a prior with this precision and pull = precision·mean. Returns the log of
@@ -137,12 +142,9 @@ struct Filter {
         for (int i = 0; i < n; i++) likely += log1(cov[(i64)i * s + i]);
         copy(information_root, work, z.square());
         copy(target, theta, s);
-        for (int i = 0; i < n; i++) {
-            copy(cov + (i64)i * s, row, s);
-            double left = add_row(z, work, theta, row, surprise[i]);
-            likely -= 0.5 * left * left;
-        }
-        for (int i = 0; i < n; i++) likely -= log1(work[(i64)i * s + i]);
+        add_equations(z, work, theta, cov, surprise, true);
+        for (int i = 0; i < n; i++)
+            likely -= 0.5 * surprise[i] * surprise[i] + log1(work[(i64)i * s + i]);
         solve_upper(z, work, theta);
         invert_factor(z, work, cov);
         return likely;

@@ -18,6 +18,7 @@ constexpr double DIFFERENCES = 1.0 / 256, INTERCEPT = 0.01, LEVEL = 0.25;
 constexpr int LOOKED_AT = 64;  // all arms of so many decisions are looked at, then of every eighth
 // Different contexts are told apart by the cell that they fall into: exact for few, when it matters.
 constexpr int CELLS = 4096;
+constexpr int TOGETHER = 32;  // contexts of a slate that are added up together
 // Up to this size the whitener is kept as a matrix; above, systems are solved.
 constexpr int WHITENER_UP_TO = 96;
 
@@ -27,6 +28,7 @@ struct Prior {
     double *second, *first;  // Σ xxᵀ and Σ x, each slate weighing 1
     double *slates, *different, *pairs, *scatter, *size;
     double *factor_, *whitener, *precision, *pull, *work, *cells;
+    double *shares, *mean, *rows, *scaled;  // of features in a context's cell; of a slate
 
     Prior(Block& b, i64 dim, Table known) : z(dim), l(dim + 1), is_public(known.rows > 0) {
         second = b.matrix(z);
@@ -42,7 +44,15 @@ struct Prior {
         pull = b.vector(l);
         work = b.matrix(l);
         cells = b.take<double>(is_public ? 0 : CELLS);
+        shares = b.vector(z);
+        mean = b.vector(z);
+        rows = b.take<double>(is_public ? 0 : TOGETHER * z.s);
+        scaled = b.take<double>(is_public ? 0 : TOGETHER * z.s);
         if (!b.at) return;
+        for (int i = 0; i < z.n; i++) {
+            double share = (i + 1) * 0.6180339887498949;
+            shares[i] = share - __builtin_floor(share);
+        }
         *size = 1;
         if (is_public) look_at_all(known);
     }
@@ -67,10 +77,10 @@ struct Prior {
     // Count a context that has not been seen before: four articles, offered a thousand times, say no
     // more about contexts than four of them. By direction and size, whatever the unit.
     DPB_CALL void note(const double* x) {
+        if (*different >= CELLS / 2) return;  // more make no difference
         double total = 0, length = 0;
         for (int i = 0; i < z.n; i++) {
-            double share = (i + 1) * 0.6180339887498949;
-            total += x[i] * (share - __builtin_floor(share));
+            total += x[i] * shares[i];
             length += magnitude(x[i]);
         }
         int cell = 0;
@@ -83,32 +93,24 @@ struct Prior {
     }
     // A slate of contexts has been offered.
     DPB_CALL void look(const Slate& slate) {
-        const double arms = (double)slate.arms;
+        const double arms = (double)slate.arms, share = 1 / arms;
         double total = 0, length = 0;
-        for (int i = 0; i < z.n; i++) {
-            double mean = 0;
-            for (i64 j = 0; j < slate.arms; j++) {
-                double x = slate.row(j)[i];
-                mean += x;
-                total += x * x;
+        clear(mean, z.s);
+        for (i64 from = 0; from < slate.arms; from += TOGETHER) {
+            int count = (int)(slate.arms - from < TOGETHER ? slate.arms - from : TOGETHER);
+            for (int j = 0; j < count; j++) {
+                const double* x = slate.row(from + j);
+                for (int i = 0; i < z.n; i++) {
+                    rows[j * z.s + i] = x[i];
+                    scaled[j * z.s + i] = x[i] * share;
+                }
+                total += dot(z, rows + j * z.s, rows + j * z.s);
+                add_scaled(z, mean, 1, scaled + j * z.s);
             }
-            mean /= arms;
-            length += mean * mean;
-            first[i] += mean;
-            int k = 0;
-            double* row = second + (i64)i * z.s;
-            for (; k + 4 <= z.n; k += 4) {
-                four sum = splat(0);
-                for (i64 j = 0; j < slate.arms; j++)
-                    sum += splat(slate.row(j)[i]) * load(slate.row(j) + k);
-                store(row + k, load(row + k) + sum / splat(arms));
-            }
-            for (; k < z.n; k++) {
-                double sum = 0;
-                for (i64 j = 0; j < slate.arms; j++) sum += slate.row(j)[i] * slate.row(j)[k];
-                row[k] += sum / arms;
-            }
+            add_rows(z, second, scaled, rows, count);
         }
+        length = dot(z, mean, mean);
+        add_scaled(z, first, 1, mean);
         *slates += 1;
         for (i64 j = 0; j < slate.arms; j++) note(slate.row(j));
         if (slate.arms > 1) {

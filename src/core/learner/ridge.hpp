@@ -108,14 +108,6 @@ struct Ridge {
             for (int i = 0; i < z.s; i++) theta[i] += step[i];
         }
     }
-    // out = A·x, with the recent contexts that A is behind by.
-    DPB_INLINE void apply_gram(const double* x, double* out) const {
-        multiply(z, gram, x, out);
-        for (i64 t = 0; t < *waiting; t++) {
-            const double* row = recent + t * z.s;
-            add_scaled(z, out, dot(z, row, x), row);
-        }
-    }
     void fields(Fields& f, bool with_moments = true) {
         f.matrix("inverse", inverse, z);
         f.matrix("gram", gram, z);

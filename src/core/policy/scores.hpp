@@ -32,12 +32,20 @@ template <int V> DPB_INLINE void pack(const Slate& slate, i64 first, const doubl
         }
         if (n < 4) {
             for (int i = 0; i < n; i++)
-                for (int lane = 0; lane < 4; lane++) work[(i * V + v) * 4 + lane] = p[lane][i];
+                for (int lane = 0; lane < 4; lane++)
+                    work[(i * V + v) * 4 + lane] = p[lane][i] - (mean ? mean[i] : 0);
             continue;
         }
         for (int at = 0; at < n; at += 4) {
             int i = at + 4 <= n ? at : n - 4;  // may overlap: what is written twice is the same
             four a = load(p[0] + i), b = load(p[1] + i), c = load(p[2] + i), d = load(p[3] + i);
+            if (mean) {
+                four middle = load(mean + i);
+                a -= middle;
+                b -= middle;
+                c -= middle;
+                d -= middle;
+            }
             transpose(a, b, c, d);
             double* to = work + (i * V + v) * 4;
             store(to, a);
@@ -46,12 +54,6 @@ template <int V> DPB_INLINE void pack(const Slate& slate, i64 first, const doubl
             store(to + 12 * V, d);
         }
     }
-    if (!mean) return;
-    for (int i = 0; i < n; i++)
-        DPB_UNROLL for (int v = 0; v < V; v++) {
-            double* to = work + (i * V + v) * 4;
-            store(to, load(to) - splat(mean[i]));
-        }
 }
 // constant + x·θ + α√(xᵀMx) of the packed arms, two rows of M at a time.
 template <int V>
@@ -118,13 +120,19 @@ DPB_CALL inline void score(Size z, const double* m, const double* theta, const S
 }
 DPB_CALL inline void mean_of(Size z, const Slate& slate, double* out) {
     const double share = 1.0 / (double)slate.arms;
-    int i = 0;
-    for (; i + 4 <= z.n; i += 4) {
-        four sum = splat(0);
-        for (i64 j = 0; j < slate.arms; j++) sum += load(slate.row(j) + i);
-        store(out + i, sum * splat(share));
-    }
-    for (; i < z.n; i++) {
+    const int all = z.n / 4 * 4;
+    // Rows are read from end to end, and as few times as registers allow: they may come from memory.
+    in_strips(0, all, [=](auto width, int i) __attribute__((always_inline)) {
+        constexpr int N = decltype(width)::count;
+        four sum[N];
+        DPB_UNROLL for (int v = 0; v < N; v++) sum[v] = splat(0);
+        for (i64 j = 0; j < slate.arms; j++) {
+            const double* row = slate.row(j) + i;
+            DPB_UNROLL for (int v = 0; v < N; v++) sum[v] += load(row + 4 * v);
+        }
+        DPB_UNROLL for (int v = 0; v < N; v++) store(out + i + 4 * v, sum[v] * splat(share));
+    });
+    for (int i = all; i < z.n; i++) {
         double sum = 0;
         for (i64 j = 0; j < slate.arms; j++) sum += slate.row(j)[i];
         out[i] = sum * share;

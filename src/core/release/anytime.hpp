@@ -22,26 +22,39 @@ struct Schedule {
     DPB_INLINE static double shown(double rho) { return root((1 - rho) * (1 + rho)); }
 };
 struct Fading {  // the sum, in whole numbers
+    static constexpr i64 TOGETHER = 1 << 20;  // items that surely fit into 64 bits
     Size z;
     whole* sums;
-    i64* item;
+    i64 *recent, *item, *count;  // items that are not in the sums yet
     Fading(Block& b, i64 numbers) : z(numbers) {
         sums = b.take<whole>(z.n);
+        recent = b.take<i64>(z.s);
         item = b.take<i64>(z.s);
+        count = b.take<i64>(1);
     }
     DPB_INLINE void add(double factor, const double* u) {
         to_grid(z, factor, u, item);
-        for (int i = 0; i < z.n; i++) sums[i] += item[i];
-        for (int i = 0; i < z.s; i++) item[i] = 0;
+        add_steps(z, recent, item);
+        clear(z, item);
+        if (++*count == TOGETHER) settle();
+    }
+    DPB_CALL void settle() {
+        for (int i = 0; i < z.n; i++) sums[i] += recent[i];
+        clear(z, recent);
+        *count = 0;
     }
     void show(double q, double rho, whole* pending) {
+        settle();
         u64 shown = (u64)(q * 0x1p62), kept = (u64)(rho * 0x1p62);
         for (int i = 0; i < z.n; i++) {
             pending[i] = share_of(sums[i], shown);
             sums[i] = share_of(sums[i], kept);
         }
     }
-    void fields(Fields& f) { f.wholes("sums", sums, 1, z.n); }
+    void fields(Fields& f) {
+        settle();
+        f.wholes("sums_low", "sums_high", sums, 1, z.n);
+    }
 };
 }  // namespace DPB_ARCH
 }  // namespace dpb

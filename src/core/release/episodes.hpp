@@ -23,22 +23,24 @@ struct EpisodesRelease {
     i64 numbers() const { return o.dim; }
     i64 starts(i64, i64*) const { return 0; }
     void begin(i64, const whole*) {}
-    DPB_INLINE double add(i64, double factor, const double* u, double quadratic, whole* pending, double*) {
+    DPB_INLINE double add(i64, double factor, const double* u, double quadratic, Node& pending, double*) {
         to_grid(z, factor, u, item);
         for (int i = 0; i < z.n; i++) sum[i] += item[i];
-        for (int i = 0; i < z.s; i++) item[i] = 0;
+        clear(z, item);
         *grown += log1(1 + quadratic);
-        if (*grown < o.growth) return NO_RELEASE;
+        // det A can double exactly, and rounding must not decide whether that was enough.
+        if (*grown < o.growth * (1 - 1e-9)) return NO_RELEASE;
         *grown = 0;
+        pending.wide = true;
         for (int i = 0; i < z.n; i++) {
-            pending[i] = sum[i];
+            pending.wides[i] = sum[i];
             sum[i] = 0;
         }
         return o.multipliers[1] * o.sensitivity;
     }
     DPB_INLINE bool goes_on(double quadratic) const {
         // So close to the end it may be the end: then the careful way is taken.
-        return quadratic >= 0 && *grown + log1(1 + quadratic) < o.growth * (1 - 1e-9);
+        return quadratic >= 0 && *grown + log1(1 + quadratic) < o.growth * (1 - 2e-9);
     }
     DPB_INLINE void publish(i64, const double* noisy, double* prefix) {
         for (int i = 0; i < z.s; i++) {
@@ -48,7 +50,7 @@ struct EpisodesRelease {
     }
     void base(double* prefix) const { copy(carry, prefix, z.s); }
     void fields(Fields& f) {
-        f.wholes("sums", sum, 1, z.n);
+        f.wholes("episode_sum_low", "episode_sum_high", sum, 1, z.n);
         f.vector("carry", carry, z.n);
         f.real("grown", grown);
     }

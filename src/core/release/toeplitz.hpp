@@ -44,7 +44,7 @@ struct ToeplitzRelease {
         store(sum, fresh);
         store(low, (old - (fresh - back)) + (change - back));
     }
-    DPB_INLINE double add(i64, double factor, const double* u, double, whole*, double* pending) {
+    DPB_INLINE double add(i64, double factor, const double* u, double, Node&, double* pending) {
         to_grid(z, factor, u, steps);
         for (int i = 0; i < z.s; i++) item[i] = (double)steps[i] * STEP;
         for (int k = 0; k < z.s; k += 4) {
@@ -76,11 +76,9 @@ struct ToeplitzRelease {
     }
     void base(double* prefix) const { copy(total, prefix, z.s); }
     void fields(Fields& f) {
-        f.vector("rates", rates, decays);
-        f.vector("weights", weights, decays);
         f.table("clean", clean, decays, z);
         f.table("clean_low", clean_low, decays, z);
-        f.table("noisy", noisy, decays, z);
+        f.table("noisy_buffers", noisy, decays, z);
         f.table("noisy_low", noisy_low, decays, z);
         f.vector("total", total, z.n);
         f.vector("total_low", total_low, z.n);

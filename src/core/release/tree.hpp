@@ -29,44 +29,65 @@ struct Place {
 DPB_INLINE i64 rows_for(const Spec& o) { return o.unknown_horizon ? MOST_LEVELS : o.levels; }
 
 struct Tree {
+    // Sums of a node of so few items fit into 64 bits.
+    static constexpr int NARROW = 22;
     Size z;  // numbers in an item
     bool unknown_horizon;
     i64 rows;
-    whole* sums;  // of the latest node of each level; pan-private: of the node in progress, with noise
+    // Of the latest node of each level (pan-private: of the node in progress, with noise), in two
+    // words; those of narrow levels are the low ones alone.
+    i64 *low, *high;
     double *noisy, *carry;  // noisy prefix at the latest node's end; noisy total of finished blocks
 
     Tree(Block& b, i64 numbers, bool unknown, i64 levels)
         : z(numbers), unknown_horizon(unknown), rows(levels) {
-        sums = b.take<whole>(rows * z.n);
+        low = b.take<i64>(rows * z.s);
+        high = b.take<i64>(rows * z.s);
         noisy = b.take<double>(rows * z.s);
         carry = b.vector(z);
     }
-    DPB_INLINE whole* row(i64 level) const { return sums + level * z.n; }
-
+    DPB_INLINE whole wide(i64 level, int i) const {
+        i64 at = level * z.s + i;
+        return level < NARROW ? (whole)low[at] : (whole)high[at] << 64 | (whole)(u64)low[at];
+    }
+    DPB_INLINE void put(i64 level, int i, whole value) {
+        low[level * z.s + i] = (i64)value;
+        high[level * z.s + i] = (i64)(value >> 64);
+    }
     // A finished block is one noisy number from now on: its top node.
     DPB_CALL void close_block(i64 last, bool forget) {
         int top = bit_length((u64)last) - 1;
         for (int i = 0; i < z.n; i++) carry[i] += noisy[(i64)top * z.s + i];
         clear(noisy, rows * z.s);
-        if (forget)
-            for (i64 i = 0; i < rows * z.n; i++) sums[i] = 0;
+        for (i64 i = 0; forget && i < rows * z.s; i++) low[i] = high[i] = 0;
     }
     DPB_INLINE void close_when_over(const Place& at, i64 t, bool forget) {
         if (unknown_horizon && at.index == 1 && t > 1) close_block(t - 1, forget);
     }
     // Add round t's item; `node` is then the clean sum of the node that it completes.
-    DPB_INLINE void add(const Place& at, i64 t, const i64* item, whole* node) {
+    DPB_INLINE void add(const Place& at, i64 t, const i64* item, Node& node) {
         close_when_over(at, t, true);
-        for (int i = 0; i < z.n; i++) node[i] = item[i];
+        if (at.level >= NARROW) return add_wide(at, item, node);
+        node.wide = false;
+        for (int i = 0; i < z.s; i++) node.steps[i] = item[i];
         for (int below = 0; below < at.level; below++) {
-            whole* sum = row(below);
-            for (int i = 0; i < z.n; i++) {
-                node[i] += sum[i];
-                sum[i] = 0;
-            }
+            add_steps(z, node.steps, low + (i64)below * z.s);
+            clear(z, low + (i64)below * z.s);
         }
-        whole* own = row(at.level);
-        for (int i = 0; i < z.n; i++) own[i] = node[i];
+        i64* own = low + (i64)at.level * z.s;
+        for (int i = 0; i < z.s; i++) own[i] = node.steps[i];
+    }
+    DPB_CALL void add_wide(const Place& at, const i64* item, Node& node) {
+        node.wide = true;
+        for (int i = 0; i < z.n; i++) {
+            whole sum = item[i];
+            for (int below = 0; below < at.level; below++) {
+                sum += wide(below, i);
+                put(below, i, 0);
+            }
+            put(at.level, i, sum);
+            node.wides[i] = sum;
+        }
     }
     // Take the noisy value of round t's node; `prefix` is then the noisy sum of all rounds so far.
     DPB_INLINE void publish(const Place& at, const double* node, double* prefix) {
@@ -81,7 +102,10 @@ struct Tree {
         }
     }
     void fields(Fields& f) {
-        f.wholes("sums", sums, rows, z.n);
+        for (i64 i = 0; i < rows * z.s; i++)  // so that both words are right wherever they are read
+            if (i / z.s < NARROW) high[i] = low[i] < 0 ? -1 : 0;
+        f.words("sums_low", low, rows, z);
+        f.words("sums_high", high, rows, z);
         f.table("noisy", noisy, rows, z);
         f.vector("carry", carry, z.n);
     }
@@ -98,11 +122,11 @@ struct TreeRelease {
         item = b.take<i64>(tree.z.s);
     }
     i64 numbers() const { return o.dim; }
-    DPB_INLINE double add(i64 t, double factor, const double* u, double, whole* pending, double*) {
+    DPB_INLINE double add(i64 t, double factor, const double* u, double, Node& pending, double*) {
         Place at(t, o.unknown_horizon, o.levels);
         to_grid(tree.z, factor, u, item);
         tree.add(at, t, item, pending);
-        for (int i = 0; i < tree.z.s; i++) item[i] = 0;  // no clean item stays in memory
+        clear(tree.z, item);  // no clean item stays in memory
         return o.multipliers[at.levels] * o.sensitivity;
     }
     DPB_INLINE void publish(i64 t, const double* noisy, double* prefix) {
@@ -135,29 +159,37 @@ struct PanPrivateRelease {
         return count;
     }
     void begin(i64 level, const whole* noise) {
-        for (int i = 0; i < tree.z.n; i++) tree.row(level)[i] = noise[i];
+        for (int i = 0; i < tree.z.n; i++) tree.put(level, i, noise[i]);
+    }
+    DPB_INLINE whole wide(i64 level, int i) const {
+        i64 at = level * tree.z.s + i;
+        return (whole)tree.high[at] << 64 | (whole)(u64)tree.low[at];
     }
     double scale(i64 t) const {
         return o.multipliers[Place(t, o.unknown_horizon, o.levels).levels] * o.sensitivity;
     }
-    DPB_INLINE double add(i64 t, double factor, const double* u, double, whole* pending, double*) {
+    DPB_INLINE double add(i64 t, double factor, const double* u, double, Node& pending, double*) {
         Place at(t, o.unknown_horizon, o.levels);
         tree.close_when_over(at, t, false);
         to_grid(tree.z, factor, u, item);
-        for (int level = 0; level < at.levels; level++) {
-            whole* sum = tree.row(level);
-            for (int i = 0; i < tree.z.n; i++) sum[i] += item[i];
-        }
-        whole* done = tree.row(at.level);
-        for (int i = 0; i < tree.z.n; i++) pending[i] = done[i];
-        for (int i = 0; i < tree.z.s; i++) item[i] = 0;
+        // The noise of a node may be larger than 64 bits: all levels are wide.
+        for (int level = 0; level < at.levels; level++)
+            for (int i = 0; i < tree.z.n; i++) tree.put(level, i, wide(level, i) + item[i]);
+        pending.wide = true;
+        for (int i = 0; i < tree.z.n; i++) pending.wides[i] = wide(at.level, i);
+        clear(tree.z, item);
         return o.multipliers[at.levels] * o.sensitivity;
     }
     DPB_INLINE void publish(i64 t, const double* noisy, double* prefix) {
         tree.publish(Place(t, o.unknown_horizon, o.levels), noisy, prefix);
     }
     void base(double* prefix) const { copy(tree.carry, prefix, tree.z.s); }
-    void fields(Fields& f) { tree.fields(f); }
+    void fields(Fields& f) {
+        f.words("sums_low", tree.low, tree.rows, tree.z);
+        f.words("sums_high", tree.high, tree.rows, tree.z);
+        f.table("noisy", tree.noisy, tree.rows, tree.z);
+        f.vector("carry", tree.carry, tree.z.n);
+    }
 };
 
 // Every node that ends with a round is published, right children too, and a node is estimated from
@@ -177,21 +209,21 @@ struct HonakerRelease {
     i64 numbers() const { return o.dim * o.levels; }  // one row a level; rows that do not end here are 0
     i64 starts(i64, i64*) const { return 0; }
     void begin(i64, const whole*) {}
-    DPB_INLINE double add(i64 t, double factor, const double* u, double, whole* pending, double*) {
+    DPB_CALL double add(i64 t, double factor, const double* u, double, Node& pending, double*) {
         Place at(t, o.unknown_horizon, o.levels);
         const int n = tree.z.n;
+        whole* nodes = pending.wides;
+        pending.wide = true;
         tree.close_when_over(at, t, true);
         to_grid(tree.z, factor, u, item);
-        for (i64 i = 0; i < numbers(); i++) pending[i] = i < n ? (whole)item[i] : 0;
-        for (int below = 0; below < at.level; below++) {
-            whole* sum = tree.row(below);
+        for (i64 i = 0; i < numbers(); i++) nodes[i] = i < n ? (whole)item[i] : 0;
+        for (int below = 0; below < at.level; below++)
             for (int i = 0; i < n; i++) {
-                pending[(below + 1) * n + i] = pending[below * n + i] + sum[i];
-                sum[i] = 0;
+                nodes[(below + 1) * n + i] = nodes[below * n + i] + tree.wide(below, i);
+                tree.put(below, i, 0);
             }
-        }
-        for (int i = 0; i < n; i++) tree.row(at.level)[i] = pending[at.level * n + i];
-        for (int i = 0; i < tree.z.s; i++) item[i] = 0;
+        for (int i = 0; i < n; i++) tree.put(at.level, i, nodes[at.level * n + i]);
+        clear(tree.z, item);
         return o.multipliers[at.levels] * o.sensitivity;
     }
     DPB_CALL void publish(i64 t, const double* noisy, double* prefix) {

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from typing import Annotated
 
 import dpbandit
 from dpbandit.cli import extras, shared
-from dpbandit.cli.shared import app, err, typer
+from dpbandit.cli.shared import app, err, join_lines, typer
 from dpbandit.errors import DpbanditError
 
 # In the order of the help; importing them adds their commands.
-from dpbandit.cli import doctor, compare, privacy, planning, reproduction, bench, warmstart, service  # noqa: F401  # isort: skip
+from dpbandit.cli import doctor, compare, privacy, planning, clone, warmstart, service  # noqa: F401  # isort: skip
 
 # Of Click, or of the copy of it inside newer versions of Typer.
 ClickException: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -34,17 +33,7 @@ def _root(
     pass
 
 
-def _join_lines(one: typer.Typer) -> None:
-    """Docstrings are broken for those who read the source; a terminal breaks them by its own width."""
-    for command in one.registered_commands:
-        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
-        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    for group in one.registered_groups:
-        if group.typer_instance is not None:
-            _join_lines(group.typer_instance)
-
-
-_join_lines(app)
+join_lines(app)
 
 
 def main() -> None:
@@ -53,6 +42,7 @@ def main() -> None:
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters gets question marks, not a crash
     try:
+        clone.look_for(sys.argv[1:])
         status = app(prog_name="dpbandit", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -26,7 +26,7 @@ from dpbandit.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from dpbandit.lab.results import Results
+    from dpbandit.simulate.results import Results
 
 # Names on the command line; each is a class in dpbandit.worlds that takes arms, dim, shown and reward_noise.
 WORLDS = {"synthetic": "Synthetic", "drifting": "Drifting", "degenerate": "Degenerate"}
@@ -131,7 +131,7 @@ def run(
     from dpbandit.bandits.registry import find
     from dpbandit.cli.progress import bar
     from dpbandit.errors import ClusterWarning, OptionError, PrivacyWarning, nearest
-    from dpbandit.lab.engine import run as play
+    from dpbandit.simulate.run import run as play
 
     if world_name not in WORLDS:
         raise OptionError(f"there is no world {world_name!r}: {nearest(world_name, WORLDS)}")

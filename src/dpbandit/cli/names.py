@@ -20,8 +20,6 @@ WORLDS = {
     "drifting": "the contexts change over time",
     "degenerate": "the contexts lack diversity",
 }
-PLACES = ("synthetic", "synthetic-50", "lastfm-pca", "lastfm-svd", "drifting", "degenerate")
-FIGURES = ("1a", "1b", "1c", "2a", "2b", "2c", "noise")
 
 Pairs = list[tuple[str, str]]
 

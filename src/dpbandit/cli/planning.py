@@ -22,26 +22,37 @@ def plan(
         ),
     ] = None,
     dim: Annotated[
-        int | None, typer.Option(help="Features per context; those of the sample, or 10, if not given.")
+        int | None,
+        typer.Option(help="Features per context; those of the sample, or 10, if not given."),
     ] = None,
     arms: Annotated[int, typer.Option(help="Arms to choose from in a round.")] = 10,
     epsilon: Annotated[float, typer.Option(help="ε: smaller is stronger.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ, well below 1/rounds.")] = 1e-6,
     horizon: Annotated[int, typer.Option(help="Rounds to plan for.")] = 10_000,
     unknown_horizon: Annotated[
-        bool, typer.Option("--unknown-horizon", help="The algorithms will not know how many rounds there are.")
+        bool,
+        typer.Option(
+            "--unknown-horizon", help="The algorithms will not know how many rounds there are."
+        ),
     ] = False,
-    reward_range: Annotated[tuple[float, float], typer.Option(help="Range of rewards.", metavar="LOW HIGH")] = (
+    reward_range: Annotated[
+        tuple[float, float], typer.Option(help="Range of rewards.", metavar="LOW HIGH")
+    ] = (
         -1.0,
         1.0,
     ),
     reward_noise: Annotated[
         float | None,
-        typer.Option(help="Standard deviation of a reward around its mean; a quarter of the range's width."),
+        typer.Option(
+            help="Standard deviation of a reward around its mean; a quarter of the range's width."
+        ),
     ] = None,
     reward_spread: Annotated[
         float | None,
-        typer.Option(help="How much mean rewards of arms differ (standard deviation); from the prior if not given."),
+        typer.Option(
+            help="How much mean rewards of arms differ (standard deviation); from the prior if not "
+            "given."
+        ),
     ] = None,
     prior: Annotated[
         str,
@@ -53,36 +64,50 @@ def plan(
     contexts: Annotated[
         Path | None,
         typer.Option(
-            help="A sample of contexts: .npy (n × d, or n × arms × d for slates), .csv or .parquet, one context a row."
+            help="A sample of contexts: .npy (n × d, or n × arms × d for slates), .csv or "
+            ".parquet, one context a row."
         ),
     ] = None,
     covariance: Annotated[
         Path | None, typer.Option(help="Instead of a sample: its d × d covariance, .npy or .csv.")
     ] = None,
     known_contexts: Annotated[
-        bool, typer.Option("--known-contexts", help="The algorithms will be given the sample as public_contexts.")
+        bool,
+        typer.Option(
+            "--known-contexts", help="The algorithms will be given the sample as public_contexts."
+        ),
     ] = False,
     in_order: Annotated[
         bool,
         typer.Option(
-            "--in-order", help="Slates are in the order of time, spread over the horizon: plan for the drift."
+            "--in-order",
+            help="Slates are in the order of time, spread over the horizon: plan for the drift.",
         ),
     ] = False,
     afford: Annotated[
         str | None,
         typer.Option(
-            help="The other way round: the smallest ε whose regret is within this of non-private, such as 10%.",
+            help="The other way round: the smallest ε whose regret is within this of non-private, "
+            "such as 10%.",
             metavar="PERCENT",
         ),
     ] = None,
     regret: Annotated[
-        float | None, typer.Option(help="The other way round: the smallest ε whose predicted regret is at most this.")
+        float | None,
+        typer.Option(
+            help="The other way round: the smallest ε whose predicted regret is at most this."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the sample of worlds that predictions are averaged over.")] = 0,
-    file: Annotated[Path | None, typer.Option("--out", help="Write a picture here (.svg, .png or .pdf).")] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the sample of worlds that predictions are averaged over.")
+    ] = 0,
+    file: Annotated[
+        Path | None, typer.Option("--out", help="Write a picture here (.svg, .png or .pdf).")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Predict regret and parameter error of each algorithm from public quantities, and recommend one. No reward is touched.
+    """Predict regret and parameter error of each algorithm from public quantities, and recommend
+    one. No reward is touched: the algorithms are run on problems drawn from what is assumed.
 
     Ctrl-C keeps the predictions that are finished.
 
@@ -90,14 +115,14 @@ def plan(
 
     dpbandit plan --dim 10 --arms 10 --epsilon 2 --delta 1e-5 --horizon 100000
 
-    dpbandit plan anytime toeplitz --dim 25 --arms 25 --contexts sample.npy --known-contexts --out plan.svg
+    dpbandit plan anytime toeplitz --dim 25 --contexts sample.npy --known-contexts --out plan.svg
 
     dpbandit plan --dim 10 --arms 10 --delta 1e-6 --horizon 100000 --afford 50%
     """
     from dpbandit.cli.progress import bar
     from dpbandit.errors import OptionError
-    from dpbandit.planning.affordable import affordable_epsilon
-    from dpbandit.planning.planner import plan as predict
+    from dpbandit.planner.affordable import affordable_epsilon
+    from dpbandit.planner.ask import plan as predict
 
     if file is not None and file.suffix not in (".svg", ".png", ".pdf"):
         raise OptionError(f"--out must end in .svg, .png or .pdf, not {file.name!r}")
@@ -149,8 +174,8 @@ def plan(
 def _show(found: Any) -> None:
     from rich.table import Table
 
-    from dpbandit.planning import accuracy
-    from dpbandit.planning.forecast import claim_in_words
+    from dpbandit.planner import accuracy
+    from dpbandit.planner.forecast import claim_in_words
 
     out.print(found.headline(), style="bold", highlight=False, markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -166,7 +191,7 @@ def _show(found: Any) -> None:
             row["algorithm"],
             f"{row['regret']:,.0f} ± {row['regret_se']:,.0f}",
             f"{row['times_non_private']:.2f}",
-            f"{row['theta_error']:.3g}",
+            "–" if row["theta_error"] is None else f"{row['theta_error']:.3g}",
             f"round {row['close_after']:,}" if row["close_after"] else "–",
             claim_in_words(found.forecasts[row["algorithm"]]),
         )
@@ -175,7 +200,13 @@ def _show(found: Any) -> None:
         out.print(f"{what}: {words}", style="dim", highlight=False, markup=False, soft_wrap=True)
     for note in found.notes:
         out.print(f"note: {note}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    out.print(accuracy.statement(), style="dim", highlight=False, markup=False, soft_wrap=True)
+    out.print(
+        accuracy.statement(found.extrapolated),
+        style="dim",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _percent(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -25,10 +26,20 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,  # its boxes hide where a fault is, and could show what was in memory
     help="Contextual bandits with differential privacy that can be checked.",
-    epilog="Start with [bold]dpbandit doctor[/bold], [bold]dpbandit run[/bold] or [bold]dpbandit reproduce[/bold].\n\n"
+    epilog="Start with [bold]dpbandit doctor[/bold] or [bold]dpbandit run[/bold].\n\n"
     "Exit status: 0 done; 1 broken, or nothing to show; 2 a mistake in what was asked; 3 a promise does not hold; "
     "130 stopped by Ctrl-C, what was finished is kept.",
 )
+
+
+def join_lines(one: typer.Typer) -> None:
+    """Docstrings are broken for those who read the source; a terminal breaks them by its own width."""
+    for command in one.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for group in one.registered_groups:
+        if group.typer_instance is not None:
+            join_lines(group.typer_instance)
 
 
 def console(*, stderr: bool = False) -> Console:

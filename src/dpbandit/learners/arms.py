@@ -124,9 +124,9 @@ class ArmsLearner(Learner, Holder):
             "theta": self.theta,
             "pulls": self.pulls,
             "spread": self.spread,
-            "sums_high": self.sums_high,
-            "sums_low": self.sums_low,
-            "noisy": self.noisy,
-            "carry": self.carry,
+            "sums_high": self.sums_high[:, :, 0],
+            "sums_low": self.sums_low[:, :, 0],
+            "noisy": self.noisy[:, :, 0],
+            "carry": self.carry[:, 0],
             **self.numbers,
         }

@@ -47,16 +47,17 @@ def _mix(z: int) -> int:
     return z ^ (z >> 31)
 
 
-def philox(key: int, stream: int, index: ArrayLike) -> tuple[Words, Words, Words, Words]:
-    """Four words of 32 bits for each index.
+def philox(key: int, stream: ArrayLike, index: ArrayLike) -> tuple[Words, Words, Words, Words]:
+    """Four words of 32 bits for each index, or for each pair of a stream and an index.
 
     >>> [f"{int(word[0]):08x}" for word in philox(0, 0, [0])]
     ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
     """
-    counters = np.asarray(index, dtype=np.uint64)
+    counters, streams = np.broadcast_arrays(
+        np.asarray(index, dtype=np.uint64), np.asarray(stream, dtype=np.uint64)
+    )
     a, b = counters & _LOW, counters >> np.uint64(32)
-    c = np.full_like(counters, stream & 0xFFFFFFFF)
-    d = np.full_like(counters, (stream >> 32) & 0xFFFFFFFF)
+    c, d = streams & _LOW, streams >> np.uint64(32)
     k0, k1 = key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF
     for _ in range(10):
         p, q = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)

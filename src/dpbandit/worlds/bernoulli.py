@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit.worlds.block import Block
-from dpbandit.worlds.pieces import PIECE, Pieces
+from dpbandit.worlds.drawn import DrawnEpisode
 
 
 class Bernoulli:
@@ -37,31 +36,14 @@ class Bernoulli:
             raise ValueError(f"Bernoulli needs at least one arm, not arms={arms!r}")
         self.dim = self.arms
 
-    def episode(self, seed: int) -> BernoulliEpisode:
+    def episode(self, seed: int) -> DrawnEpisode:
         """A fresh start from this seed."""
-        return BernoulliEpisode(self, seed)
+        theta = self.means
+        if theta is None:
+            theta = np.random.default_rng([seed, 0]).uniform(size=self.arms)
+        return DrawnEpisode(
+            "bernoulli", seed, pool=np.eye(self.arms), theta=theta.copy(), arms=self.arms
+        )
 
     def __repr__(self) -> str:
         return f"Bernoulli(arms={self.arms})" if self.means is None else f"Bernoulli(means={self.means.tolist()})"
-
-
-class BernoulliEpisode:
-    """One seed's run."""
-
-    def __init__(self, world: Bernoulli, seed: int) -> None:
-        setup = np.random.default_rng([seed, 0])
-        self._seed = seed
-        self.theta: NDArray[np.float64] = setup.uniform(size=world.arms) if world.means is None else world.means.copy()
-        self.public_contexts: NDArray[np.float64] = np.eye(world.arms)
-        self._rounds = Pieces(self._piece)
-
-    def _piece(self, number: int) -> tuple[NDArray[np.float64]]:
-        rng = np.random.default_rng([self._seed, 1, number])
-        return ((rng.random((PIECE, len(self.theta))) < self.theta).astype(np.float64),)
-
-    def block(self, count: int) -> Block:
-        """The next `count` rounds."""
-        (rewards,) = self._rounds.take(count)
-        shown = np.tile(np.arange(len(self.theta), dtype=np.int64), (count, 1))
-        means = np.tile(self.theta, (count, 1))
-        return Block(self.public_contexts, shown, np.ascontiguousarray(rewards), means)

@@ -10,8 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.worlds.block import Block
-from dpbandit.worlds.pieces import PIECE, Pieces, distinct
+from dpbandit.worlds.drawn import DrawnEpisode
 
 # θ*'s lengths in the common, the rare and the faint directions; (2, 2, 1)/3 has norm 1.
 COMMON, RARE, FAINT = 2.0, 2.0, 1.0
@@ -78,8 +77,8 @@ class Degenerate:
         )
 
 
-class DegenerateEpisode:
-    """One seed's run. The rows of `directions` are the common ones, the rare one, then the faint ones."""
+class DegenerateEpisode(DrawnEpisode):
+    """One seed's run. The rows of `directions` are the common ones, the rare one, the faint ones."""
 
     def __init__(self, world: Degenerate, seed: int) -> None:
         setup = np.random.default_rng([seed, 0])
@@ -89,31 +88,22 @@ class DegenerateEpisode:
         inside[-world.rare_arms :, rank] = setup.uniform(size=world.rare_arms)
         inside /= np.linalg.norm(inside, axis=1, keepdims=True)
         theta = setup.uniform(size=world.dim)
-        for part, length in ((slice(rank), COMMON), (slice(rank, rank + 1), RARE), (slice(rank + 1, None), FAINT)):
+        parts = (slice(rank), slice(rank, rank + 1), slice(rank + 1, None))
+        for part, length in zip(parts, (COMMON, RARE, FAINT), strict=True):
             if len(theta[part]):
                 theta[part] *= length / np.linalg.norm(theta[part])
         theta /= np.linalg.norm(theta)
-        self._world, self._seed = world, seed
-        self.directions: NDArray[np.float64] = _directions(setup.normal(size=(world.dim, world.dim)))
-        self.public_contexts: NDArray[np.float64] = inside @ self.directions
-        self.theta: NDArray[np.float64] = theta @ self.directions
-        self._arm_means = self.public_contexts @ self.theta
-        self._rounds = Pieces(self._piece)
-
-    def _piece(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        rng, world = np.random.default_rng([self._seed, 1, number]), self._world
-        first = world.pool_size - world.rare_arms  # the first rare arm
-        shown = distinct(rng, first, rows=PIECE, shown=world.arms)
-        noise = rng.normal(0.0, world.reward_noise, size=PIECE)
-        rare = rng.random(PIECE) < world.rare
-        shown[rare] = first + distinct(rng, world.rare_arms, rows=int(rare.sum()), shown=world.arms)
-        return shown, noise
-
-    def block(self, count: int) -> Block:
-        """The next `count` rounds."""
-        shown, noise = self._rounds.take(count)
-        means = self._arm_means[shown]
-        return Block(self.public_contexts, shown, means + noise[:, None], means)
+        self.directions = _directions(setup.normal(size=(world.dim, world.dim)))
+        super().__init__(
+            "degenerate",
+            seed,
+            pool=inside @ self.directions,
+            theta=theta @ self.directions,
+            arms=world.arms,
+            reward_noise=world.reward_noise,
+            rare=world.rare,
+            rare_arms=world.rare_arms,
+        )
 
 
 def _directions(gaussian: NDArray[np.float64]) -> NDArray[np.float64]:

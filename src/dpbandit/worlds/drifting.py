@@ -7,8 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.worlds.block import Block
-from dpbandit.worlds.pieces import PIECE, Pieces, distinct
+from dpbandit.worlds.drawn import DrawnEpisode
 
 
 class Drifting:
@@ -66,41 +65,25 @@ class Drifting:
         angle = 2 * math.pi * ((rounds % self.period)[:, None] / self.period - np.arange(self.dim) / self.dim)
         return np.asarray(self.faded + (1 - self.faded) * (1 + np.cos(angle)) / 2)
 
-    def episode(self, seed: int) -> DriftingEpisode:
+    def episode(self, seed: int) -> DrawnEpisode:
         """A fresh start from this seed."""
-        return DriftingEpisode(self, seed)
+        setup = np.random.default_rng([seed, 0])
+        items = setup.uniform(size=(self.pool_size, self.dim))
+        theta = setup.uniform(size=self.dim)
+        return DrawnEpisode(
+            "drifting",
+            seed,
+            pool=items,
+            theta=theta / np.linalg.norm(theta),
+            arms=self.arms,
+            public=False,
+            reward_noise=self.reward_noise,
+            period=self.period,
+            faded=self.faded,
+        )
 
     def __repr__(self) -> str:
         return (
             f"Drifting(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, reward_noise={self.reward_noise:g}, "
             f"period={self.period}, faded={self.faded:g})"
         )
-
-
-class DriftingEpisode:
-    """One seed's run."""
-
-    public_contexts = None
-
-    def __init__(self, world: Drifting, seed: int) -> None:
-        setup = np.random.default_rng([seed, 0])
-        self._items = setup.uniform(size=(world.pool_size, world.dim))
-        theta = setup.uniform(size=world.dim)
-        self._world, self._seed = world, seed
-        self.theta: NDArray[np.float64] = theta / np.linalg.norm(theta)
-        self._rounds = Pieces(self._piece)
-
-    def _piece(self, number: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        rng, world = np.random.default_rng([self._seed, 1, number]), self._world
-        shown = distinct(rng, world.pool_size, rows=PIECE, shown=world.arms)
-        noise = rng.normal(0.0, world.reward_noise, size=PIECE)
-        weights = world.weights(np.arange(number * PIECE, (number + 1) * PIECE))
-        contexts = self._items[shown] * weights[:, None, :]
-        contexts /= np.linalg.norm(contexts, axis=2, keepdims=True)
-        return contexts, contexts @ self.theta, noise
-
-    def block(self, count: int) -> Block:
-        """The next `count` rounds."""
-        contexts, means, noise = self._rounds.take(count)
-        shown = np.arange(count * self._world.arms, dtype=np.int64).reshape(count, self._world.arms)
-        return Block(contexts.reshape(-1, self._world.dim), shown, means + noise[:, None], means)

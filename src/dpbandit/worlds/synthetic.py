@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpbandit.worlds.block import Block
-from dpbandit.worlds.pieces import PIECE, Pieces, distinct
+from dpbandit.worlds.drawn import DrawnEpisode
 
 
 class Synthetic:
@@ -29,39 +27,21 @@ class Synthetic:
             raise ValueError(f"reward_noise must be a finite number of at least 0, not {reward_noise!r}")
         self.pool_size, self.dim, self.arms, self.reward_noise = arms, dim, shown, reward_noise
 
-    def episode(self, seed: int) -> SyntheticEpisode:
+    def episode(self, seed: int) -> DrawnEpisode:
         """A fresh start from this seed."""
-        return SyntheticEpisode(self, seed)
+        setup = np.random.default_rng([seed, 0])
+        pool = setup.uniform(size=(self.pool_size, self.dim))
+        theta = setup.uniform(size=self.dim)
+        return DrawnEpisode(
+            "synthetic",
+            seed,
+            pool=pool / np.linalg.norm(pool, axis=1, keepdims=True),
+            theta=theta / np.linalg.norm(theta),
+            arms=self.arms,
+            reward_noise=self.reward_noise,
+        )
 
     def __repr__(self) -> str:
         return (
             f"Synthetic(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, reward_noise={self.reward_noise:g})"
         )
-
-
-class SyntheticEpisode:
-    """One seed's run."""
-
-    def __init__(self, world: Synthetic, seed: int) -> None:
-        setup = np.random.default_rng([seed, 0])
-        pool = setup.uniform(size=(world.pool_size, world.dim))
-        theta = setup.uniform(size=world.dim)
-        self._world, self._seed = world, seed
-        self.public_contexts: NDArray[np.float64] = pool / np.linalg.norm(pool, axis=1, keepdims=True)
-        self.theta: NDArray[np.float64] = theta / np.linalg.norm(theta)
-        self._arm_means = self.public_contexts @ self.theta
-        self._rounds = Pieces(self._piece)
-
-    def _piece(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        rng, world = np.random.default_rng([self._seed, 1, number]), self._world
-        shown = distinct(rng, world.pool_size, rows=PIECE, shown=world.arms)
-        return shown, rng.normal(0.0, world.reward_noise, size=PIECE)
-
-    def block(self, count: int) -> Block:
-        """The next `count` rounds."""
-        from dpbandit.worlds.kernels import pay
-
-        shown, noise = self._rounds.take(count)
-        means, rewards = np.empty(shown.shape), np.empty(shown.shape)
-        pay(self._arm_means, np.ascontiguousarray(shown), noise, means, rewards)
-        return Block(self.public_contexts, shown, rewards, means)

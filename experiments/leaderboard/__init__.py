@@ -1,0 +1,3 @@
+"""The leaderboard: what privacy costs each algorithm, in worlds × budgets × horizons, beside LinUCB
+on the same seeds.
+"""

@@ -1,0 +1,293 @@
+"""The leaderboard as a page in Markdown, and all files of a run."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import shutil
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.leaderboard import drawing, grid, table
+from experiments.leaderboard.runner import Run
+from experiments.leaderboard.store import code_version
+
+
+def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
+    """The whole page. `picture` is where the figure is, seen from the page."""
+    found = table.winners(standings)
+    parts = [
+        "# What privacy costs: the leaderboard",
+        "This page is written by `dpbandit bench privacy-cost`; change the code, not the page.",
+        "![Added regret of every algorithm at every budget, and its growth with "
+        f"rounds]({picture})",
+        _caption(run, standings),
+        "## How to read it",
+        _prose("reading"),
+        "## Who wins",
+        "The best proven line of each cell: its added regret, and in brackets its whole "
+        "regret as a multiple of LinUCB's. *Tied* are lines whose "
+        "paired difference from the best is within one standard error.",
+        table.winners_table(found),
+        _count(found),
+        "## What is surprising",
+        "\n".join(f"- {text}" for text in surprises(standings)) or "Nothing stands out.",
+        "## Lower bounds",
+        _prose("bounds"),
+        "## All numbers",
+        "Columns: setting (ε, δ), then T. Bold: best proven. ≈: tied with it. n: seeds, "
+        "where fewer than for the others (ranks allow for which seeds those were). † not "
+        "proven, never ranked.",
+    ]
+    for place in run.places:
+        if place.name in set(standings["world"]):
+            parts += [f"### {place.title}", table.world_table(standings, place.name)]
+    parts += ["## Setting", _setting(run)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _prose(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.md").read_text().strip()
+
+
+def _caption(run: Run, standings: pd.DataFrame) -> str:
+    last = int(standings["horizon"].max())
+    return (
+        f"*Above: T = {table.power(last)}; each row an algorithm, cheapest on top, each "
+        "mark a setting (ε, δ), bars ± 2 standard errors; the scale is linear around 0 and "
+        "logarithmic beyond ± 10. Filled marks are proven at their setting (`local`, "
+        "`private-linucb` and `private-ts` with δ = 0); open marks below the line "
+        "are not proven. Right of the red line an algorithm does worse than random play. "
+        "Below: growth with T. Lower bounds are worst cases; "
+        "see [Lower bounds](#lower-bounds).*"
+    ) + ("" if run.complete else " **This run was interrupted: cells are missing.**")
+
+
+def _count(found: list[table.Winner]) -> str:
+    if not found:
+        return "No cell has a proven line."
+    wins = Counter(w.label for w in found)
+    shared = Counter(label for w in found for label in (w.label, *w.tied))
+    listed = "; ".join(f"`{label}` {count}" for label, count in wins.most_common())
+    ties = "; ".join(f"`{label}` {count}" for label, count in shared.most_common(4))
+    return f"Cells won, of {len(found)}: {listed}. Won or tied: {ties}."
+
+
+def surprises(standings: pd.DataFrame) -> list[str]:
+    """Sentences about what one would not expect, each with its numbers.
+
+    They are found by rule: cells where nothing proven beats random play, winners other than the
+    usual one, published methods that lose to random play, variants that do not help, and costs that
+    grow slower than the lower bound without privacy.
+    """
+    said: list[str] = []
+    found = table.winners(standings)
+    if not found:
+        return said
+    lost = [w for w in found if not w.beats_random]
+    if lost:
+        where = ", ".join(
+            f"{grid.PLACES[w.world].title} at {w.budget}, T = {table.power(w.horizon)}"
+            for w in lost[:6]
+        )
+        said.append(
+            f"In {len(lost)} of {len(found)} cells no proven algorithm beats random play: "
+            f"{where}{' and more' if len(lost) > 6 else ''}."
+        )
+    ahead = [w for w in found if w.added + w.error < 0]
+    if ahead:
+        best = min(ahead, key=lambda w: w.added / w.linucb)
+        said.append(
+            f"In {len(ahead)} of {len(found)} cells a proven private line does better than "
+            f"LinUCB by more than a standard error, most in {grid.PLACES[best.world].title} "
+            f"at {best.budget}, T = {table.power(best.horizon)}: `{best.label}`, "
+            f"{table.number(best.added, best.error)}. LinUCB with its default "
+            "bonus is a reference, not the best that can be done."
+        )
+    usual = Counter(w.label for w in found).most_common(1)[0][0]
+    algorithm = dict(zip(standings["label"], standings["algorithm"], strict=True))
+    others = [
+        w
+        for w in found
+        if algorithm[w.label] != algorithm[usual]
+        and not any(algorithm[t] == algorithm[usual] for t in w.tied)
+    ]
+    for label, count in Counter(w.label for w in others).most_common(4):
+        cells = [w for w in others if w.label == label]
+        where = ", ".join(
+            f"{grid.PLACES[w.world].title} {w.budget}, T = {table.power(w.horizon)}"
+            for w in cells[:3]
+        )
+        said.append(
+            f"`{usual}` wins most cells, but `{label}` wins {count} clearly: "
+            f"{where}{' and more' if count > 3 else ''}."
+        )
+    for name, part in standings[standings["status"] == "as-published"].groupby("label"):
+        worse = int((part["added"] >= part["random"]).sum())
+        if worse:
+            said.append(
+                f"*{name}* † does no better than random play in {worse} of {len(part)} cells."
+            )
+    for variant in grid.VARIANTS:
+        text = _against_plain(standings, variant)
+        if text:
+            said.append(text)
+    last = standings[standings["horizon"] == standings["horizon"].max()]
+    cheap = last[
+        (last["status"] == "proven")
+        & (last["measure"] == "regret")
+        & (last["added"] < last["linucb"])
+    ]
+    if len(cheap):
+        row = (
+            cheap.assign(share=cheap["added"] / cheap["linucb"])
+            .sort_values(["epsilon", "delta", "share"])
+            .iloc[0]
+        )
+        said.append(
+            f"At T = {table.power(int(row['horizon']))} `{row['label']}` (proven) has less "
+            "than twice LinUCB's regret at the setting "
+            f"{grid.Budget(row['epsilon'], row['delta'])}, {grid.PLACES[row['world']].title}: "
+            f"{(row['added'] + row['linucb']) / row['linucb']:.2f} ×."
+        )
+    return said
+
+
+def _against_plain(standings: pd.DataFrame, variant: grid.Entry) -> str | None:
+    """How a variant compares with its plain form at the longest horizon: before that, few learn
+    anything.
+    """
+    last = standings[standings["horizon"] == standings["horizon"].max()]
+    plain = last[last["label"] == variant.algorithm].set_index(table.CELL)["comparable"]
+    varied = last[last["label"] == variant.label].set_index(table.CELL)["comparable"]
+    both = pd.concat([plain, varied], axis=1, keys=["plain", "varied"]).dropna()
+    both = both[(both > 0).all(axis=1)]
+    if len(both) < 4:
+        return None
+    ratio = both["varied"] / both["plain"]
+    middle, better = float(ratio.median()), int((ratio < 1).sum())
+    if 0.97 < middle < 1.03:
+        return (
+            f"`{variant.label}` costs as much as `{variant.algorithm}`: {middle:.2f} × in the "
+            f"median of {len(both)} cells at the longest horizon."
+        )
+    share = f"{better} of {len(both)} cells"
+    return (
+        f"`{variant.label}` costs {middle:.2f} × what `{variant.algorithm}` does in the median "
+        f"at the longest horizon, and less in {share}."
+    )
+
+
+def _setting(run: Run) -> str:
+    size = run.profile
+    slow = [name for name in grid.SLOW if any(e.algorithm == name for e in run.entries)]
+    counts = "; ".join(f"T = {table.power(t)}, {n} seeds" for t, n in size.seeds.items())
+    lines = [f"- Profile `{size.name}`: {counts}. Seeds count from 0."]
+    if slow:
+        few = [f"{n or 'none'} at T = {table.power(t)}" for t, n in size.slow_seeds.items()]
+        who = " and ".join(f"`{name}`" for name in slow)
+        lines[0] += f" In {grid.SLOW_DIM} or more dimensions {who} run on fewer, being slow: "
+        lines[0] += ", ".join(few) + "."
+    worlds = [
+        f"{p.title} (`{p.name}`, rewards clipped to [{low:g}, {high:g}])"
+        for p in run.places
+        for low, high in [p.reward_range]
+    ]
+    lines.append(f"- Worlds: {'; '.join(worlds)}. LinUCB and random play never clip.")
+    lines.append(
+        "- Every algorithm has its own defaults for everything but (ε, δ), the range of rewards, "
+        "the horizon and the world's public contexts."
+    )
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for world, label, reason in run.skipped:
+        reasons.setdefault((label, reason), []).append(world)
+    lines += [
+        f"- Not run: `{label}` on {', '.join(worlds)}: {reason}."
+        for (label, reason), worlds in reasons.items()
+    ]
+    lines += [f"- Left out: {text}" for text in run.left_out]
+    lines.append(
+        f"- Version {version('dpbandit')}, code {code_version()}. The same command gives "
+        "the same numbers on any number of cores."
+    )
+    return "\n".join(lines)
+
+
+def write(
+    run: Run, standings: pd.DataFrame, folder: str | Path, docs: str | Path | None = None
+) -> list[Path]:
+    """Tables (Parquet, CSV, Markdown), picture (SVG, PNG) and configuration into a folder; the page
+    also to `docs`, its picture beside it.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        name: folder / f"leaderboard.{name}" for name in ("parquet", "csv", "svg", "png", "md")
+    }
+    standings.to_parquet(files["parquet"])
+    standings.to_csv(files["csv"], index=False, float_format="%.6g")
+    picture = drawing.figure(standings)
+    picture.savefig(files["svg"], metadata={"Date": None})
+    picture.savefig(files["png"], dpi=150)
+    files["md"].write_text(page(run, standings, "leaderboard.png"))
+    files["json"] = folder / "config.json"
+    files["json"].write_text(json.dumps(_config(run), indent=1, ensure_ascii=False))
+    written = list(files.values())
+    if docs is not None:
+        target = Path(docs)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(page(run, standings, f"{target.stem}.png"))
+        written.append(target)
+        for ending in ("png", "svg", "csv"):
+            written.append(Path(shutil.copyfile(files[ending], target.with_suffix(f".{ending}"))))
+    return written
+
+
+def _config(run: Run) -> dict[str, Any]:
+    return {
+        "profile": run.profile.name,
+        "seeds": {str(t): n for t, n in run.profile.seeds.items()},
+        "slow_seeds": {str(t): n for t, n in run.profile.slow_seeds.items()},
+        "budgets": [list(b) for b in run.profile.budgets],
+        "worlds": {
+            p.name: {"title": p.title, "reward_range": list(p.reward_range)} for p in run.places
+        },
+        "lines": {
+            e.label: {"algorithm": e.algorithm, "options": dict(e.options)} for e in run.entries
+        },
+        "skipped": [list(s) for s in run.skipped],
+        "left_out": run.left_out,
+        "complete": run.complete,
+        "seconds": round(run.seconds, 1),
+        "code": code_version(),
+        "versions": {
+            "python": platform.python_version(),
+            **{n: version(n) for n in ("dpbandit", "numpy", "numba", "scipy", "pandas")},
+        },
+    }
+
+
+def as_json(run: Run, standings: pd.DataFrame, files: list[Path]) -> dict[str, Any]:
+    """What the command prints with --json: every line of every cell with its claim's status, and
+    the winners.
+    """
+    rows = [
+        {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in row.items()}
+        for row in standings.to_dict(orient="records")
+    ]
+    return {
+        "profile": run.profile.name,
+        "complete": run.complete,
+        "standings": rows,
+        "winners": [w.to_dict() for w in table.winners(standings)],
+        "skipped": [
+            {"world": w, "label": label, "reason": reason} for w, label, reason in run.skipped
+        ],
+        "left_out": run.left_out,
+        "files": [str(path) for path in files],
+    }

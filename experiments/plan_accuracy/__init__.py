@@ -1,0 +1,1 @@
+"""How well `dpb.plan` predicts: simulations of the default grid beside its predictions."""

@@ -1,0 +1,3 @@
+"""The paper's experiments, run again and judged: what each figure claims, what was measured, and
+whether it holds.
+"""

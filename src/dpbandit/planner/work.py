@@ -1,0 +1,121 @@
+"""The work behind one plan: every algorithm is made, given its share of the time, and played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dpbandit.algorithms import registry
+from dpbandit.errors import DpbanditError
+from dpbandit.planner.effort import LEAST_ROUNDS, Effort, effort_for, round_cost
+from dpbandit.planner.forecast import REFERENCE, Forecast
+from dpbandit.planner.play import Unplayable, predict
+from dpbandit.planner.problem import Problem
+
+INTERRUPTED = "interrupted"
+
+Progress = Callable[[str, float], None]
+Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options of its own
+
+
+class Work:
+    """The algorithms of one question: made once to see what they are, then played."""
+
+    def __init__(
+        self, problem: Problem, jobs: list[Job], shared: dict[str, Any], named: bool
+    ) -> None:
+        self.problem = problem
+        self.makers: dict[str, Callable[[int], Any]] = {}
+        self.found: dict[str, Forecast] = {}  # in the order of the jobs; predictions come later
+        self.costs: dict[str, float] = {}
+        for label, name, own in jobs:
+            make = partial(_make, name, {**shared, **own})
+            try:
+                bandit = make(0)
+            except Exception as error:
+                theirs = registry.find(name).registered_by_user  # whose factory may raise anything
+                if (named and name != REFERENCE) or not (
+                    theirs or isinstance(error, DpbanditError)
+                ):
+                    raise
+                self.found[label] = Forecast(label, None, None, f"not with these options: {error}")
+                continue
+            claim = getattr(bandit, "claim", None)
+            proven = claim is not None and claim.status == "proven"
+            if not (named or proven or name == REFERENCE):
+                words = "not proven with these options: name it, and it is predicted"
+                self.found[label] = Forecast(label, claim, None, words)
+                continue
+            self.found[label] = Forecast(label, claim, None, INTERRUPTED)
+            self.makers[label] = make
+            self.costs[label] = round_cost(bandit, problem.arms)
+
+    def effort(self, seconds: float) -> Effort:
+        """What is played of each. The reference is always played: all others are measured by it."""
+        effort = effort_for(self.costs, self.problem.rounds, len(self.problem.thetas), seconds)
+        if effort.rounds.get(REFERENCE) == 0:
+            effort.rounds[REFERENCE] = min(LEAST_ROUNDS, self.problem.rounds)
+        return effort
+
+    def forecasts(self, effort: Effort, progress: Progress | None) -> dict[str, Forecast]:
+        """All predictions; after Ctrl-C those that are finished."""
+        try:
+            for at, label in enumerate(self.makers):
+                self._forecast(label, effort, partial(_tell, progress, label, at, len(self.makers)))
+        except KeyboardInterrupt:
+            finished = [f for f in self.found.values() if f.course is not None]
+            if self.found[REFERENCE].course is None or all(f.status != "proven" for f in finished):
+                raise  # nothing that could be recommended
+        return self.found
+
+    def _forecast(self, label: str, effort: Effort, tell: Callable[[float], None]) -> None:
+        before, rounds = self.found[label], effort.rounds[label]
+        course, why_not = None, ""
+        if rounds == 0:
+            seconds = 1e-6 * self.costs[label]
+            why_not = (
+                f"no prediction: a round takes about {seconds:.2g} s, too long to play enough of "
+                "them; ask for fewer algorithms"
+            )
+        else:
+            try:
+                course = predict(self.makers[label], self.problem, effort.particles, rounds, tell)
+            except Unplayable as error:
+                why_not = f"no prediction: {error}"
+        self.found[label] = Forecast(label, before.claim, course, why_not)
+
+
+def _make(name: str, options: dict[str, Any], seed: int) -> Any:
+    return registry.construct(name, {**options, "seed": seed})
+
+
+def _tell(progress: Progress | None, label: str, at: int, count: int, part: float) -> None:
+    if progress is not None:
+        progress(label, (at + part) / count)
+
+
+def notes_on(
+    problem: Problem, effort: Effort, forecasts: dict[str, Forecast], delta: float
+) -> list[str]:
+    notes = []
+    if delta > 1 / problem.rounds:
+        notes.append(f"delta = {delta:g} is above 1/rounds: too large to protect people")
+    if effort.particles < len(problem.thetas):
+        notes.append(
+            f"{effort.particles} particles were played instead of {len(problem.thetas)}, to answer "
+            "in seconds"
+        )
+    shorter: dict[int, list[str]] = {}
+    for label, forecast in forecasts.items():
+        if forecast.course is not None and forecast.course.extrapolated:
+            shorter.setdefault(forecast.course.played, []).append(label)
+    if shorter:
+        words = "; ".join(f"{played:,} ({', '.join(names)})" for played, names in shorter.items())
+        notes.append(
+            f"of {problem.rounds:,} rounds these were played, to answer in seconds: {words}. The "
+            "rest is extrapolated: what a doubling of time adds to regret goes on growing as it last "
+            "did, by at least 1 and at most 2. Fewer algorithms are played longer"
+            + (". Drift after the rounds played is not seen" if problem.in_order else "")
+        )
+    return notes

@@ -1,0 +1,220 @@
+"""One algorithm on one seed: how rounds are played, and what is recorded of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.algorithms import registry
+from dpbandit.bandit import Bandit
+from dpbandit.engine import REWARD_NOT_FINITE, raise_for
+from dpbandit.errors import NotFiniteError, OptionError
+from dpbandit.privacy.sources import Simulation
+from dpbandit.reference.random import START
+from dpbandit.worlds.block import Block, World
+
+Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Rounds = NDArray[np.int64]
+
+
+def new_player(
+    job: Job, world: World, episode: Any, seed: int, horizon: int, rounds: Rounds
+) -> Player:
+    """The player of a job on one seed; `rounds` are those to record."""
+    label, name, options = job
+
+    def make(user: int) -> Any:
+        # Each user's bandit has noise of its own; −1 stands for the bandit that all users share.
+        own = seed if user < 0 else (seed + 1) * 1_000_003 + user
+        return new_bandit(name, options, world, episode, own, horizon)
+
+    if getattr(world, "per_user", False):
+        return _PerUser(label, make, episode, rounds)
+    bandit = make(-1)
+    # A user's subclass may choose or learn in its own way: then its methods are called.
+    kind = _InEngine if type(bandit) is Bandit else _StepByStep
+    return kind(label, bandit, episode, rounds)
+
+
+def new_bandit(
+    name: str, options: dict[str, Any], world: World, episode: Any, seed: int, horizon: int
+) -> Any:
+    """A bandit for this world, which knows the contexts that are public there."""
+    public = getattr(episode, "public_contexts", None)
+    if public is None:
+        public = getattr(world, "public_contexts", None)
+    # public_contexts=None among the options means: as if none were known.
+    given = {"horizon": horizon, "dim": world.dim, "public_contexts": public, **options}
+    return registry.construct(name, {**given, "seed": seed})
+
+
+class Player(ABC):
+    """One algorithm on one seed, and what has been recorded of it."""
+
+    def __init__(self, label: str, bandit: Any, episode: Any, rounds: Rounds) -> None:
+        self.label, self.bandit, self.rounds = label, bandit, rounds
+        truth = getattr(episode, "theta", None)
+        self.truth: Vector | None = None
+        if truth is not None:
+            self.truth = np.ascontiguousarray(truth, dtype=np.float64)
+        self.totals = np.zeros(2)
+        self.recorded: list[Matrix] = []
+
+    def due(self, start: int, count: int) -> Rounds:
+        """Which of these rounds are recorded, counted from the first of them."""
+        inside = self.rounds[(self.rounds > start) & (self.rounds <= start + count)]
+        return np.asarray(inside - 1 - start)
+
+    def columns(self) -> dict[str, Vector]:
+        """What was recorded."""
+        table = np.concatenate(self.recorded)
+        return {"reward": table[:, 0], "regret": table[:, 1], "theta_error": table[:, 2]}
+
+    def draws_itself(self, episode: Any) -> bool:
+        """Whether it can play the episode inside the core, without blocks."""
+        return False
+
+    def play_episode(self, episode: Any, start: int, count: int) -> None:
+        """Play rounds start + 1, … of an episode that it draws itself."""
+        raise OptionError(f"{self.label} plays blocks")
+
+    @abstractmethod
+    def play(self, block: Block, start: int) -> None:
+        """Play a block whose first round is number start + 1."""
+
+
+class _InEngine(Player):
+    """One of our bandits: its engine plays, with no Python in between."""
+
+    bandit: Bandit
+
+    def __init__(self, label: str, bandit: Bandit, episode: Any, rounds: Rounds) -> None:
+        super().__init__(label, bandit, episode, rounds)
+        self._checked: Matrix | None = None
+        self._inside: NDArray[np.bool_] | None = None
+        self._world: Any = None
+
+    def draws_itself(self, episode: Any) -> bool:
+        if self.bandit.backend != "core" or not hasattr(episode, "new_world"):
+            return False
+        public = self.bandit.design.public_set
+        return len(public) == 0 or public is episode.public_contexts
+
+    def play_episode(self, episode: Any, start: int, count: int) -> None:
+        if self._world is None:
+            self._world = episode.new_world()
+        self._check_horizon(count)
+        engine: Any = self.bandit.engine
+        found = engine.play_world(self._world, start, count, **self._given(start, count))
+        self._keep(found, episode.spec["pool"])
+
+    def play(self, block: Block, start: int) -> None:
+        self._check_horizon(len(block.shown))
+        if block.pool is not self._checked:
+            self._checked = block.pool
+            self.bandit.check_contexts(block.pool)
+            self._inside = None
+            if len(self.bandit.design.public_set):
+                self._inside = self.bandit.in_public_set(np.ascontiguousarray(block.pool))
+        engine: Any = self.bandit.engine
+        found = engine.play(
+            np.ascontiguousarray(block.pool, dtype=np.float64),
+            np.ascontiguousarray(block.shown, dtype=np.int64),
+            np.ascontiguousarray(block.rewards, dtype=np.float64),
+            np.ascontiguousarray(block.means, dtype=np.float64),
+            in_public_set=self._inside,
+            **self._given(start, len(block.shown)),
+        )
+        self._keep(found, block.pool)
+
+    def _given(self, start: int, count: int) -> dict[str, Any]:
+        bandit = self.bandit
+        if not isinstance(bandit.source, Simulation):
+            raise OptionError(f"{self.label} draws real noise: a run is a simulation")
+        fixed = bandit.fixed_alpha
+        return {
+            "alphas": bandit.alphas(start + 1, count) if fixed is None else np.array([fixed]),
+            "noise_key": bandit.source.key,
+            "start_key": bandit.keys[START],
+            "truth": self.truth,
+            "record": self.due(start, count),
+            "totals": self.totals,
+        }
+
+    def _check_horizon(self, count: int) -> None:
+        self.bandit.check_horizon(count)
+
+    def _keep(self, found: Any, contexts: Matrix) -> None:
+        if isinstance(found, int):
+            bandit = self.bandit
+            if found == REWARD_NOT_FINITE:
+                raise NotFiniteError("the world pays a reward that is NaN or infinite")
+            raise_for(
+                found,
+                gate=bandit.gate,
+                options=bandit.options,
+                contexts=contexts,
+                rounds=bandit.rounds,
+            )
+        self.recorded.append(found)
+
+
+class _StepByStep(Player):
+    """A user's own algorithm, in plain Python."""
+
+    def play(self, block: Block, start: int) -> None:
+        record = self.due(start, len(block.shown))
+        out = np.empty((len(record), 3))
+        row = 0
+        for n, shown in enumerate(block.shown):
+            contexts = block.pool[shown]
+            arm = int(self.bandit.select(contexts))
+            if not 0 <= arm < len(shown):
+                raise OptionError(
+                    f"{self.label} selected arm {arm} of {len(shown)}: select must return an "
+                    "index of a row"
+                )
+            self.totals[0] += block.rewards[n, arm]
+            self.totals[1] += block.means[n].max() - block.means[n, arm]
+            self.bandit.update(contexts[arm], float(block.rewards[n, arm]))
+            if row < len(record) and record[row] == n:
+                theta = getattr(self.bandit, "theta", None)
+                error = np.nan
+                if theta is not None and self.truth is not None:
+                    error = float(np.linalg.norm(np.asarray(theta) - self.truth))
+                out[row] = (*self.totals, error)
+                row += 1
+        self.recorded.append(out)
+
+
+class _PerUser(Player):
+    """One bandit for every user, each made when the user first appears."""
+
+    def __init__(
+        self, label: str, make: Callable[[int], Any], episode: Any, rounds: Rounds
+    ) -> None:
+        super().__init__(label, None, episode, rounds)
+        self._make, self._episode = make, episode
+        self._bandits: dict[int, Any] = {}
+
+    def play(self, block: Block, start: int) -> None:
+        record = set(self.due(start, len(block.shown)).tolist())
+        users = self._episode.users_of_last_block()
+        out = []
+        for n, (shown, user) in enumerate(zip(block.shown, users, strict=True)):
+            if user not in self._bandits:
+                self._bandits[user] = self._make(int(user))
+            contexts = block.pool[shown]
+            arm = int(self._bandits[user].select(contexts))
+            self.totals[0] += block.rewards[n, arm]
+            self.totals[1] += block.means[n].max() - block.means[n, arm]
+            self._bandits[user].update(contexts[arm], float(block.rewards[n, arm]))
+            if n in record:
+                out.append((*self.totals, np.nan))
+        self.recorded.append(np.array(out).reshape(-1, 3))

@@ -1,0 +1,321 @@
+"""Runs algorithms × seeds on one world, in compiled loops over all cores, of this machine or of a cluster.
+
+All algorithms of a seed play the same contexts and reward noise. A result depends on its seed and options alone: not on
+the number of cores, nor on what else runs beside it. Memory does not grow with rounds; only the recorded rows do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit import spread
+from dpbandit.algorithms import registry
+from dpbandit.errors import OptionError, nearest
+from dpbandit.gpu.machines import DEVICES
+from dpbandit.options import SHARED, whole
+from dpbandit.simulate.players import Job, new_bandit, new_player
+from dpbandit.simulate.results import Results
+from dpbandit.spread import Place, Task, Tell
+from dpbandit.worlds.block import World
+
+BLOCK = 4096
+CHUNK = 1 << 16  # rounds played in one call of the core: few enough that Ctrl-C is heard
+RECORDED = 200
+
+Progress = Callable[[int, int], None]
+
+
+def run(
+    world: World,
+    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | Mapping[str, tuple[str, Mapping[str, Any]]],
+    *,
+    horizon: int | None = None,
+    seeds: int | Iterable[int] = 20,
+    record: Iterable[int] | None = None,
+    workers: int | None = None,
+    cluster: str | Place | None = None,
+    device: str = "cpu",
+    progress: bool | Progress = False,
+    **options: Any,
+) -> Results:
+    """Play every algorithm on every seed and return the recorded rounds.
+
+    `algorithms` are names; a pair (name, options) gives one algorithm options of its own, and a mapping
+    {label: (name, options)} runs the same algorithm under several labels. `seeds` is a count or the seeds themselves.
+    `progress=True` draws a bar; a function is called with (rounds done, rounds in all). Ctrl-C returns what is finished.
+    `cluster` spreads seeds and algorithms over a Ray cluster: "local", "auto" or its address; the numbers are the same.
+    `device="cuda"` plays the paper's simulation on a GPU, in single precision and with draws of its own: results agree with the
+    CPU's statistically, not seed by seed, and replications of 128 neighbouring seeds share a pool of arms.
+    Other options go to `dpb.make`; private algorithms also get the world's public contexts.
+
+    >>> import dpbandit as dpb
+    >>> results = dpb.run(dpb.worlds.Synthetic(), ["random", "linucb"], horizon=500, seeds=2)
+    >>> list(results.summary().index)
+    ['linucb', 'random']
+    """
+    if device not in (*DEVICES, "host"):
+        raise OptionError(f"device must be 'cpu' or 'cuda', not {device!r}")
+    if cluster is not None and device != "cpu":
+        raise OptionError("a GPU needs no cluster: leave out one of device and cluster")
+    match = prepare(world, algorithms, horizon=horizon, seeds=seeds, record=record, **options)
+    if device != "cpu":
+        from dpbandit.simulate.on_gpu import play_jobs
+
+        game, results = match.game, match.results
+        with spread.over(None, 1) as place, _bar(progress, match.size, place) as advance:
+            results.rows, results.complete = play_jobs(
+                world, game.jobs, match.seeds, game.horizon, game.rounds, device, new_bandit, advance
+            )
+        return results
+    with spread.over(cluster, workers) as place, _bar(progress, match.size, place) as advance:
+        (results,) = play_all([match], place, lambda _, rounds: advance(rounds))
+    return results
+
+
+@dataclass(frozen=True)
+class Game:
+    """What the tasks of a match have in common."""
+
+    world: World
+    jobs: list[Job]
+    algorithms: dict[str, registry.Algorithm]
+    horizon: int
+    rounds: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Match:
+    """A comparison that has been checked and can be played: a game, its seeds, and results that are still empty."""
+
+    game: Game
+    seeds: list[int]
+    results: Results
+
+    @property
+    def size(self) -> int:
+        """Rounds in all."""
+        return self.game.horizon * len(self.game.jobs) * len(self.seeds)
+
+
+def prepare(
+    world: World,
+    algorithms: Any,
+    *,
+    horizon: int | None = None,
+    seeds: int | Iterable[int] = 20,
+    record: Iterable[int] | None = None,
+    **options: Any,
+) -> Match:
+    """Check all that `run` is given; every option error and warning is raised here, before work starts."""
+    limit = world.rounds
+    if horizon is None:
+        if limit is None:
+            raise OptionError(f"{world!r} has no end: give a horizon, for example horizon=10_000")
+        horizon = limit
+    horizon = whole("horizon", horizon, least=1)
+    if limit is not None and horizon > limit:
+        raise OptionError(f"{world!r} has {limit} rounds: horizon must be at most that, not {horizon}")
+    numbers = _seeds(seeds)
+    jobs = _jobs(algorithms, options)
+    rounds = _recorded(horizon, record)
+    results = Results(repr(world), horizon, _plain(options), _claims(world, jobs, numbers[0], horizon))
+    entries = {name: registry.find(name) for _, name, _ in jobs}
+    return Match(Game(world, jobs, entries, horizon, rounds), numbers, results)
+
+
+def play_all(
+    matches: Iterable[Match],
+    place: Place,
+    advance: Callable[[int, int], None],
+    finished: Callable[[int, Results], None] = lambda number, results: None,
+    *,
+    among: int = 1,
+) -> list[Results]:
+    """Play matches side by side, each drawn when there is room for it; `among` is how many there are. Ctrl-C stops.
+
+    `advance` is called with the number of a match and rounds played; `finished` with its results as soon as they are all there,
+    and with what there is of the others in the end.
+    """
+    begun: list[Match] = []
+    found: list[list[dict[str, Any]]] = []
+    missing: list[int] = []
+    owners: list[int] = []  # of each task, the match it belongs to
+
+    def tasks() -> Iterator[Task]:
+        for number, match in enumerate(matches):
+            parts = _tasks(len(match.game.jobs), match.seeds, place.cores // among)
+            begun.append(match)
+            found.append([])
+            missing.append(len(parts))
+            for seed, jobs in parts:
+                owners.append(number)
+                yield Task(match.game, (seed, jobs), match.game.horizon * len(jobs))
+
+    def finish(number: int) -> None:
+        match = begun[number]
+        order = {label: at for at, (label, _, _) in enumerate(match.game.jobs)}
+        match.results.rows = sorted(found[number], key=lambda row: (row["seed"], order[row["algorithm"]]))
+        match.results.complete = not missing[number]
+        finished(number, match.results)
+        handed.add(number)
+
+    handed = set[int]()
+    try:
+        with closing(place.each(_play_seed, tasks(), lambda task, rounds: advance(owners[task], rounds))) as done:
+            for task, rows in done:
+                number = owners[task]
+                found[number] += rows
+                missing[number] -= 1
+                if not missing[number]:
+                    finish(number)
+    except KeyboardInterrupt:
+        for number in range(len(begun)):
+            if number not in handed:
+                finish(number)
+    return [match.results for match in begun]
+
+
+def _play_seed(game: Game, own: tuple[int, range], tell: Tell) -> list[dict[str, Any]]:
+    """One task: some algorithms on one seed."""
+    registry.know(game.algorithms)
+    seed, chosen = own
+    world, horizon, rounds = game.world, game.horizon, game.rounds
+    episode = world.episode(seed)
+    players = [new_player(game.jobs[job], world, episode, seed, horizon, rounds) for job in chosen]
+    inside = [player for player in players if player.draws_itself(episode)]
+    for player in inside:
+        for start in range(0, horizon, CHUNK):
+            count = min(CHUNK, horizon - start)
+            player.play_episode(episode, start, count)
+            tell(count)
+    others = [player for player in players if player not in inside]
+    for start in range(0, horizon if others else 0, BLOCK):
+        block = episode.block(min(BLOCK, horizon - start))
+        for player in others:
+            player.play(block, start)
+            tell(len(block.shown))
+    return [{"algorithm": p.label, "seed": seed, "round": rounds, **p.columns()} for p in players]
+
+
+def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
+    if isinstance(algorithms, str):
+        algorithms = [algorithms]
+    if isinstance(algorithms, Mapping):
+        wanted = [(label, name, dict(own)) for label, (name, own) in algorithms.items()]
+    else:
+        pairs = [(entry, {}) if isinstance(entry, str) else (entry[0], dict(entry[1])) for entry in algorithms]
+        wanted = [(name, name, own) for name, own in pairs]
+    if not wanted:
+        raise OptionError("no algorithm was given: name at least one, for example ['linucb', 'dgs']")
+    labels = [label for label, _, _ in wanted]
+    if len(set(labels)) < len(labels):
+        raise OptionError(f"the labels {labels} repeat: use a mapping {{label: (name, options)}} to tell them apart")
+    jobs, used = [], set(SHARED)
+    for label, name, own in wanted:
+        entry = registry.find(name)
+        takes = set(options) if entry.registered_by_user else set(SHARED) | set(entry.own_options)
+        used |= takes
+        for forbidden in ("seed", "dim", "horizon"):
+            if own.get(forbidden) is not None:
+                raise OptionError(
+                    f"run sets {forbidden!r} itself, for all algorithms alike: leave it out of {label!r}'s options"
+                )
+        jobs.append((label, name, {**{k: v for k, v in options.items() if k in takes}, **own}))
+    for unknown in set(options) - used:
+        raise OptionError(f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}")
+    for forbidden in ("seed", "dim"):
+        if forbidden in options:
+            raise OptionError(f"run sets {forbidden!r} itself: leave it out (seeds are given as seeds=...)")
+    return jobs
+
+
+def _claims(world: World, jobs: list[Job], seed: int, horizon: int) -> dict[str, Any]:
+    """Each algorithm's claim; making them once here also raises every option error and warning before work starts."""
+    episode = world.episode(seed)
+    claims = {}
+    for label, name, options in jobs:
+        bandit = new_bandit(name, options, world, episode, seed, horizon)
+        claims[label] = getattr(bandit, "claim", None)
+    with_delta = [claim for claim in claims.values() if claim is not None]
+    if with_delta:
+        registry.warn_of_large_delta(max(with_delta, key=lambda claim: float(claim.delta)), horizon)
+    return claims
+
+
+def _seeds(seeds: int | Iterable[int]) -> list[int]:
+    numbers = (
+        list(range(whole("seeds", seeds, least=1))) if isinstance(seeds, (int, np.integer)) else [int(s) for s in seeds]
+    )
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise OptionError(f"seeds must be a count of at least 1, or different numbers, not {seeds!r}")
+    return numbers
+
+
+def _recorded(horizon: int, record: Iterable[int] | None) -> NDArray[np.int64]:
+    if record is None:
+        even = np.linspace(1, horizon, RECORDED // 2)
+        early = np.geomspace(1, horizon, RECORDED // 2)
+        wanted: Any = np.rint(np.concatenate([even, early]))
+    else:
+        wanted = list(record)
+    rounds = np.unique(np.append(np.asarray(wanted, dtype=np.int64), horizon))
+    if rounds[0] < 1 or rounds[-1] > horizon:
+        raise OptionError(f"record must hold rounds from 1 to {horizon}")
+    return rounds
+
+
+def _tasks(jobs: int, seeds: list[int], cores: int) -> list[tuple[int, range]]:
+    """One task per seed; with fewer seeds than cores, the algorithms of a seed are split up too."""
+    groups = max(1, min(jobs, cores // len(seeds)))
+    return [(seed, range(part, jobs, groups)) for seed in seeds for part in range(groups)]
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if not isinstance(value, np.ndarray)}
+
+
+class _bar:  # noqa: N801 - used like a function
+    """The progress of a run, as a bar, as calls, or not at all."""
+
+    def __init__(self, progress: bool | Progress, total: int, place: Place) -> None:
+        self._progress, self._total, self._place, self._count = progress, total, place, 0
+        self._lock = threading.Lock()
+        self._rich: Any = None
+
+    def __enter__(self) -> Callable[[int], None]:
+        if self._progress is True:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeRemainingColumn(),
+            )
+            self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._rich.start()
+            self._task = self._rich.add_task(self._place.preparing, total=self._total)
+        return self._advance
+
+    def _advance(self, rounds: int) -> None:
+        with self._lock:
+            self._count += rounds
+            if self._rich is not None:
+                self._rich.update(self._task, completed=self._count, description=self._place.playing)
+            elif callable(self._progress):
+                self._progress(self._count, self._total)
+
+    def __exit__(self, *_: object) -> None:
+        if self._rich is not None:
+            self._rich.stop()
+
+
+__all__ = ["Game", "Match", "play_all", "prepare", "run"]

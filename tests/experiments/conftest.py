@@ -1,0 +1,26 @@
+"""Profiles that take a second where the real ones take minutes."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.leaderboard import grid
+from experiments.reproduction import setting
+from experiments.speed import measure
+
+
+@pytest.fixture
+def small(monkeypatch):
+    tiny = grid.Profile("tiny", {100: 4}, {100: 4}, (grid.Budget(2.0, 1e-5),))
+    monkeypatch.setattr(grid, "profile", lambda name: tiny)
+    shrunk = replace(setting.PROFILES["quick"], horizon=200, seeds=4)
+    monkeypatch.setitem(setting.PROFILES, "quick", shrunk)
+    engine, decisions = measure.engine, measure.decisions
+    few = [one for one in measure.CONTESTANTS if one.name in ("dpbandit linucb", "NumPy, by hand")]
+    monkeypatch.setattr(
+        measure, "engine", lambda names, **more: engine(["linucb"], rounds=500, **more)
+    )
+    monkeypatch.setattr(
+        measure, "decisions", lambda tasks, who=None, **more: decisions(tasks, few, **more)
+    )
+    monkeypatch.setattr(measure, "noise_costs", lambda say: {})

@@ -1,0 +1,381 @@
+"""The leaderboard: paired by seed, resumable, honest about what is proven and what was not run."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import dpbandit as dpb
+from dpbandit.bandits import registry
+from dpbandit.cli.shared import app
+from dpbandit.errors import OptionError
+from dpbandit.spread import threads
+from experiments.leaderboard import grid, page, runner, table
+from experiments.leaderboard.grid import Budget, Entry, Place, Profile
+
+BUDGET = Budget(2.0, 1e-5)
+TINY = Profile("tiny", {60: 3, 120: 3}, {60: 2, 120: 0}, (BUDGET, Budget(1.0, 1e-6)))
+LINES = [
+    "tree-gauss",
+    "local, Gaussian",
+    "dgs-figure",
+    "dgs-published",
+    "private-linucb",
+    "toeplitz + instruments",
+]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, tmp_path):
+    monkeypatch.setitem(grid.PROFILES, "tiny", TINY)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path / "nothing here"))
+    monkeypatch.setattr("dpbandit.worlds.data.download", _no_network)
+
+
+def _no_network(*_args, **_kwargs):
+    raise OSError("no network in tests")
+
+
+def played(folder, **kwargs):
+    return runner.play(
+        folder, TINY, **{"worlds": ["synthetic", "drifting"], "algorithms": LINES, **kwargs}
+    )
+
+
+def test_added_regret_is_the_mean_of_differences_to_linucb_on_the_same_seeds(tmp_path):
+    run = played(tmp_path, worlds=["synthetic"], algorithms=["tree-gauss"])
+    found = (
+        table.standings(run)
+        .set_index(["label", "epsilon", "horizon"])
+        .loc[("tree-gauss", 2.0, 120)]
+    )
+    by_hand = dpb.run(
+        dpb.worlds.Synthetic(),
+        ["linucb", "tree-gauss"],
+        horizon=120,
+        seeds=3,
+        record=[],
+        reward_range=(-0.5, 1.5),
+        **BUDGET._asdict(),
+    ).frame()
+    wide = by_hand.pivot(index="seed", columns="algorithm", values="regret")
+    difference = wide["tree-gauss"] - wide["linucb"]
+    assert found["added"] == pytest.approx(difference.mean(), rel=1e-12)
+    assert found["added_se"] == pytest.approx(difference.std(ddof=1) / math.sqrt(3), rel=1e-12)
+    assert found["linucb"] == pytest.approx(wide["linucb"].mean(), rel=1e-12)
+    assert found["seeds"] == 3
+
+
+def test_where_there_is_no_regret_it_is_the_reward_lost_to_linucb():
+    row = {"world": "w", "horizon": 9, "regret": math.nan, "epsilon": 1.0, "delta": 0.1}
+    rows = pd.DataFrame(
+        [
+            *(
+                row | {"label": "linucb", "epsilon": math.nan, "seed": s, "reward": 10.0 + s}
+                for s in (0, 1)
+            ),
+            *(row | {"label": "local", "seed": s, "reward": 6.0} for s in (0, 1)),
+        ]
+    )
+    assert table.added(rows)["added"].tolist() == [4.0, 5.0]
+
+
+def counted(monkeypatch):
+    """What is played from here on: world, labels, horizon, ε and seeds of each task."""
+    calls, prepare = [], runner.prepare
+
+    def count(world, jobs, **kwargs):
+        calls.append(
+            (
+                repr(world),
+                list(jobs),
+                kwargs["horizon"],
+                kwargs.get("epsilon"),
+                list(kwargs["seeds"]),
+            )
+        )
+        return prepare(world, jobs, **kwargs)
+
+    monkeypatch.setattr(runner, "prepare", count)
+    return calls
+
+
+def test_an_interrupted_run_goes_on_without_playing_finished_seeds_again(tmp_path, monkeypatch):
+    whole = played(tmp_path / "whole")
+    waits, wait = [], threads.wait
+
+    def interrupted(*args, **kwargs):
+        found = wait(*args, **kwargs)
+        waits.append(1)
+        if len(waits) == 10:
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threads, "wait", interrupted)
+        first = played(tmp_path / "parts", workers=1)
+    assert not first.complete
+    assert "run the same command again" in first.left_out[-1]
+    assert 0 < len(first.rows) < len(whole.rows)
+    page.write(first, table.standings(first), tmp_path / "shown")
+    assert "This run was interrupted" in (tmp_path / "shown" / "leaderboard.md").read_text()
+    calls = counted(monkeypatch)
+    second = played(tmp_path / "parts")
+    assert second.complete
+    assert sum(len(labels) * len(seeds) for _, labels, _, _, seeds in calls) == len(
+        whole.rows
+    ) - len(first.rows)
+    pd.testing.assert_frame_equal(second.rows, whole.rows)
+    calls.clear()
+    third = played(tmp_path / "parts")
+    assert calls == []
+    pd.testing.assert_frame_equal(third.rows, whole.rows)
+
+
+def test_a_stored_row_is_not_used_when_code_or_options_differ(tmp_path, monkeypatch):
+    lines = {"worlds": ["synthetic"], "algorithms": ["tree-gauss"]}
+    played(tmp_path, **lines)
+    calls = counted(monkeypatch)
+    played(tmp_path, worlds=["synthetic"], algorithms=["tree-gauss", "toeplitz + instruments"])
+    assert [labels for _, labels, *_ in calls] == [["toeplitz + instruments"]] * 4
+    calls.clear()
+    monkeypatch.setattr(runner, "code_version", lambda: "another")
+    played(tmp_path, **lines)
+    assert len(calls) == 6
+
+
+def test_only_what_is_proven_is_ranked_and_statuses_come_from_claims(tmp_path):
+    found = table.standings(played(tmp_path, worlds=["synthetic"]))
+    status = found.groupby("label")["status"].first().to_dict()
+    assert status["dgs-figure"] == "none"
+    assert status["dgs-published"] == "as-published"
+    assert {
+        status[n]
+        for n in ("tree-gauss", "local, Gaussian", "private-linucb", "toeplitz + instruments")
+    } == {"proven"}
+    assert found.loc[found["status"] != "proven", "rank"].isna().all()
+    assert not found.loc[found["status"] != "proven", "tied"].any()
+    for _, cell in found.groupby(table.CELL):
+        proven = cell[cell["status"] == "proven"]
+        assert sorted(proven["rank"]) == list(range(1, len(proven) + 1))
+        assert proven.sort_values("comparable")["rank"].is_monotonic_increasing
+        assert proven.loc[proven["rank"] == 1, "tied"].all()
+    assert not {w.label for w in table.winners(found)} & {"dgs-figure", "dgs-published"}
+    labels = table.order(found)
+    assert set(labels[-2:]) == {"dgs-figure", "dgs-published"}
+
+
+def test_lines_that_cannot_play_a_world_are_left_out_with_a_reason(tmp_path):
+    run = played(tmp_path, worlds=["drifting", "lastfm-pca"])
+    reasons = {label: reason for world, label, reason in run.skipped if world == "drifting"}
+    assert "public_contexts" in reasons["toeplitz + instruments"]
+    assert "dgs-published" in reasons
+    assert any("LastFM" in text for text in run.left_out)
+    assert run.complete
+    text = page.page(run, table.standings(run), "x.png")
+    assert "Not run: `toeplitz + instruments` on drifting" in text
+    assert "Left out: LastFM" in text
+
+
+def test_an_algorithm_that_refuses_the_contexts_is_left_out(tmp_path, monkeypatch):
+    class Picky:
+        def __init__(self, **options):
+            pass
+
+        def check_contexts(self, contexts):
+            raise dpb.errors.ShapeError("only one-hot contexts")
+
+    monkeypatch.setitem(
+        registry.ALGORITHMS,
+        "picky",
+        registry.Algorithm("picky", "none", "", lambda **o: Picky(**o), (), True),
+    )
+    run = played(tmp_path, worlds=["synthetic"], algorithms=["picky", "local"])
+    assert run.skipped == [("synthetic", "picky", "only one-hot contexts")]
+    assert set(run.rows["label"]) == {"linucb", "random", "local", "local, Gaussian"}
+
+
+def test_every_built_in_algorithm_has_a_line_and_users_must_name_theirs():
+    labels = {entry.label for entry in grid.entries()}
+    built_in = {name for name, a in dpb.algorithms().items() if not a.registered_by_user}
+    assert built_in - set(grid.REFERENCES) <= labels
+    assert len(labels) == len(grid.entries())
+    assert {e.label for e in grid.entries(["tree-gauss"])} == {
+        "tree-gauss",
+        "tree-gauss + instruments",
+        "tree-gauss, Honaker",
+    }
+    with pytest.raises(OptionError, match="toeplitz"):
+        grid.entries(["toeplits"])
+    with pytest.raises(OptionError, match="did you mean 'drifting'"):
+        grid.places(["driftin"])
+    with pytest.raises(OptionError, match="no profile"):
+        grid.profile("huge")
+
+
+def test_no_public_contexts_means_none_whatever_the_world_knows():
+    seen = []
+
+    class World(dpb.worlds.Synthetic):
+        public_contexts = np.eye(10)
+
+    class Look:
+        def __init__(self, **options):
+            seen.append(options["public_contexts"])
+
+        def select(self, contexts):
+            return 0
+
+        def update(self, context, reward):
+            pass
+
+    dpb.register("looks-at-contexts", Look, replace=True)
+    try:
+        dpb.run(World(), [("looks-at-contexts", {"public_contexts": None})], horizon=2, seeds=1)
+    finally:
+        registry.ALGORITHMS.pop("looks-at-contexts")
+    assert seen
+    assert all(given is None for given in seen)
+
+
+def test_slow_lines_get_fewer_seeds_in_many_dimensions():
+    wide, narrow = grid.PLACES["synthetic-50"], grid.PLACES["synthetic"]
+    assert grid.seeds_for(TINY, Entry("dgs", "dgs"), wide, 60) == 2
+    assert grid.seeds_for(TINY, Entry("dgs", "dgs"), wide, 120) == 0
+    assert grid.seeds_for(TINY, Entry("dgs", "dgs"), narrow, 120) == 3
+
+
+def test_a_line_with_fewer_seeds_does_not_win_by_having_had_the_easy_ones():
+    claim = json.dumps({"status": "proven", "notion": "gdp", "delta": 1e-5})
+    hard = np.array([0.0, 0.0, 100.0, 100.0])
+    rows = []
+    for label, values in (
+        ("linucb", 0 * hard),
+        ("random", hard + 500),
+        ("good", hard + 10),
+        ("few", hard[:2] + 20),
+    ):
+        budget = (math.nan, math.nan) if label in grid.REFERENCES else BUDGET
+        rows += [
+            dict(
+                zip(
+                    runner.COLUMNS,
+                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"),
+                    strict=True,
+                )
+            )
+            for s, v in enumerate(values)
+        ]
+    found = table.standings(
+        runner.Run(TINY, grid.places(["synthetic"]), [], pd.DataFrame(rows))
+    ).set_index("label")
+    assert found["added"].to_dict() == {"good": 60.0, "few": 20.0}
+    assert found["comparable"].to_dict() == {"good": 60.0, "few": 70.0}
+    assert found.loc["good", "rank"] == 1
+
+
+def test_ties_are_judged_on_paired_differences():
+    place = Place("synthetic", "Simulation", dpb.worlds.Synthetic, 10, (0.0, 1.0))
+    claim = json.dumps({"status": "proven", "notion": "gdp", "delta": 1e-5})
+    rng = np.random.default_rng(0)
+    base = rng.normal(100.0, 30.0, size=8)  # seeds differ far more than lines do
+    rows = []
+    for label, values in (
+        ("linucb", base),
+        ("random", base + 500),
+        ("best", base + 10),
+        ("as good", base + 10 + np.tile([1.0, -0.9], 4)),
+        ("worse", base + 12 + np.tile([0.1, -0.1], 4)),
+    ):
+        budget = (math.nan, math.nan) if label in grid.REFERENCES else BUDGET
+        rows += [
+            dict(
+                zip(
+                    runner.COLUMNS,
+                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"),
+                    strict=True,
+                )
+            )
+            for s, v in enumerate(values)
+        ]
+    found = table.standings(runner.Run(TINY, [place], [], pd.DataFrame(rows)))
+    (winner,) = table.winners(found)
+    assert winner.label == "best"
+    assert winner.tied == ("as good",)
+    assert winner.beats_random
+    assert winner.added == pytest.approx(10)
+
+
+def test_the_command_writes_table_figure_and_page(tmp_path):
+    arguments = [
+        "bench",
+        "privacy-cost",
+        "--profile",
+        "tiny",
+        "--worlds",
+        "synthetic",
+        "--worlds",
+        "degenerate",
+    ]
+    for line in LINES:
+        arguments += ["--algorithms", line]
+    arguments += [
+        "--out",
+        str(tmp_path / "out"),
+        "--docs",
+        str(tmp_path / "docs" / "leaderboard.md"),
+    ]
+    ran = CliRunner().invoke(app, [*arguments, "--json"])
+    assert ran.exit_code == 0, ran.output
+    record = json.loads(ran.stdout)
+    assert record["complete"]
+    assert {row["label"] for row in record["standings"]} >= set(LINES)
+    assert len(record["winners"]) == 8
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    for ending in ("parquet", "csv", "svg", "png", "md"):
+        assert (out / f"leaderboard.{ending}").stat().st_size > 500
+    assert {path.name for path in docs.iterdir()} == {
+        f"leaderboard.{e}" for e in ("md", "png", "svg", "csv")
+    }
+    text = (docs / "leaderboard.md").read_text()
+    for words in (
+        "# What privacy costs",
+        "![",
+        "](leaderboard.png)",
+        "## Who wins",
+        "## Lower bounds",
+        "*dgs-figure* †",
+        "no claim",
+    ):
+        assert words in text
+    assert "```console" not in text, "the page's own commands are too long for the tests"
+    assert json.loads((out / "config.json").read_text())["profile"] == "tiny"
+    again = CliRunner().invoke(app, arguments)
+    assert again.exit_code == 0
+    assert "best proven" in again.stdout
+    assert (docs / "leaderboard.md").read_text() == text, "the same run gives the same page"
+
+
+def test_help_of_the_bench_has_examples():
+    ran = CliRunner().invoke(app, ["bench", "privacy-cost", "--help"])
+    assert "dpbandit bench privacy-cost --profile full" in " ".join(ran.stdout.split())
+    assert "privacy-cost" in CliRunner().invoke(app, ["bench", "--help"]).stdout
+
+
+def test_lower_bounds_grow_as_they_should():
+    from dpbandit import theory
+
+    assert theory.worst_case_regret(40_000, dim=10) == pytest.approx(
+        2 * theory.worst_case_regret(10_000, dim=10)
+    )
+    assert theory.worst_case_regret(100, dim=4, reward_noise=1.0) == pytest.approx(
+        4 * 10 / (16 * math.sqrt(3))
+    )
+    with pytest.raises(ValueError, match="dim ≤ 2·horizon"):
+        theory.worst_case_regret(2, dim=5)
+    assert theory.privacy_order(dim=20, mu=1.0) == pytest.approx(20 / math.sqrt(1 / 2))
+    assert theory.arms_privacy_order(100, arms=3, epsilon=0.5) == pytest.approx(6 * math.log(100))
