@@ -77,7 +77,7 @@ def bent(bandit, kind, *given):
 
 
 def engine_ratio(bandit, xs) -> float:
-    """Exact joint cost of the worst position over what was asked for, through the engine's trace."""
+    """Exact joint cost of the worst position over what was asked for, by the engine's trace."""
     _, cost, _why = worst_of(freeze(bandit, xs), 1)
     return math.sqrt(cost) / bandit.claim.mu if bandit.claim.mu else cost / EPSILON
 
@@ -391,7 +391,7 @@ def plant_repeated_noise() -> str:
 
 
 def plant_overlapping_noise() -> str:
-    """No two releases carry the same noise: each has two of its three numbers from the one before."""
+    """No two releases carry the same noise: each has two of three numbers from the one before."""
     found = as_shipped(lambda: with_source(make(dim=3), Overlapping(0)), ones(16, 3))
     assert found == (math.inf, TWICE)
     return TWICE
