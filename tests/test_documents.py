@@ -50,7 +50,7 @@ def test_files_and_links_on_a_page_exist(page):
         assert link.startswith("http") or (page.parent / link).exists(), f"{page.name} links to {link}"
     for name in re.findall(r"`((?:docs|tests|src|benchmarks|experiments)/[\w./-]+)`", text):
         assert (ROOT / name).exists(), f"{page.name} names {name}"
-    for name in re.findall(r"`((?:bandits|release|service|lab|worlds|auditing|gpu|spread|cli)/[\w./-]+\.\w+)`", text):
+    for name in re.findall(r"`((?:bandits|release|service|lab|worlds|auditor|gpu|spread|cli)/[\w./-]+\.\w+)`", text):
         assert (ROOT / "src/dpbandit" / name).exists(), f"{page.name} names {name}"
 
 

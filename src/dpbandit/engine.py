@@ -178,7 +178,7 @@ def core_status() -> str:
     module, why = _core()
     if module is None:
         return f"the reference in NumPy, some 100 times slower: no compiled core ({why})"
-    return f"the compiled core: {getattr(module, 'description', lambda: 'dpbandit._core')()}"
+    return f"the compiled core: {module.arch()}"
 
 
 def has_core() -> bool:

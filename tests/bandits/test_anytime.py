@@ -9,7 +9,7 @@ from dpbandit.bandits.outlook import DIFFERENCES, INTERCEPT, refresh
 from dpbandit.bandits.posterior import read
 
 import dpbandit as dpb
-from dpbandit.auditing.releases import Watch
+from dpbandit.auditor.watch import Watch
 from dpbandit.bandits import rounds
 from dpbandit.errors import OptionError
 from dpbandit.release import anytime as releases

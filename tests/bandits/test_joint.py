@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.auditing.releases import Watch
+from dpbandit.auditor.watch import Watch
 from dpbandit.bandits import gram
 from dpbandit.errors import HorizonError, NoiseError, OptionError
 from dpbandit.noise import Simulation

@@ -7,7 +7,7 @@ import pytest
 from dpbandit.bandits.shapes import whitener
 
 import dpbandit as dpb
-from dpbandit.auditing.releases import Watch
+from dpbandit.auditor.watch import Watch
 from dpbandit.errors import OptionError
 from dpbandit.release import toeplitz
 

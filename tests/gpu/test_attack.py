@@ -51,12 +51,19 @@ def cpu_scores(frozen, positions, *, side, key, first=0, count=1):
     ],
 )
 def test_scores_have_the_distribution_of_the_cpu_engines(name, options):
-    """Kolmogorov's distance of 4,000 scores on either side; 2.3 times its scale has probability 5e-5 for each case."""
+    """Kolmogorov's distance of 4,000 scores on either side; 2.3 times its scale has probability
+    5e-5 for each case."""
     frozen, positions = attacked(name, **options)
     runs = 4000
-    ours = np.sort(gpu.scores(Host(), trajectory(frozen, positions), side=1, runs=runs, seed=3).astype(np.float64))
+    ours = np.sort(
+        gpu.scores(Host(), trajectory(frozen, positions), side=1, runs=runs, seed=3).astype(
+            np.float64
+        )
+    )
     theirs = np.sort(cpu_scores(frozen, positions, side=1, key=99, count=runs))
-    grid = np.concatenate([ours, theirs]) + 1e-5  # atoms agree up to the rounding of single precision
+    grid = (
+        np.concatenate([ours, theirs]) + 1e-5
+    )  # atoms agree up to the rounding of single precision
     distance = np.abs(np.searchsorted(ours, grid) - np.searchsorted(theirs, grid)).max() / runs
     assert distance < 2.3 * np.sqrt(2 / runs)
 
@@ -78,7 +85,9 @@ def test_anytime_scores_are_those_of_paired_engines_on_the_same_noise():
 def test_counting_and_judging_apart_is_judging_scores():
     rng = np.random.default_rng(0)
     one, two = rng.normal(0, 1, 5001), rng.normal(1, 1, 5000)
-    assert judge(count(np, one.round(9), two.round(9)), delta=0.01) == lower_bound(one, two, delta=0.01)
+    assert judge(count(np, one.round(9), two.round(9)), delta=0.01) == lower_bound(
+        one, two, delta=0.01
+    )
 
 
 def test_a_wrong_claim_is_refuted_and_a_right_one_is_not():
@@ -101,7 +110,9 @@ def test_attacks_travel(tmp_path):
     gpu.save(tmp_path / "attacks.npz", made)
     for name, what in gpu.load(tmp_path / "attacks.npz").items():
         for side in (0, 1):
-            before, after = (gpu.scores(Host(), one, side=side, runs=50, seed=1) for one in (made[name], what))
+            before, after = (
+                gpu.scores(Host(), one, side=side, runs=50, seed=1) for one in (made[name], what)
+            )
             assert (before == after).all()
 
 

@@ -1,4 +1,5 @@
-"""Runs through the kernels (compiled by g++ here): what comes back, that it agrees with the CPU engine, and what is refused."""
+"""Runs through the kernels (compiled by g++ here): what comes back, that it agrees with the CPU
+engine, and what is refused."""
 
 import os
 import shutil
@@ -28,7 +29,8 @@ SETTING = {"epsilon": 2.0, "delta": 1e-3, "reward_range": (-0.5, 1.5)}
 
 @needs_compiler
 def test_regret_in_single_precision_agrees_with_the_cpu_engine():
-    """Both means are over independent seeds; a gap of 4 standard errors has probability 6e-5 for each of 4 algorithms."""
+    """Both means are over independent seeds; a gap of 4 standard errors has probability 6e-5 for
+    each of 4 algorithms."""
     names, horizon = ["linucb", "tree-gauss", "dgs", "anytime"], 250
     options = {"horizon": horizon, "record": [horizon], **SETTING}
     gpu = dpb.run(dpb.worlds.Synthetic(), names, seeds=128, device="host", **options).summary()
@@ -44,29 +46,44 @@ def test_regret_in_single_precision_agrees_with_the_cpu_engine():
 def test_a_seed_gives_the_same_result_whatever_it_runs_beside():
     options = {"horizon": 50, "record": [10], "device": "host", **SETTING}
     some = dpb.run(dpb.worlds.Synthetic(), ["tree-gauss"], seeds=[130, 5], **options).frame()
-    more = dpb.run(dpb.worlds.Synthetic(), ["linucb", "tree-gauss"], seeds=range(140), **options).frame()
+    more = dpb.run(
+        dpb.worlds.Synthetic(), ["linucb", "tree-gauss"], seeds=range(140), **options
+    ).frame()
     assert list(some.columns) == list(more.columns)
     assert some[["seed", "round"]].values.tolist() == [[130, 10], [130, 50], [5, 10], [5, 50]]
     for seed in (5, 130):
         mine = some[some.seed == seed].drop(columns="algorithm").reset_index(drop=True)
-        theirs = more[(more.seed == seed) & (more.algorithm == "tree-gauss")].drop(columns="algorithm")
+        theirs = more[(more.seed == seed) & (more.algorithm == "tree-gauss")].drop(
+            columns="algorithm"
+        )
         assert mine.equals(theirs.reset_index(drop=True))
 
 
 @needs_compiler
 def test_every_slate_has_distinct_arms_and_every_arm_its_share():
-    """`random` earns what a mean arm earns: regret per round as the CPU engine's, within 4 standard errors (6e-5)."""
+    """`random` earns what a mean arm earns: regret per round as the CPU engine's, within 4 standard
+    errors (6e-5)."""
     options = {"horizon": 200, "record": [200], **SETTING}
-    gpu = dpb.run(dpb.worlds.Synthetic(arms=12), ["random"], seeds=128 * 4, device="host", **options).summary()
+    gpu = dpb.run(
+        dpb.worlds.Synthetic(arms=12), ["random"], seeds=128 * 4, device="host", **options
+    ).summary()
     cpu = dpb.run(dpb.worlds.Synthetic(arms=12), ["random"], seeds=200, **options).summary()
-    # Replications of a group share their twelve arms, so the pools are what is independent here: four of them.
+    # Replications of a group share their twelve arms, so the pools are what is independent here:
+    # four of them.
     error = np.hypot(gpu.loc["random", "regret_se"] * np.sqrt(128), cpu.loc["random", "regret_se"])
     assert abs(gpu.loc["random", "regret"] - cpu.loc["random", "regret"]) < 4 * error
 
 
 def bandit(name, **options):
     pool, _ = pool_and_truths(World(), 0)
-    given = {"dim": 10, "horizon": 1000, "public_contexts": pool, "epsilon": 2.0, "delta": 0.1, "seed": 0}
+    given = {
+        "dim": 10,
+        "horizon": 1000,
+        "public_contexts": pool,
+        "epsilon": 2.0,
+        "delta": 0.1,
+        "seed": 0,
+    }
     return registry.construct(name, {**given, "reward_range": (-0.5, 1.5), **options})
 
 
@@ -143,7 +160,9 @@ def test_other_worlds_and_devices_are_refused():
     with pytest.raises(OptionError, match="'cpu' or 'cuda'"):
         dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=5, seeds=1, device="tpu")
     with pytest.raises(OptionError, match="at most 16 dimensions"):
-        dpb.run(dpb.worlds.Synthetic(dim=17), ["anytime"], horizon=5, seeds=1, device="host", **SETTING)
+        dpb.run(
+            dpb.worlds.Synthetic(dim=17), ["anytime"], horizon=5, seeds=1, device="host", **SETTING
+        )
 
 
 def test_without_cupy_the_message_says_what_to_install(monkeypatch):
@@ -154,7 +173,8 @@ def test_without_cupy_the_message_says_what_to_install(monkeypatch):
 
 @needs_compiler
 def test_the_module_needs_numpy_alone(tmp_path):
-    """Where Numba, SciPy, OpenDP and the rest cannot be imported, `python -m dpbandit.gpu run` still plays."""
+    """Where Numba, SciPy, OpenDP and the rest cannot be imported, `python -m dpbandit.gpu run`
+    still plays."""
     blocker = """
 import runpy, sys
 for name in ("numba", "scipy", "opendp", "pandas", "typer", "rich"):
@@ -164,7 +184,15 @@ runpy.run_module("dpbandit.gpu", run_name="__main__")
 """
     source = str(Path(dpb.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", blocker], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": source}
+        [sys.executable, "-c", blocker],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
     )
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["linucb", "tree-gauss", "dgs", "anytime"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "linucb",
+        "tree-gauss",
+        "dgs",
+        "anytime",
+    ]

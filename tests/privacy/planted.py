@@ -27,11 +27,14 @@ from dpbandit.auditor.watch import TWICE, Watch, joint_cost, record
 from dpbandit.bandit import Bandit
 from dpbandit.engine import NO_RELEASE, new_engine
 from dpbandit.errors import BudgetError
+from dpbandit.logs.enter import INDEX
+from dpbandit.logs.users import Tally
 from dpbandit.model import ReleasedModel
 from dpbandit.policies import View
 from dpbandit.privacy.sources import Pending, Real, Simulation
 from dpbandit.reference.random import normals
 from dpbandit.release import anytime
+from dpbandit.warmstart import start as warm_starts
 
 DOCS = Path(__file__).parents[2] / "docs" / "privacy.md"
 START, END = "<!-- planted bugs: start -->", "<!-- planted bugs: end -->"
@@ -48,9 +51,7 @@ class Bug:
 
 
 def make(name: str = "tree-gauss", *, horizon: int | None = 64, dim: int = 1, **given):
-    return dpb.make(
-        name, dim=dim, epsilon=EPSILON, delta=DELTA, horizon=horizon, seed=0, **given
-    )
+    return dpb.make(name, dim=dim, epsilon=EPSILON, delta=DELTA, horizon=horizon, seed=0, **given)
 
 
 def redesigned(bandit, kind=Bandit, settings=None, **changes):
@@ -76,7 +77,7 @@ def bent(bandit, kind, *given):
 
 
 def engine_ratio(bandit, xs) -> float:
-    """Exact joint cost of the worst position over what was asked for, through the engine's trace."""
+    """Exact joint cost of the worst position over what was asked for, by the engine's trace."""
     _, cost, _why = worst_of(freeze(bandit, xs), 1)
     return math.sqrt(cost) / bandit.claim.mu if bandit.claim.mu else cost / EPSILON
 
@@ -149,9 +150,7 @@ class PerNode(Bent):
 def per_node(horizon: int, noise: str, levels: float):
     """Every node paid for as if it were alone."""
     given = {"noise": noise, "smallest_eigenvalue": 1.0, "seed": 0}
-    bandit = dpb.make(
-        "dgs-published", dim=1, epsilon=EPSILON, delta=1e-9, horizon=horizon, **given
-    )
+    bandit = dpb.make("dgs-published", dim=1, epsilon=EPSILON, delta=1e-9, horizon=horizon, **given)
     mu = dpb.budget.mu_of(epsilon=EPSILON, delta=DELTA)
     return bent(bandit, PerNode, levels / EPSILON if noise == "laplace" else math.sqrt(levels) / mu)
 
@@ -202,7 +201,10 @@ def plant_redraw_after_load() -> str:
         if t == 62:  # a "load" that keeps clean sums and draws the nodes in use again
             for level, (low, high) in enumerate(bandit.engine.fields()["sums"][:6].tolist()):
                 whole = (high << 64) + low % 2**64
-                pending, scale = Pending(np.array([whole * 2.0**-40]), [whole]), bandit.release.scale(t)
+                pending, scale = (
+                    Pending(np.array([whole * 2.0**-40]), [whole]),
+                    bandit.release.scale(t),
+                )
                 bandit.source.release(
                     bandit.noise, pending, scale=scale, shift=1.0, index=1000 + level
                 )
@@ -238,9 +240,7 @@ def plant_user_over_cap() -> str:
     sound = stepwise_ratio(lambda: make(unit=("user", 2)), ones(8), list(range(8)), users=users)
     assert ratio > 1.5
     assert sound <= 1 + 1e-9
-    return (
-        f"{ratio:.2f} × the claimed μ for a user with 8 rewards; {sound:.2f} × with the cap of 2"
-    )
+    return f"{ratio:.2f} × the claimed μ for a user with 8 rewards; {sound:.2f} × with the cap of 2"
 
 
 def plant_horizon_overrun() -> str:
@@ -391,7 +391,7 @@ def plant_repeated_noise() -> str:
 
 
 def plant_overlapping_noise() -> str:
-    """No two releases carry the same noise: each has two of its three numbers from the one before."""
+    """No two releases carry the same noise: each has two of three numbers from the one before."""
     found = as_shipped(lambda: with_source(make(dim=3), Overlapping(0)), ones(16, 3))
     assert found == (math.inf, TWICE)
     return TWICE
@@ -543,7 +543,8 @@ def plant_toeplitz_without_column() -> str:
 
 
 def warm_cost(bend=lambda bandit: bandit, watch=Watch) -> float:
-    """Exact joint cost of a logged reward, over the claimed μ, for a bandit started from a log that was bent, or watched by another."""
+    """Exact joint cost of a logged reward, over the claimed μ, for a bandit started from a log that
+    was bent, or watched by another."""
     changed, users = warm_checks.neighbours(16, 8, None)[warm_checks.LOGGED]
     stream = warm_checks.Stream(ones(24), np.zeros(24), users, 16)
     with pytest.MonkeyPatch.context() as patch:
@@ -552,52 +553,60 @@ def warm_cost(bend=lambda bandit: bandit, watch=Watch) -> float:
     return math.sqrt(cost) / make(horizon=8).claim.mu
 
 
-def plant_noiseless_log() -> str:
+class NoiselessLog(Watch):
     """The log's sums go into the model as they are."""
 
-    class Forgetful(Watch):
-        def release(self, noise, value, *, scale, shift, index):
-            return super().release(noise, value, scale=0.0 if index == warm.INDEX else scale, shift=shift, index=index)
+    def release(self, noise, pending, *, scale, shift, index):
+        scale = 0.0 if index == INDEX else scale
+        return super().release(noise, pending, scale=scale, shift=shift, index=index)
 
-    broken = warm_cost(watch=Forgetful)
-    sound = warm_cost()
+
+def plant_noiseless_log() -> str:
+    broken, sound = warm_cost(watch=NoiselessLog), warm_cost()
     assert math.isinf(broken)
     assert sound <= 1
     return f"a value is released without noise; {sound:.3f} × the claimed μ as it ships"
 
 
 def plant_unclipped_log() -> str:
-    def bend(bandit):
-        bandit._clips = False
-        return bandit
+    with pytest.raises(ValueError, match="clipped") as refused:
+        warm_cost(lambda bandit: redesigned(bandit, clips=False))
+    return f"it is refused: {refused.value}"
 
-    ratio = warm_cost(bend)
-    assert ratio > 15
-    return f"{ratio:.0f} × the claimed μ for a logged reward that moves by 42 instead of 2"
+
+class Careless(Tally):
+    """Users' rewards in the log are not counted: neither there, nor against what is left online."""
+
+    def admit(self, names, status, *, over):
+        pass
 
 
 def plant_log_without_cap() -> str:
-    """Users' rewards in the log are not counted: neither there, nor against what they may have online."""
+    users = ["target"] * 8 + [f"u{i}" for i in range(16)]
+    crowded = warm_checks.Stream(ones(24), np.zeros(24), users, 16)
+    mu = make(horizon=8).claim.mu
 
-    class Careless(Tally):
-        def admit(self, names, status, *, over):
-            pass
+    def ratio() -> float:
+        cost, _ = warm_checks.cost(lambda: make(horizon=8, unit=("user", 2)), crowded, [*range(8)])
+        return math.sqrt(cost) / mu
 
-    crowded = warm_checks.Stream(ones(24), np.zeros(24), ["target"] * 8 + [f"u{i}" for i in range(16)], 16)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warm_starts, "Tally", Careless)
-        over, _ = warm_checks.cost(lambda: make(horizon=8, unit=("user", 2)), crowded, list(range(8)))
-    kept, _ = warm_checks.cost(lambda: make(horizon=8, unit=("user", 2)), crowded, list(range(8)))
-    mu = make(horizon=8).claim.mu
-    assert math.sqrt(kept) / mu <= 1
-    assert math.sqrt(over) / mu > 3.9
-    return f"{math.sqrt(over) / mu:.2f} × the claimed μ for a user with 8 logged rewards; {math.sqrt(kept) / mu:.2f} × with the cap of 2"
+        over = ratio()
+    kept = ratio()
+    assert kept <= 1
+    assert over > 3.9
+    return (
+        f"{over:.2f} × the claimed μ for a user with 8 logged rewards; {kept:.2f} × with the cap "
+        "of 2"
+    )
 
 
 def plant_log_charged_to_nobody() -> str:
-    """The log's rewards are learned online once more: the ledger cannot know, the joint cost does."""
+    """The log's rewards are learned online once more: the ledger cannot know, the cost does."""
     once = warm_checks.Stream(ones(24), np.zeros(24), [f"u{i}" for i in range(24)], 16)
-    cost, _ = warm_checks.cost(lambda: make(horizon=8), once, [3, 16])  # one person's reward, in the log and online
+    # One person's reward, in the log and online.
+    cost, _ = warm_checks.cost(lambda: make(horizon=8), once, [3, 16])
     ratio = math.sqrt(cost) / make(horizon=8).claim.mu
     assert ratio > 1.4
     return f"{ratio:.2f} × the claimed μ for a reward that is in the log and comes online again"
@@ -608,9 +617,8 @@ def plant_guessed_rows() -> str:
     table = pa.table({"x": [[0.5]] * 4, "reward": [1.0, math.nan, 1.0, 1.0]})
     given = {"epsilon": EPSILON, "delta": DELTA, "horizon": 8, "seed": 0}
     shipped = dpb.warm_start(table, "tree-gauss", context="x", **given)
-    filled = dpb.warm_start(
-        table.set_column(1, "reward", pa.array([1.0, 0.0, 1.0, 1.0])), "tree-gauss", context="x", **given
-    )
+    zero = table.set_column(1, "reward", pa.array([1.0, 0.0, 1.0, 1.0]))
+    filled = dpb.warm_start(zero, "tree-gauss", context="x", **given)
     assert shipped.log.bad["reward not finite"] == 1
     assert shipped.log.learned == 3
     assert (shipped.theta != filled.theta).all()
@@ -637,14 +645,18 @@ BUGS = [
     Bug("an accountant that rounds down", "verify", plant_rounded_down),
     Bug("one noise for two releases", "verify", plant_repeated_noise),
     Bug("windows of noise that overlap", "verify", plant_overlapping_noise),
-    Bug("noise numbered within an arm's tree, so that arms share it", "verify, audit", plant_noise_shared_by_arms),
+    Bug(
+        "noise numbered within an arm's tree, so that arms share it",
+        "verify, audit",
+        plant_noise_shared_by_arms,
+    ),
     Bug("log₂T levels in an arm's tree", "verify", plant_log_levels_of_arms),
     Bug("a failed update tried again counts a reward twice", "verify", plant_retry),
     Bug("a release earlier than its weights were planned for", "verify", plant_early_release),
     Bug("an anytime release that does not shrink what is left", "verify", plant_unshrunk_sum),
     Bug("encoded sums with the sensitivity of one round", "verify", plant_toeplitz_without_column),
     Bug("a log whose sums are released without noise", "verify", plant_noiseless_log),
-    Bug("a log whose rewards are not clipped", "verify", plant_unclipped_log),
+    Bug("a log whose rewards are not clipped", "engine", plant_unclipped_log),
     Bug("a log that ignores users' caps", "verify", plant_log_without_cap),
     Bug("a logged reward that is learned online as well", "verify", plant_log_charged_to_nobody),
     Bug("a log whose bad rows are guessed", "count", plant_guessed_rows),

@@ -27,15 +27,18 @@ def test_the_table_in_the_documentation_is_the_one_made_here():
 
 def test_checking_each_node_alone_would_pass_the_per_node_mutant():
     """Why the joint sum is needed: every single release of that mutant is within its share."""
-    from dpbandit.auditing.kernels import release_cost
-    from dpbandit.auditing.releases import record
-    from dpbandit.noise import LAPLACE
+    from dpbandit.auditor.watch import record
 
     horizon = 256
     rewards = [-100.0] * horizon
     changed = [100.0, *rewards[1:]]
-    one = record(lambda: planted.per_node(horizon, "laplace", 9.0), planted.ones(horizon), rewards)
-    two = record(lambda: planted.per_node(horizon, "laplace", 9.0), planted.ones(horizon), changed, script=one)
-    shares = [release_cost(LAPLACE, a.value, b.value, a.scale) for a, b in zip(one.releases, two.releases, strict=True)]
+
+    def make():
+        return planted.per_node(horizon, "laplace", 9.0)
+
+    one = record(make, planted.ones(horizon), rewards)
+    two = record(make, planted.ones(horizon), changed, script=one)
+    pairs = zip(one.releases, two.releases, strict=True)
+    shares = [a.noise.cost(b.value - a.value, a.scale) for a, b in pairs]
     assert max(shares) <= 2.0 / 9 * (1 + 1e-9)
     assert sum(shares) > 2.0 * 2.2

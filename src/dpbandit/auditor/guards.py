@@ -1,5 +1,5 @@
-"""Checks that are not about noise scales: does the source repeat itself, do outputs lie on its grid,
-is the claim true to it."""
+"""Checks that are not about noise scales: does the source repeat itself, do outputs lie on its
+grid, is the claim true to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def repeats_across_forks(source: Source, *, scale: float = 1.0) -> bool:
 
     def draw() -> list[float]:
         pending = Pending(np.zeros(4), [0] * 4)
-        return source.release(GAUSSIAN, pending, scale=scale, shift=1.0, index=1).tolist()
+        drawn = source.release(GAUSSIAN, pending, scale=scale, shift=1.0, index=1)
+        return [float(number) for number in drawn]
 
     draw()  # whatever is set up lazily is set up now
     context = multiprocessing.get_context("fork")

@@ -123,13 +123,14 @@ def scores_of_releases(
     For mechanisms that are not among ours, such as deliberately broken ones.
     """
     kind = noise if isinstance(noise, Noise) else find_noise(noise)
-    both = [np.ascontiguousarray(values, dtype=np.float64) for values in (values0, values1)]
+    v0 = np.ascontiguousarray(values0, dtype=np.float64)
+    v1 = np.ascontiguousarray(values1, dtype=np.float64)
     scale = np.ascontiguousarray(scales, dtype=np.float64)
     draw = _in_core if kind.in_core and has_core() else _one_by_one
 
     def work(side: int, block: range, tell: Tell) -> Scores:
         key = derive_key(seed, RELEASE_KEYS + side)
-        return draw(kind, both[side], *both, scale, key, block)
+        return draw(kind, (v0, v1)[side], v0, v1, scale, key, block)
 
     with spread.over(workers=workers) as place:
         return both_sides(work, (0, 1), runs, place, lambda done: None)
@@ -140,10 +141,7 @@ def _in_core(
 ) -> Scores:
     from dpbandit import _core
 
-    found: Scores = _core.release_scores(
-        noise.name, value, v0, v1, scales, key, runs.start, len(runs)
-    )
-    return found
+    return _core.release_scores(noise.name, value, v0, v1, scales, key, runs.start, len(runs))
 
 
 def _one_by_one(

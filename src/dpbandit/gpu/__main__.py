@@ -1,9 +1,9 @@
 """`python -m dpbandit.gpu`: what a machine with NumPy and CuPy alone can do.
 
-python -m dpbandit.gpu doctor                                   what is here, and what is missing
-python -m dpbandit.gpu plans plans.json --horizon 10000         (needs the whole library) plans for `run`
-python -m dpbandit.gpu run [plans.json] --seeds 10000           regret of linucb, tree-gauss, dgs and anytime, or of plans
-python -m dpbandit.gpu attack attacks.npz counts.npz            count an audit's hits; `benchmarks/audit_table.py` makes both
+python -m dpbandit.gpu doctor   what is here, and what is missing
+python -m dpbandit.gpu plans plans.json --horizon 10000   (needs the whole library) plans for `run`
+python -m dpbandit.gpu run [plans.json] --seeds 10000   regret of four algorithms, or of plans
+python -m dpbandit.gpu attack attacks.npz counts.npz   hits; benchmarks/audit_table.py makes both
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from dpbandit.gpu.play import play
 
 def main() -> None:
     """Parse, do, print."""
-    parser = argparse.ArgumentParser(prog="python -m dpbandit.gpu", description="Simulations and audits on a GPU.")
+    parser = argparse.ArgumentParser(
+        prog="python -m dpbandit.gpu", description="Simulations and audits on a GPU."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="what is here, and what is missing")
     plans = commands.add_parser("plans", help="write plans for machines that cannot make them")
@@ -44,7 +46,10 @@ def main() -> None:
     hit.add_argument("--seed", type=int, default=0)
     for command in (run, hit):
         command.add_argument(
-            "--device", default="cuda", choices=["cuda", "host"], help="host: this processor, for tests"
+            "--device",
+            default="cuda",
+            choices=["cuda", "host"],
+            help="host: this processor, for tests",
         )
     given = parser.parse_args()
     try:
@@ -65,13 +70,23 @@ def _plans(given: Any) -> None:
     from dpbandit.gpu.translation import plan_of
 
     pool, _ = pool_and_truths(World(), 0)
-    options = {"dim": 10, "horizon": given.horizon, "public_contexts": pool, "epsilon": 2.0, "delta": 0.1, "seed": 0}
+    options = {
+        "dim": 10,
+        "horizon": given.horizon,
+        "public_contexts": pool,
+        "epsilon": 2.0,
+        "delta": 0.1,
+        "seed": 0,
+    }
     made: dict[str, Plan] = {}
     for name in given.algorithms:
         bandit = registry.construct(name, {**options, "reward_range": (-0.5, 1.5)})
         made[name] = plan_of(bandit, given.horizon)
     Book(made).save(given.file)
-    print(f"{len(made)} plans in {given.file}; their noise is scaled for the first pool where it depends on one")
+    print(
+        f"{len(made)} plans in {given.file}; their noise is scaled for the first pool "
+        "where it depends on one"
+    )
 
 
 def _run(given: Any) -> None:
@@ -79,11 +94,19 @@ def _run(given: Any) -> None:
     plans = Book.load(given.file).plans if given.file else papers_plans(given.horizon)
     for name, plan in plans.items():
         began = time.perf_counter()
-        played = play(where, plan, World(), rounds=given.horizon, seeds=range(given.seeds), recorded=[given.horizon])
+        played = play(
+            where,
+            plan,
+            World(),
+            rounds=given.horizon,
+            seeds=range(given.seeds),
+            recorded=[given.horizon],
+        )
         last = played.regret[:, -1]
         error = last.std(ddof=1) / np.sqrt(len(last)) if len(last) > 1 else float("nan")
         print(
-            f"{name:<24} regret {last.mean():8.1f} ± {error:.1f}   {given.seeds:,} seeds in {time.perf_counter() - began:.1f} s",
+            f"{name:<24} regret {last.mean():8.1f} ± {error:.1f}   "
+            f"{given.seeds:,} seeds in {time.perf_counter() - began:.1f} s",
             flush=True,
         )
 
@@ -100,7 +123,10 @@ def _attack(given: Any) -> None:
             arrays[f"{name}/{part}"] = np.asarray(getattr(found.counts, part))
         arrays[f"{name}/seconds"] = np.array(found.seconds)
         print(
-            json.dumps({"algorithm": name, "runs_a_side": given.runs, "seconds": round(found.seconds, 3)}), flush=True
+            json.dumps(
+                {"algorithm": name, "runs_a_side": given.runs, "seconds": round(found.seconds, 3)}
+            ),
+            flush=True,
         )
     arrays["device"] = np.array(where.name)
     np.savez_compressed(given.out, **arrays)

@@ -1,8 +1,10 @@
-"""Runs an audit's attack on a machine: every run draws its own noise, and its score is the likelihood ratio of all releases.
+"""Runs an audit's attack on a machine: every run draws its own noise, and its score is the
+likelihood ratio of all releases.
 
-What the two streams would have published is computed once, elsewhere, by the bandit itself (`auditor.trajectories`). Where a
-clean value never depends on earlier noise only the shifts between the two streams matter; the anytime bandit's values do
-depend on it, and its public coefficients come along.
+What the two streams would have published is computed once, elsewhere, by the bandit itself
+(`auditor.trajectories`). Where a clean value never depends on earlier noise only the shifts between
+the two streams matter; the anytime bandit's values do depend on it, and its public coefficients
+come along.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ SAMPLE = 100_000
 
 @dataclass(frozen=True)
 class Shifts:
-    """How far apart the two streams are in each coordinate of each release, in units of its noise; zeros left out.
+    """How far apart the two streams are in each coordinate of each release, in units of its noise;
+    zeros left out.
 
-    For K-norm noise one length for each release, of `width` coordinates. `certain` is what releases without noise add.
+    For K-norm noise one length for each release, of `width` coordinates. `certain` is what releases
+    without noise add.
     """
 
     noise: str
@@ -41,7 +45,8 @@ class Shifts:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The anytime bandit on a fixed stream: what is public of every round and of every release, in kernels.cu's order."""
+    """The anytime bandit on a fixed stream: what is public of every round and of every release, in
+    kernels.cu's order."""
 
     dim: int
     rows: Array
@@ -53,8 +58,17 @@ class Trajectory:
 Attack = Shifts | Trajectory
 
 
-def scores(machine: Machine, attack: Attack, *, side: int, runs: int, seed: int, injected: Array | None = None) -> Any:
-    """Scores of `runs` runs on one stream (0 as it was, 1 changed), on the machine. A run's noise depends on its number."""
+def scores(
+    machine: Machine,
+    attack: Attack,
+    *,
+    side: int,
+    runs: int,
+    seed: int,
+    injected: Array | None = None,
+) -> Any:
+    """Scores of `runs` runs on one stream (0 as it was, 1 changed), on the machine. A run's noise
+    depends on its number."""
     arrays, real = machine.arrays, machine.real
     sign, key = np.int32(2 * side - 1), np.uint64((2 * seed + side) % 2**64)
     blocks, zero = -(-runs // THREADS), np.uint64(0)
@@ -65,7 +79,9 @@ def scores(machine: Machine, attack: Attack, *, side: int, runs: int, seed: int,
         padded = np.zeros(-(-len(attack.shifts) // 4) * 4 or 4)
         padded[: len(attack.shifts)] = np.abs(attack.shifts)
         number = len(attack.shifts) if attack.noise == "laplace-l2" else len(padded)
-        constant = attack.certain + (0.5 * float((padded**2).sum()) if attack.noise == "gaussian" else 0.0)
+        constant = attack.certain + (
+            0.5 * float((padded**2).sum()) if attack.noise == "gaussian" else 0.0
+        )
         arguments: tuple[Any, ...] = (
             arrays.asarray(padded.astype(real)),
             np.int32(number),
@@ -80,7 +96,10 @@ def scores(machine: Machine, attack: Attack, *, side: int, runs: int, seed: int,
         machine.launch("score", fixed, blocks, arguments)
         return out
     fixed = (("ALGORITHM", 7), ("DIM", attack.dim))
-    rows, steps = (arrays.asarray(np.ascontiguousarray(part, dtype=real)) for part in (attack.rows, attack.steps))
+    rows, steps = (
+        arrays.asarray(np.ascontiguousarray(part, dtype=real))
+        for part in (attack.rows, attack.steps)
+    )
     arguments = (
         rows,
         steps,
@@ -110,7 +129,8 @@ class Found:
 
 
 def attack(machine: Machine, what: Attack, *, runs: int, seed: int) -> Found:
-    """Score both sides and count. Single precision scores: a step of theirs is far below any distance between thresholds."""
+    """Score both sides and count. Single precision scores: a step of theirs is far below any
+    distance between thresholds."""
     if runs > 2**31:
         raise OptionError(f"runs must be at most 2³¹ a side on one device, not {runs}")
     began = time.perf_counter()
@@ -144,8 +164,12 @@ def load(path: Path) -> dict[str, Attack]:
         for name in dict.fromkeys(key.split("/")[0] for key in arrays.files):
             if f"{name}/meta" in arrays:
                 code, width, certain = arrays[f"{name}/meta"].tolist()
-                found[name] = Shifts(words[int(code)], arrays[f"{name}/shifts"], int(width), certain)
+                found[name] = Shifts(
+                    words[int(code)], arrays[f"{name}/shifts"], int(width), certain
+                )
             else:
-                parts = [arrays[f"{name}/{part}"] for part in ("rows", "steps", "moments", "settings")]
+                parts = [
+                    arrays[f"{name}/{part}"] for part in ("rows", "steps", "moments", "settings")
+                ]
                 found[name] = Trajectory(int(arrays[f"{name}/dim"]), *parts)
     return found

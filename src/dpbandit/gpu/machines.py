@@ -1,4 +1,5 @@
-"""Where the kernels run: on a CUDA device through CuPy, or on this processor through g++ (for tests, slowly).
+"""Where the kernels run: on a CUDA device through CuPy, or on this processor through g++ (for
+tests, slowly).
 
 Both compile the same source with the same definitions and are called with the same arguments.
 """
@@ -35,7 +36,12 @@ class Machine(Protocol):
     real: Any
 
     def launch(
-        self, kernel: str, definitions: Definitions, blocks: int, arguments: tuple[Any, ...], shared: int = 0
+        self,
+        kernel: str,
+        definitions: Definitions,
+        blocks: int,
+        arguments: tuple[Any, ...],
+        shared: int = 0,
     ) -> None:
         """Run a kernel over this many blocks of THREADS threads."""
 
@@ -53,15 +59,21 @@ class Cuda:
             import cupy
         except ImportError as error:
             raise DeviceError(
-                "device='cuda' needs CuPy: pip install 'dpbandit[gpu]' (for CUDA 13; for another version install the cupy "
+                "device='cuda' needs CuPy: pip install 'dpbandit[gpu]' (for CUDA 13; for another "
+                "version install the cupy "
                 "package that matches it), or use device='cpu'"
             ) from error
         try:
             count = cupy.cuda.runtime.getDeviceCount()
         except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise DeviceError(f"CuPy is installed but finds no CUDA driver ({error}); use device='cpu'") from error
+            raise DeviceError(
+                f"CuPy is installed but finds no CUDA driver ({error}); use device='cpu'"
+            ) from error
         if count == 0:
-            raise DeviceError("CuPy is installed but there is no CUDA device: check nvidia-smi, or use device='cpu'")
+            raise DeviceError(
+                "CuPy is installed but there is no CUDA device: check nvidia-smi, or use "
+                "device='cpu'"
+            )
         self.arrays = cupy
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
         self.name = properties["name"].decode()
@@ -69,13 +81,19 @@ class Cuda:
         self.shared_memory = int(properties.get("sharedMemPerBlockOptin", 48 * 1024))
 
     def launch(
-        self, kernel: str, definitions: Definitions, blocks: int, arguments: tuple[Any, ...], shared: int = 0
+        self,
+        kernel: str,
+        definitions: Definitions,
+        blocks: int,
+        arguments: tuple[Any, ...],
+        shared: int = 0,
     ) -> None:
         run = self._compiled(kernel, definitions)
         if shared > 48 * 1024:
             if shared > self.shared_memory:
                 raise OptionError(
-                    f"the arm pool takes {shared:,} bytes of shared memory and this device has {self.shared_memory:,}: use "
+                    f"the arm pool takes {shared:,} bytes of shared memory and this device has "
+                    f"{self.shared_memory:,}: use "
                     "fewer arms or dimensions, or device='cpu'"
                 )
             run.max_dynamic_shared_size_bytes = shared
@@ -98,11 +116,18 @@ class Host:
 
     def __init__(self, real: Any = np.float32) -> None:
         if shutil.which("g++") is None:
-            raise DeviceError("g++ is not installed: the kernels cannot be compiled for this processor")
+            raise DeviceError(
+                "g++ is not installed: the kernels cannot be compiled for this processor"
+            )
         self.real = real
 
     def launch(
-        self, kernel: str, definitions: Definitions, blocks: int, arguments: tuple[Any, ...], shared: int = 0
+        self,
+        kernel: str,
+        definitions: Definitions,
+        blocks: int,
+        arguments: tuple[Any, ...],
+        shared: int = 0,
     ) -> None:
         del blocks, shared  # the shim loops over all replications, and reads the pool where it lies
         word = "double" if self.real is np.float64 else "float"
@@ -116,7 +141,16 @@ class Host:
 @lru_cache(maxsize=64)
 def _library(definitions: Definitions) -> ctypes.CDLL:
     # Scores of different arms must not be contracted differently from those of the CPU engine.
-    flags = ["-O2", "-std=c++17", "-ffp-contract=off", "-x", "c++", "-shared", "-fPIC", f"-DTHREADS={THREADS}"]
+    flags = [
+        "-O2",
+        "-std=c++17",
+        "-ffp-contract=off",
+        "-x",
+        "c++",
+        "-shared",
+        "-fPIC",
+        f"-DTHREADS={THREADS}",
+    ]
     flags += _flags(definitions)
     stamp = hashlib.sha256(SOURCE.read_bytes() + " ".join(flags).encode()).hexdigest()[:24]
     folder = Path(tempfile.gettempdir()) / "dpbandit-gpu"
@@ -124,7 +158,12 @@ def _library(definitions: Definitions) -> ctypes.CDLL:
     if not built.exists():
         folder.mkdir(exist_ok=True)
         fresh = built.with_suffix(f".{id(flags)}")
-        subprocess.run(["g++", *flags, str(SOURCE), "-o", str(fresh)], check=True, capture_output=True, text=True)
+        subprocess.run(
+            ["g++", *flags, str(SOURCE), "-o", str(fresh)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         fresh.rename(built)
     return ctypes.CDLL(str(built))
 

@@ -1,4 +1,5 @@
-"""What the simulation kernel must know of an algorithm and of a world: plain numbers, so that they can be made elsewhere."""
+"""What the simulation kernel must know of an algorithm and of a world: plain numbers, so that they
+can be made elsewhere."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Anytime:
 
 @dataclass(frozen=True)
 class Plan:
-    """One algorithm, ready to be played. `scales` and `alphas` have one number, or one for every round."""
+    """One algorithm, ready to be played. `scales` and `alphas` have one number, or one for every
+    round."""
 
     family: str
     noise: str = "gaussian"
@@ -66,7 +68,11 @@ class Plan:
     def settings(self, world: World) -> Vector:
         """The kernel's `settings`, in the order of kernels.cu."""
         own = self.anytime
-        rest = [0.0] * 5 if own is None else [own.window, own.scale, own.reward_variance, own.low, own.high]
+        rest = (
+            [0.0] * 5
+            if own is None
+            else [own.window, own.scale, own.reward_variance, own.low, own.high]
+        )
         count = len(self.decays[0]) if own is None else len(own.moments)
         return np.array(
             [
@@ -100,7 +106,9 @@ class Book:
     plans: dict[str, Plan] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps({label: asdict(plan) for label, plan in self.plans.items()}, indent=1))
+        path.write_text(
+            json.dumps({label: asdict(plan) for label, plan in self.plans.items()}, indent=1)
+        )
 
     @classmethod
     def load(cls, path: Path) -> Book:
@@ -115,15 +123,20 @@ def _plan(fields: dict[str, Any]) -> Plan:
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     """JSON knows lists alone."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+    }
 
 
 # (ε, δ) = (2, 0.1) as Gaussian privacy, by `dpbandit.budget.mu_of`; the paper's setting.
 PAPERS_MU = 1.3662024
 
 
-def papers_plans(rounds: int, *, width: float = 2.0, low: float = -0.5, dim: int = 10) -> dict[str, Plan]:
-    """`linucb`, `tree-gauss`, `dgs` and `anytime` at (2, 0.1), as `translation` makes them (a test compares)."""
+def papers_plans(
+    rounds: int, *, width: float = 2.0, low: float = -0.5, dim: int = 10
+) -> dict[str, Plan]:
+    """`linucb`, `tree-gauss`, `dgs` and `anytime` at (2, 0.1), as `translation` makes them (a test
+    compares)."""
     levels = rounds.bit_length()
     multiplier = math.sqrt(levels) / PAPERS_MU
     clip = (low, low + width)
@@ -148,5 +161,12 @@ def _papers_anytime(rounds: int, width: float, low: float, dim: int) -> Anytime:
         shown.append(math.sqrt((1 - rho) * (1 + rho)))
         j = later
     return Anytime(
-        share * width, 1 / PAPERS_MU, width**2 / 16, low, low + width, tuple(moments), tuple(shown), tuple(kept)
+        share * width,
+        1 / PAPERS_MU,
+        width**2 / 16,
+        low,
+        low + width,
+        tuple(moments),
+        tuple(shown),
+        tuple(kept),
     )

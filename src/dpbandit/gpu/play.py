@@ -1,9 +1,10 @@
 """Plays a plan on many replications of the paper's simulation, all rounds inside one kernel.
 
-Replications come in groups of THREADS that share a pool of arms (it has to fit into a block's fast memory); each has its own
-θ*, slates, reward noise and privacy noise. Whole groups are always played, so that a replication depends on its seed alone:
-seed s is replication s mod THREADS of group s // THREADS. Sharing a pool correlates regrets a little (docs/gpu.md has by how
-much): standard errors over seeds alone are somewhat too small, most for `dgs`.
+Replications come in groups of THREADS that share a pool of arms (it has to fit into a block's fast
+memory); each has its own θ*, slates, reward noise and privacy noise. Whole groups are always
+played, so that a replication depends on its seed alone: seed s is replication s mod THREADS of
+group s // THREADS. Sharing a pool correlates regrets a little (docs/gpu.md has by how much):
+standard errors over seeds alone are somewhat too small, most for `dgs`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ LARGEST_DIM = {"anytime": 16}
 LARGEST_SEED = 2**31 * THREADS
 LONGEST = 2**31 - 2
 
-# Blocks that share a multiprocessor, found by measuring (benchmarks/gpu_rounds.py --blocks 2 3 4): fewer leave more registers,
-# and these kernels have enough independent work in each thread to need no more.
+# Blocks that share a multiprocessor, found by measuring (benchmarks/gpu_rounds.py --blocks 2 3 4):
+# fewer leave more registers, and these kernels have enough independent work in each thread to need
+# no more.
 BLOCKS = 2
 
 
@@ -101,13 +103,18 @@ class Stage:
         self.machine, self.world, self.groups = machine, world, list(groups)
         if pools is None or truths is None:
             both = [pool_and_truths(world, group) for group in groups]
-            pools, truths = np.stack([pool for pool, _ in both]), np.concatenate([truth for _, truth in both])
+            pools, truths = (
+                np.stack([pool for pool, _ in both]),
+                np.concatenate([truth for _, truth in both]),
+            )
         self.pools = pools
         self.replications = len(truths)
         self._pools = self._rows(pools)
         self._truths = self._array(truths.T)
         first = np.arange(THREADS, dtype=np.uint64)
-        seeds = np.concatenate([first + np.uint64(group * THREADS) for group in groups])[: self.replications]
+        seeds = np.concatenate([first + np.uint64(group * THREADS) for group in groups])[
+            : self.replications
+        ]
         self.seeds = seeds.astype(np.int64)
         self._seeds = machine.arrays.asarray(seeds)
 
@@ -163,7 +170,9 @@ class Stage:
         alphas, scales = np.array([p.alphas for p in each]), np.array([p.scales for p in each])
         marks = np.asarray(recorded, dtype=np.int32)
         out = np_.full((len(marks), 3, self.replications), math.nan, dtype=np.float32)
-        thetas = np_.zeros((len(marks), world.dim, self.replications) if injected else 1, dtype=real)
+        thetas = np_.zeros(
+            (len(marks), world.dim, self.replications) if injected else 1, dtype=real
+        )
         chosen = np_.zeros(rounds if injected else 1, dtype=np.int32)
         given = (
             (np_.zeros(1, dtype=np.int32), nothing, nothing, np_.zeros(1, dtype=np.uint64))
@@ -204,13 +213,17 @@ class Stage:
 class Launch:
     """A kernel with its arguments."""
 
-    def __init__(self, stage: Stage, fixed: Definitions, arguments: Any, shared: int, *results: Any) -> None:
+    def __init__(
+        self, stage: Stage, fixed: Definitions, arguments: Any, shared: int, *results: Any
+    ) -> None:
         self.stage, self._fixed, self._arguments, self._shared = stage, fixed, arguments, shared
         self._out, self._thetas, self._chosen = results
 
     def __call__(self) -> None:
         """Start it; does not wait."""
-        self.stage.machine.launch("play", self._fixed, len(self.stage.groups), self._arguments, self._shared)
+        self.stage.machine.launch(
+            "play", self._fixed, len(self.stage.groups), self._arguments, self._shared
+        )
 
     def collect(self) -> Played:
         """Wait for it and bring the results back."""
@@ -234,7 +247,8 @@ def play(
     advance: Callable[[int], None] = lambda replications: None,
     at_once: int = 528,
 ) -> Played:
-    """Play these seeds, `at_once` groups in one launch. `plans` is one for all, or made for each group and its pool."""
+    """Play these seeds, `at_once` groups in one launch. `plans` is one for all, or made for each
+    group and its pool."""
     wanted = np.array([int(seed) for seed in seeds], dtype=np.int64)
     groups = groups_of(wanted.tolist())
     parts = []
@@ -260,7 +274,9 @@ def play(
 def _check(plan: Plan, world: World, rounds: int) -> None:
     largest = LARGEST_DIM.get(plan.family, 32)
     if world.dim > largest:
-        raise OptionError(f"device='cuda' plays {plan.family!r} in at most {largest} dimensions: use device='cpu'")
+        raise OptionError(
+            f"device='cuda' plays {plan.family!r} in at most {largest} dimensions: use device='cpu'"
+        )
     if not 1 <= rounds <= LONGEST:
         raise OptionError(f"device='cuda' plays between 1 and {LONGEST:,} rounds, not {rounds!r}")
     if plan.noise not in ("gaussian", "laplace"):

@@ -24,8 +24,8 @@ PLAYED = (
 )
 # The rule that the kernels play for each learner.
 POLICIES = {"none": "uniform", "ridge": "ucb", "filter": "centred-ucb"}
-# The choices that this module knows, for each learner. One that is new elsewhere is refused here, not
-# left out.
+# The choices that this module knows, for each learner. One that is new elsewhere is refused here,
+# not left out.
 COMMON = (
     "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
     "context_noise contexts_key"
@@ -105,12 +105,12 @@ def _ridge_plan(name: str, spec: dict[str, Any], horizon: int, shared: dict[str,
             raise _refusal(name, "honaker=True releases every node")
         case "moments", "pan-private":
             raise _refusal(name, "the pan-private form keeps noise in every sum")
-        case ("moments" | "own" | "increment"), "tree" if spec["unknown_horizon"]:
+        case (("moments" | "own" | "increment"), "tree") if spec["unknown_horizon"]:
             raise OptionError(
                 f"device='cuda' plays {name} with a known horizon only: give one, or use "
                 "device='cpu'"
             )
-        case ("moments" | "own" | "increment"), "tree":
+        case (("moments" | "own" | "increment"), "tree"):
             return _tree_plan(name, spec, size, horizon, shared)
     raise _refusal(name, f"it has no release {release!r} at site {site!r}")
 
