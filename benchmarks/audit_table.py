@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 import dpbandit as dpb
-from dpbandit.auditing.attack import CONFIDENCE, _worst, judge
-from dpbandit.auditing.trajectories import trajectory
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
+from dpbandit.auditor.attack import worst_stream
+from dpbandit.auditor.bounds import CONFIDENCE, judge
+from dpbandit.auditor.trajectories import trajectory
 from dpbandit.budget import epsilon_of
 from dpbandit.gpu import attack as attacks
 from dpbandit.gpu.counting import Counts
@@ -43,7 +44,7 @@ def main() -> None:
     if given.counts is None:
         made = {}
         for name in dpb.algorithms():
-            frozen, positions = _worst(construct(name), HORIZON, SEED, workers=1)
+            frozen, positions = worst_stream(construct(name), HORIZON, SEED, workers=1)
             made[name] = trajectory(frozen, positions)
             print(name, flush=True)
         attacks.save(given.attacks, made)

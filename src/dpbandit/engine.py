@@ -37,6 +37,13 @@ LEARNED, DUE = 0, 1
 # What both engines refuse, by code.
 NOT_AN_ARRAY, DIMENSION, NO_ARMS, NOT_FINITE, TOO_LONG, TOO_LONG_L1, NOT_ONE_HOT = range(-1, -8, -1)
 REWARD_NOT_FINITE, HORIZON, BUSY, FORKED = -8, -9, -10, -11
+# The core's instruction sets, in words.
+INSTRUCTIONS = {
+    "v2": "x86-64-v2 (SSE4.2)",
+    "v3": "x86-64-v3 (AVX2)",
+    "v4": "x86-64-v4 (AVX-512)",
+    "generic": "this processor's own instructions",
+}
 # What `prepare` says instead of a noise scale in a round without a release.
 NO_RELEASE = -1.0
 
@@ -172,13 +179,13 @@ def _core() -> tuple[Any, str]:
 def core_status() -> str:
     """What runs bandits here, in words; `doctor` prints it.
 
-    >>> core_status().split(":")[0] in ("the compiled core", "the reference in NumPy, some 100 times slower")
+    >>> core_status().startswith(("the compiled core: ", "the reference in NumPy"))
     True
     """
     module, why = _core()
     if module is None:
         return f"the reference in NumPy, some 100 times slower: no compiled core ({why})"
-    return f"the compiled core: {getattr(module, 'description', lambda: 'dpbandit._core')()}"
+    return f"the compiled core: {INSTRUCTIONS[module.arch()]}"
 
 
 def has_core() -> bool:

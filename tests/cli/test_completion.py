@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
 from dpbandit.cli import compare, names
 
 HEAVY = ("numpy", "numba", "scipy", "opendp", "pandas", "matplotlib", "pyarrow")

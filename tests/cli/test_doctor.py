@@ -1,7 +1,6 @@
 """`dpbandit doctor`: it finds what is there, says what is missing, and its exit status says whether the library can work."""
 
 import json
-import os
 import sys
 
 import pytest
@@ -20,11 +19,22 @@ def test_here_it_can_work(dpbandit_, monkeypatch):
     record = json.loads(said.out)
     assert record["works"] is True
     found = states(record)
-    for name in ("Python", "dpbandit", "numpy", "scipy", "numba", "opendp", "real noise", "kernels", "processor"):
+    for name in (
+        "Python",
+        "dpbandit",
+        "numpy",
+        "scipy",
+        "opendp",
+        "real noise",
+        "core",
+        "processor",
+    ):
         assert found[name]["state"] == "fine", found[name]
     assert "OMP_NUM_THREADS=1" in found["threads"]["found"]
     for name, one in found.items():
-        assert one["fix"] or one["state"] in ("fine", "unset"), f"{name} is missing and nothing says how to get it"
+        assert one["fix"] or one["state"] in ("fine", "unset"), (
+            f"{name} is missing and nothing says how to get it"
+        )
 
 
 def test_it_fits_on_one_screen(dpbandit_, monkeypatch):
@@ -35,9 +45,9 @@ def test_it_fits_on_one_screen(dpbandit_, monkeypatch):
 
 
 def test_a_sampler_that_repeats_itself_is_found(dpbandit_, monkeypatch):
-    from dpbandit.noise import Real
+    from dpbandit.privacy.sources import Real
 
-    monkeypatch.setattr(Real, "release", lambda self, noise, value, **_: value + 0.5)
+    monkeypatch.setattr(Real, "release", lambda self, noise, pending, **_: pending.values + 0.5)
     said = dpbandit_("doctor")
     assert said.status == 1
     assert "broken: real noise" in said.out
@@ -47,11 +57,11 @@ def test_a_sampler_that_repeats_itself_is_found(dpbandit_, monkeypatch):
 def test_noise_off_its_grid_is_found(monkeypatch):
     import numpy as np
 
-    from dpbandit.noise import Real
+    from dpbandit.privacy.sources import Real
 
-    monkeypatch.setattr(
-        Real, "release", lambda self, noise, value, **_: np.random.default_rng().normal(size=len(value))
-    )
+    rng = np.random.default_rng()
+    drawn = lambda self, noise, pending, **_: rng.normal(size=len(pending.values))  # noqa: E731
+    monkeypatch.setattr(Real, "release", drawn)
     (finding,) = checks.privacy()
     assert finding.state == "broken"
 
@@ -68,13 +78,18 @@ def test_extras_that_are_missing_come_with_their_command(monkeypatch):
     found = {finding.name: finding for finding in (*checks.optional(), *checks.gpu())}
     assert found["lab"].state == "fine"
     for name, extra in (("cluster", "cluster"), ("postgres", "postgres"), ("GPU", "gpu")):
-        assert (found[name].state, found[name].fix) == ("absent", f"pip install 'dpbandit[{extra}]'")
+        assert (found[name].state, found[name].fix) == (
+            "absent",
+            f"pip install 'dpbandit[{extra}]'",
+        )
 
 
 def test_data_is_looked_for_and_never_downloaded(monkeypatch, tmp_path):
     import urllib.request
 
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: pytest.fail("it tried to download"))
+    monkeypatch.setattr(
+        urllib.request, "urlopen", lambda *_, **__: pytest.fail("it tried to download")
+    )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("DPBANDIT_DATA", raising=False)
     found = {finding.name: finding for finding in checks.data()}
@@ -89,14 +104,21 @@ def test_data_is_looked_for_and_never_downloaded(monkeypatch, tmp_path):
     assert next(checks.data()).state == "absent"
 
 
-def test_a_cache_that_cannot_be_written_to_is_said(monkeypatch, tmp_path):
-    import dpbandit.compiled
+def test_without_a_core_it_is_said_and_the_library_works_all_the_same(monkeypatch):
+    from dpbandit import engine
 
-    monkeypatch.setattr(dpbandit.compiled, "CACHE_FOLDER", str(tmp_path))
-    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(tmp_path))
-    found = {finding.name: finding for finding in checks.kernels()}
-    assert found["cache"].state == "absent"
-    assert "NUMBA_CACHE_DIR" in found["cache"].fix
+    monkeypatch.setattr(engine, "_core", lambda: (None, "no binary for this platform"))
+    (finding,) = checks.core()
+    assert finding.state == "absent"
+    assert "reference in NumPy" in finding.words
+
+
+def test_a_core_with_other_noise_is_found(monkeypatch):
+    from dpbandit import _core
+
+    monkeypatch.setattr(_core, "noise", lambda name, key, index, scale, value: value)
+    (finding,) = checks.core()
+    assert finding.state == "broken"
 
 
 def test_a_section_that_fails_is_a_line(monkeypatch):

@@ -43,14 +43,17 @@ def library() -> Findings:
         "" if enough else "dpbandit needs Python 3.11 or newer",
     )
     yield Finding("dpbandit", "fine", f"{dpbandit.__version__} in {Path(dpbandit.__file__).parent}")
-    for name in ("numpy", "scipy", "numba", "opendp"):
+    for name in ("numpy", "scipy", "opendp"):
         try:
             __import__(name)
         except ImportError as error:
             found = _version(name)
             words = f"{found} cannot be imported: {error}" if found else "not installed"
             yield Finding(
-                name, "broken", words, f"pip install --force-reinstall {name}" if found else "pip install dpbandit"
+                name,
+                "broken",
+                words,
+                f"pip install --force-reinstall {name}" if found else "pip install dpbandit",
             )
         else:
             yield Finding(name, "fine", _version(name) or "of unknown version")
@@ -64,56 +67,70 @@ def privacy() -> Findings:
 def _draw() -> str:
     import numpy as np
 
-    from dpbandit.noise import Real, grid_exponent
+    from dpbandit.privacy.grid import STEP
+    from dpbandit.privacy.noise import NOISES
+    from dpbandit.privacy.sources import Pending, Real
 
-    for noise in ("gaussian", "laplace"):
-        once, again = (Real().release(noise, np.zeros(8), scale=1.0, shift=1.0, index=0) for _ in range(2))
-        steps = once * 2.0 ** -grid_exponent(1.0)
-        if not np.isfinite(once).all() or (once == again).any() or (steps != np.round(steps)).any():
-            raise ArithmeticError(f"{noise} noise is constant, not finite, or off its grid")
-    return "Gaussian and Laplace, drawn by OpenDP's exact samplers, on their grid"
+    real = [noise for noise in NOISES.values() if noise.has_real_source]
+    for noise in real:
+        clean = Pending(np.zeros(8), [0] * 8)
+        once, again = (
+            Real().release(noise, clean, scale=1.0, shift=1.0, index=1) for _ in range(2)
+        )
+        steps = once / STEP
+        if not np.isfinite(once).all() or (once == again).any() or (steps != np.rint(steps)).any():
+            raise ArithmeticError(f"{noise.name} noise is constant, not finite, or off its grid")
+    names = " and ".join(noise.name.capitalize() for noise in real)
+    return f"{names}, drawn by OpenDP's exact samplers, on their grid"
 
 
-def kernels() -> Findings:
-    """Compiled code: that it runs, and where it is kept."""
-    yield _tried("kernels", _compute, "pip install --force-reinstall numba llvmlite")
-    with suppress(ImportError):
-        from dpbandit.compiled import CACHE_FOLDER, HERE
+def core() -> Findings:
+    """What runs bandits: the compiled core, or the reference in its place."""
+    from dpbandit.engine import core_status, has_core
 
-        folder = Path(CACHE_FOLDER) if CACHE_FOLDER else HERE
-        count = sum(1 for _ in folder.rglob("*.nbi"))
-        kept = f"{count} compiled functions in {folder}" if count else f"empty: each first use compiles ({folder})"
-        if os.access(folder, os.W_OK):
-            yield Finding("cache", "fine", kept)
-        else:
-            fix = "export NUMBA_CACHE_DIR=~/.cache/dpbandit-kernels, so that they are compiled once"
-            yield Finding("cache", "fine" if count else "absent", f"{kept}, read-only", "" if count else fix)
+    if has_core():
+        yield _tried("core", _compute, "pip install --force-reinstall dpbandit")
+    else:
+        fix = "pip install --force-reinstall dpbandit, where there is a wheel or a C++ compiler"
+        yield Finding("core", "absent", core_status(), fix)
 
 
 def _compute() -> str:
     import numpy as np
 
-    from dpbandit.noise import Simulation
+    from dpbandit import _core
+    from dpbandit.engine import core_status
+    from dpbandit.privacy.noise import NOISES
 
-    zero = np.zeros(3)
-    once, again = (Simulation(7).release("gaussian", zero, scale=1.0, shift=1.0, index=4) for _ in range(2))
-    if not np.isfinite(once).all() or (once != again).any() or not once.any():
-        raise ArithmeticError("seeded noise is not what it should be")
-    return "compile and run; seeded noise repeats"
+    for noise in NOISES.values():
+        zeros = np.zeros(3)
+        ours, theirs = (
+            noise.simulate(7, 4, 5.0, zeros),
+            _core.noise(noise.name, 7, 4, 5.0, zeros),
+        )
+        if not np.isfinite(ours).all() or not np.allclose(ours, theirs, rtol=1e-12):
+            raise ArithmeticError(f"seeded {noise.name} noise is not that of the reference")
+    return f"{core_status()}; seeded noise is that of the reference"
 
 
 def machine() -> Findings:
     """Processor, memory, and what limits threads."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding("processor", "fine", f"{_processor()}, {cores} cores{_simd()}")
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    yield Finding("processor", "fine", f"{_processor()}, {cores} cores")
     memory = _memory()
     if memory:
         yield Finding("memory", "fine", memory)
     given = [f"{name}={os.environ[name]}" for name in THREADS if name in os.environ]
-    yield Finding("threads", "fine" if given else "unset", ", ".join(given) or "all cores (none of the limits is set)")
+    yield Finding(
+        "threads",
+        "fine" if given else "unset",
+        ", ".join(given) or "all cores (none of the limits is set)",
+    )
 
 
-THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def _processor() -> str:
@@ -124,26 +141,19 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _simd() -> str:
-    try:
-        from llvmlite.binding import get_host_cpu_features
-
-        has = get_host_cpu_features()
-    except Exception:  # a processor that llvmlite does not know
-        return ""
-    names = {"avx512f": "AVX-512", "avx2": "AVX2", "fma": "FMA", "neon": "NEON", "sve": "SVE"}
-    found = [words for flag, words in names.items() if has.get(flag)]
-    return f", {' '.join(found)}" if found else ""
-
-
 def _memory() -> str:
     try:
         page = os.sysconf("SC_PAGE_SIZE") / 2**30
         total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return ""
-    with suppress(OSError), open("/proc/meminfo") as file:  # what could be had counts caches that would be given up
-        free = next((int(line.split()[1]) / 2**20 for line in file if line.startswith("MemAvailable")), free)
+    with (
+        suppress(OSError),
+        open("/proc/meminfo") as file,
+    ):  # what could be had counts caches that would be given up
+        free = next(
+            (int(line.split()[1]) / 2**20 for line in file if line.startswith("MemAvailable")), free
+        )
     return f"{total:.1f} GiB, {free:.1f} available"
 
 
@@ -165,10 +175,18 @@ def gpu() -> Findings:
         words = f"{device.name}, {free:.0f} of {total:.0f} GiB free, CUDA {driver // 1000}.{driver % 1000 // 10}, CuPy {device.arrays.__version__}"
         yield Finding("GPU", "fine", words)
     except DeviceError as error:
-        yield Finding("GPU", "absent", f"{error}; {seen}", "install the NVIDIA driver, or leave out --device cuda")
+        yield Finding(
+            "GPU",
+            "absent",
+            f"{error}; {seen}",
+            "install the NVIDIA driver, or leave out --device cuda",
+        )
     except Exception as error:  # a CuPy for another CUDA fails in many ways
         yield Finding(
-            "GPU", "absent", f"CuPy cannot be used ({_brief(error)})", "install the CuPy of your CUDA version"
+            "GPU",
+            "absent",
+            f"CuPy cannot be used ({_brief(error)})",
+            "install the CuPy of your CUDA version",
         )
 
 
@@ -180,16 +198,23 @@ def data() -> Findings:
     is_folder = bool(given) and Path(str(given)).expanduser().is_dir()
     if given and not is_folder:
         yield Finding(
-            "DPBANDIT_DATA", "absent", f"{given} is not a folder", "set it to the folder that holds lastfm/ and obd/"
+            "DPBANDIT_DATA",
+            "absent",
+            f"{given} is not a folder",
+            "set it to the folder that holds lastfm/ and obd/",
         )
     else:
         words = given or f"not set; looked in {sets.cache_folder()}"
         yield Finding("DPBANDIT_DATA", "fine" if given else "unset", words)
     folders = [Path(given).expanduser()] if given and is_folder else []
     folders.append(sets.cache_folder())
-    for (kind, place), name in zip(sets.available().items(), ("LastFM", "Open Bandit"), strict=True):
+    for (kind, place), name in zip(
+        sets.available().items(), ("LastFM", "Open Bandit"), strict=True
+    ):
         source = sets.SOURCES[kind]
-        damaged = next((path for folder in folders if (path := folder / source.file).is_file()), None)
+        damaged = next(
+            (path for folder in folders if (path := folder / source.file).is_file()), None
+        )
         if place is not None:
             yield Finding(name, "fine", str(place))
         else:
@@ -208,7 +233,10 @@ def optional() -> Findings:
             yield Finding(extra, "fine", extras.WHAT_FOR[extra])
         elif extra == "bench" and present:
             yield Finding(
-                extra, "absent", f"{', '.join(present)}; without {', '.join(lacking)}", extras.pip_install(extra)
+                extra,
+                "absent",
+                f"{', '.join(present)}; without {', '.join(lacking)}",
+                extras.pip_install(extra),
             )
         else:
             words = f"{extras.WHAT_FOR[extra]}; missing: {', '.join(lacking)}"
@@ -219,7 +247,12 @@ def tools() -> Findings:
     """Programs that tests use."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
     fix = "" if chromium else "apt-get install chromium"
-    yield Finding("Chromium", "fine" if chromium else "absent", chromium or "not found: browser tests are skipped", fix)
+    yield Finding(
+        "Chromium",
+        "fine" if chromium else "absent",
+        chromium or "not found: browser tests are skipped",
+        fix,
+    )
     compiler = shutil.which("g++")
     fix = "" if compiler else "apt-get install g++"
     words = compiler or "not found: tests of the CUDA source on this processor are skipped"
@@ -229,7 +262,7 @@ def tools() -> Findings:
 SECTIONS: dict[str, Callable[[], Findings]] = {
     "Library": library,
     "Privacy": privacy,
-    "Kernels": kernels,
+    "Core": core,
     "Machine": machine,
     "GPU": gpu,
     "Data": data,
@@ -248,7 +281,9 @@ def everything() -> dict[str, list[Finding]]:
                 found[title].append(finding)
         except Exception as error:
             found[title].append(
-                Finding(title.lower(), "broken", _brief(error), "pip install --force-reinstall dpbandit")
+                Finding(
+                    title.lower(), "broken", _brief(error), "pip install --force-reinstall dpbandit"
+                )
             )
     return found
 
@@ -275,7 +310,9 @@ def _version(name: str) -> str | None:
 def as_record(found: dict[str, list[Finding]]) -> dict[str, Any]:
     """For JSON."""
     sections = {
-        title: {f.name: {"state": f.state, "found": f.words, "fix": f.fix or None} for f in findings}
+        title: {
+            f.name: {"state": f.state, "found": f.words, "fix": f.fix or None} for f in findings
+        }
         for title, findings in found.items()
     }
     return {"works": works(found), "sections": sections}

@@ -22,22 +22,30 @@ from dpbandit.cli.shared import (
     out,
     print_json,
     room_for,
-    starting,
 )
 
 Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
 Delta = Annotated[float, typer.Option(help="The δ to check (no part in pure ε).")]
 Seed = Annotated[int, typer.Option(help="Seed of contexts, rewards and simulated noise.")]
 Unit = Annotated[
-    int, typer.Option("--user-rewards", help="Protect a user with at most this many rewards; 0 for one reward.")
+    int,
+    typer.Option(
+        "--user-rewards", help="Protect a user with at most this many rewards; 0 for one reward."
+    ),
 ]
-Unknown = Annotated[bool, typer.Option("--unknown-horizon", help="Make the algorithm without a horizon.")]
+Unknown = Annotated[
+    bool, typer.Option("--unknown-horizon", help="Make the algorithm without a horizon.")
+]
 Pan = Annotated[bool, typer.Option("--pan-private", help="The pan-private form.")]
 
 
 def _make_options(noise: str | None, user_rewards: int, **more: Any) -> dict[str, Any]:
     given = {name: value for name, value in more.items() if value is not None}
-    return given | ({"noise": noise} if noise else {}) | ({"unit": ("user", user_rewards)} if user_rewards else {})
+    return (
+        given
+        | ({"noise": noise} if noise else {})
+        | ({"unit": ("user", user_rewards)} if user_rewards else {})
+    )
 
 
 @app.command()
@@ -45,15 +53,21 @@ def verify(
     name: Algorithm,
     epsilon: Epsilon = 2.0,
     delta: Delta = 1e-5,
-    horizon: Annotated[int, typer.Option(help="Rounds; every position is tried up to 4,096.")] = 512,
+    horizon: Annotated[
+        int, typer.Option(help="Rounds; every position is tried up to 4,096.")
+    ] = 512,
     dim: Annotated[int, typer.Option(help="Features per context.")] = 5,
-    runs: Annotated[int, typer.Option(help="Steps of the search for bad contexts; 0 for none.")] = 200,
+    runs: Annotated[
+        int, typer.Option(help="Steps of the search for bad contexts; 0 for none.")
+    ] = 200,
     seed: Seed = 0,
     noise: Noise = None,
     user_rewards: Unit = 0,
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
-    smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
+    smallest_eigenvalue: Annotated[
+        float | None, typer.Option(help="λ₀, for dgs-published.")
+    ] = None,
     log_rows: Annotated[
         int,
         typer.Option(
@@ -78,10 +92,13 @@ def verify(
     from dpbandit.cli.progress import bar
 
     options = _make_options(
-        noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue, pan_private=pan_private or None
+        noise,
+        user_rewards,
+        smallest_eigenvalue=smallest_eigenvalue,
+        pan_private=pan_private or None,
     )
     room_for(folder, folder=True)
-    with bar(starting()) as show:
+    with bar("starting") as show:
         result = check(
             name,
             epsilon=epsilon,
@@ -103,7 +120,9 @@ def audit(
     name: Algorithm,
     epsilon: Epsilon = 2.0,
     delta: Delta = 1e-5,
-    horizon: Annotated[int | None, typer.Option(help="Rounds: 256, or 16 with --real, if not given.")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Rounds: 256, or 16 with --real, if not given.")
+    ] = None,
     dim: Annotated[int, typer.Option(help="Features per context.")] = 1,
     runs: Annotated[
         int | None,
@@ -114,14 +133,19 @@ def audit(
     seed: Seed = 0,
     confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.999,
     real: Annotated[
-        bool, typer.Option("--real", help="Run the step-by-step object with real noise, exactly as it ships.")
+        bool,
+        typer.Option(
+            "--real", help="Run the step-by-step object with real noise, exactly as it ships."
+        ),
     ] = False,
     device: Device = "cpu",
     noise: Noise = None,
     user_rewards: Unit = 0,
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
-    smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
+    smallest_eigenvalue: Annotated[
+        float | None, typer.Option(help="λ₀, for dgs-published.")
+    ] = None,
     cluster: Cluster = None,
     folder: Folder = None,
     json_: Json = False,
@@ -148,7 +172,7 @@ def audit(
     from dpbandit.cli.progress import bar
 
     room_for(folder, folder=True)
-    with bar(starting(cluster)) as show:
+    with bar("starting") as show:
         result = attack(
             name,
             epsilon=epsilon,
@@ -164,7 +188,10 @@ def audit(
             cluster=cluster,
             progress=lambda part: show("attacking", part, 1.0),
             **_make_options(
-                noise, user_rewards, smallest_eigenvalue=smallest_eigenvalue, pan_private=pan_private or None
+                noise,
+                user_rewards,
+                smallest_eigenvalue=smallest_eigenvalue,
+                pan_private=pan_private or None,
             ),
         )
     _report(result, folder, "audit", json_)
@@ -174,7 +201,9 @@ def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
     """Print what was found, write it where asked, and leave with status 0, 3, or 130 after Ctrl-C."""
     record = result.to_dict()
     if folder:
-        (folder / f"{kind}-{result.name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False))
+        (folder / f"{kind}-{result.name}.json").write_text(
+            json.dumps(record, indent=1, ensure_ascii=False)
+        )
         if hasattr(result, "plot"):
             figure = result.plot()
             for ending in ("svg", "png"):
@@ -182,7 +211,13 @@ def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
     if json_:
         print_json(record)
     else:
-        out.print(str(result), style=None if result.holds else "bold", highlight=False, markup=False, soft_wrap=True)
+        out.print(
+            str(result),
+            style=None if result.holds else "bold",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
         if folder:
             out.print(f"written to {folder}", style="dim", highlight=False)
     if not getattr(result, "complete", True):
@@ -197,24 +232,32 @@ def claim(
     epsilon: Annotated[float, typer.Option(help="ε.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ, for noise that needs one.")] = 1e-6,
     dim: Annotated[int, typer.Option(help="Features per context.")] = 10,
-    horizon: Annotated[int | None, typer.Option(help="Rewards it may learn from; unknown if not given.")] = None,
-    reward_range: Annotated[tuple[float, float], typer.Option(help="Range of rewards.", metavar="LOW HIGH")] = (
+    horizon: Annotated[
+        int | None, typer.Option(help="Rewards it may learn from; unknown if not given.")
+    ] = None,
+    reward_range: Annotated[
+        tuple[float, float], typer.Option(help="Range of rewards.", metavar="LOW HIGH")
+    ] = (
         0.0,
         1.0,
     ),
     noise: Noise = None,
     user_rewards: Unit = 0,
     pan_private: Pan = False,
-    smallest_eigenvalue: Annotated[float | None, typer.Option(help="λ₀, for dgs-published.")] = None,
-    file: Annotated[Path | None, typer.Option("--out", help="Write the sheet to this file (Markdown).")] = None,
+    smallest_eigenvalue: Annotated[
+        float | None, typer.Option(help="λ₀, for dgs-published.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--out", help="Write the sheet to this file (Markdown).")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Print the claim sheet of an algorithm at these settings: one page for a reviewer to sign.
 
     [dim]Example:[/dim]  dpbandit claim dgs --epsilon 1 --delta 1e-6 --horizon 100000 --user-rewards 5
     """
-    from dpbandit.auditor.sheet import claim_sheet
     from dpbandit.algorithms.registry import construct
+    from dpbandit.auditor.sheet import claim_sheet
 
     given = _make_options(
         noise,
