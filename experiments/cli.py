@@ -33,8 +33,8 @@ def reproduce(
     profile: Annotated[
         str,
         typer.Option(
-            help="quick (minutes), paper (the paper's sizes, 20 seeds) or full (100 seeds, "
-            "100,000 rounds).",
+            help="quick (half a minute), paper (the paper's sizes) or full (100 seeds, 100,000 "
+            "rounds).",
             autocompletion=names.one_of("quick", "paper", "full"),
         ),
     ] = "quick",
