@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from dpbandit.algorithms import registry
+from dpbandit.errors import OptionError
 from dpbandit.privacy.sensitivity import estimate_bounds
 from dpbandit.reference.random import START
 from dpbandit.simulate.players import arms_played
@@ -140,6 +141,8 @@ def assumption(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
             episode = world.episode(0)
         except FileNotFoundError:
             continue
+        if episode.public_contexts is None:
+            raise OptionError(f"{label} has no contexts that are known before the first round")
         longest, smallest = estimate_bounds(episode.public_contexts)
         horizon = size.horizon
         bandit = registry.construct("linucb", {"dim": world.dim, "ridge": 1.0, "seed": 0})

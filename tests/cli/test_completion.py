@@ -9,7 +9,7 @@ import pytest
 from dpbandit.algorithms import registry
 from dpbandit.cli import compare, names
 
-HEAVY = ("numpy", "numba", "scipy", "opendp", "pandas", "matplotlib", "pyarrow")
+HEAVY = ("numpy", "scipy", "opendp", "pandas", "matplotlib", "pyarrow")
 
 
 def complete(shell, words):
