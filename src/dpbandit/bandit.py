@@ -230,7 +230,7 @@ class Bandit:
         >>> oct(os.stat(file).st_mode & 0o777)
         '0o600'
         """
-        from dpbandit.files import save
+        from dpbandit.saving import save
 
         save(self, path)
 
@@ -243,7 +243,7 @@ class Bandit:
         >>> dpb.load(file).select([[1.0, 0.0], [0.0, 0.5]])
         0
         """
-        from dpbandit.files import export
+        from dpbandit.saving import export
 
         export(self, path)
 

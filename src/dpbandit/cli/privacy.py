@@ -22,7 +22,6 @@ from dpbandit.cli.shared import (
     out,
     print_json,
     room_for,
-    starting,
 )
 
 Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
@@ -100,7 +99,7 @@ def verify(
         pan_private=pan_private or None,
     )
     room_for(folder, folder=True)
-    with bar(starting()) as show:
+    with bar("starting") as show:
         result = check(
             name,
             epsilon=epsilon,
@@ -176,7 +175,7 @@ def audit(
     from dpbandit.cli.progress import bar
 
     room_for(folder, folder=True)
-    with bar(starting(cluster)) as show:
+    with bar("starting") as show:
         result = attack(
             name,
             epsilon=epsilon,
