@@ -128,7 +128,7 @@ class Script:
     def __init__(self, values):
         self.values = iter(values)
 
-    def release(self, noise, value, *, scale, shift, index):
+    def release(self, noise, pending, *, scale, shift, index):
         return next(self.values).copy()
 
 
@@ -224,7 +224,7 @@ def _check(store, visitors, seen, kills, rewards):
     replay = blueprint.build(line.config)
     personal = line.config["unit"] != "reward"
     noisy = np.concatenate([np.frombuffer(row[4]) for row in releases if row[4] is not None])
-    noisy = noisy.reshape(-1, len(replay.learner.pending))
+    noisy = noisy.reshape(-1, len(replay.engine.pending()))
     decisions = db.all("SELECT seq, context, person FROM decisions WHERE bandit = 1 ORDER BY seq")
     assert [row[0] for row in decisions] == list(range(1, len(decisions) + 1))
     # asked again until answered, every decision was made once
@@ -240,15 +240,16 @@ def _check(store, visitors, seen, kills, rewards):
             assert replay.ledger.releases == marks[seq][3]
     assert next(replay.source.values, None) is None  # every draw was needed: none was drawn again
     counts = {bytes(person).hex(): count for person, count in db.all("SELECT person, decisions FROM people")}
-    assert counts == replay._user_counts
+    assert counts == replay.user_counts
     assert not personal or replay.over_cap > 50
 
     # the final model and the clean statistics behind it are those of the replay, to the last bit
-    from dpbandit.bandits.files import unpack
+    from dpbandit.files import unpack
 
     kept = unpack(store.state(1)[2])
-    for name, array in kept._arrays().items():
-        assert np.array_equal(array, replay._arrays()[name]), name
+    replayed = replay.engine.fields()
+    for name, array in kept.engine.fields().items():
+        assert np.array_equal(array, replayed[name]), name
     assert kept.ledger.to_dict() == replay.ledger.to_dict()
     assert store.model(1)[1]["theta"] == replay.theta.tolist()
 

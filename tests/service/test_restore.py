@@ -423,7 +423,7 @@ def test_a_stuck_learner_loses_its_lease(here, monkeypatch):
     thread.start()
     assert asleep.wait(60)
     until(lambda: other.turn() or learn_status(other)[1] == 1, 30)
-    assert not first.well
+    assert not first.healthy
     stop.set()
     wake.set()
     thread.join(30)
@@ -474,9 +474,9 @@ def test_a_learner_that_is_stuck_is_not_ready(here):
     from dpbandit.service.server import _Helper
 
     helper = _Helper(here, threading.Event())
-    assert helper.well()
+    assert helper.healthy()
     helper._learner = Learner(here)
-    assert helper.well()
+    assert helper.healthy()
     helper._learner._moved -= learner.STUCK_SECONDS
-    assert not helper.well()
+    assert not helper.healthy()
     helper._learner.stop()

@@ -72,9 +72,9 @@ def no_key() -> Refused:
 class App:
     """One process's API. `settings.role` 'learner' serves health and metrics only."""
 
-    def __init__(self, settings: Settings, *, well: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, settings: Settings, *, healthy: Callable[[], bool] = lambda: True) -> None:
         self.settings = settings
-        self._well = well  # what else must be so for `/readyz`
+        self._healthy = healthy  # what else must be so for `/readyz`
         self.catalog = Catalog(settings.store)
         self.journal = Journal(settings.store, most_waiting=settings.max_waiting)
         self.metrics = Metrics()
@@ -143,7 +143,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path in ("/healthz", "/readyz"):
-            ready = path == "/healthz" or (self.catalog.ready and self._well())
+            ready = path == "/healthz" or (self.catalog.ready and self._healthy())
             await respond(send, 200 if ready else 503, b'{"ok":true}' if ready else b'{"ok":false}')
             return
         if self.dashboard.has(scope) and self.settings.role != "learner":
@@ -247,6 +247,8 @@ class App:
 
     async def served(self, name: str) -> Served:
         served = self.catalog.bandits.get(name) or await self.catalog.find(name)
+        if served is None and name in self.catalog.unreadable:
+            raise Refused(503, "this version cannot read the model of this bandit: see the log")
         if served is None:
             raise Refused(404, "there is no bandit of this name")
         return served
@@ -266,7 +268,7 @@ class App:
         contexts, arms, user = asked.contexts, asked.arms, asked.user
         if len(contexts) > self.settings.max_arms:
             raise Refused(413, f"{len(contexts):,} arms are more than the {self.settings.max_arms:,} allowed")
-        model = served.model
+        version, model = served.version, served.model
         given = model.check(contexts)
         arm = model.choose(given)
         arm_id = None
@@ -284,7 +286,7 @@ class App:
                 )
             # A name is not needed to count by: what is kept is a keyed hash.
             person = hashlib.blake2b(user.encode(), key=self.catalog.person_key, digest_size=16).digest()
-        decision = (served.id, arm, arm_id, given[arm].tobytes(), person, model.version, key)
+        decision = (served.id, arm, arm_id, given[arm].tobytes(), person, version, key)
         place = await self.journal.decide(decision, None if asked.request is None else self._fingerprint(asked, given))
         if place is None:
             raise Refused(404, "there is no bandit of this name")
@@ -295,7 +297,7 @@ class App:
                 )
             earlier = DecisionAnswer(decision_id(place.seq, place.nonce), place.arm, place.arm_id, place.version)
             return 200, encode(earlier)
-        answer = encode(DecisionAnswer(decision_id(*place), arm, arm_id, model.version))
+        answer = encode(DecisionAnswer(decision_id(*place), arm, arm_id, version))
         self.metrics.decided(time.perf_counter() - began)
         return 201, answer
 

@@ -8,11 +8,14 @@ import json
 import math
 import re
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning
+
+if TYPE_CHECKING:
+    from dpbandit.bandit import Bandit
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DEFAULT_WINDOW = 1800.0
@@ -78,9 +81,9 @@ def canonical(config: dict[str, Any]) -> str:
     return json.dumps(config, sort_keys=True, separators=(",", ":"))
 
 
-def build(config: dict[str, Any]) -> Any:
+def build(config: dict[str, Any]) -> Bandit:
     """The bandit itself, with real noise."""
-    from dpbandit.bandits.registry import construct, find
+    from dpbandit.algorithms.registry import construct, find
 
     if find(config["algorithm"]).registered_by_user:
         raise OptionError(f"{config['algorithm']!r} was registered by a program: only built-in algorithms are served")
@@ -99,7 +102,7 @@ def build(config: dict[str, Any]) -> Any:
         raise OptionError("these options make no bandit: see the documentation for what each may be") from None
 
 
-def draft(config: dict[str, Any], *, allow_unproven: bool) -> Any:
+def draft(config: dict[str, Any], *, allow_unproven: bool) -> Bandit:
     """A new bandit that may be served, or an error that says why not."""
     bandit = build(config)
     if bandit.claim.status != "proven" and not allow_unproven:
@@ -110,20 +113,7 @@ def draft(config: dict[str, Any], *, allow_unproven: bool) -> Any:
     return bandit
 
 
-def model_record(bandit: Any) -> dict[str, Any]:
-    """What a ranker is given: the released model, and the bounds that contexts must keep."""
-    from dpbandit.bandits.files import released_record
-    from dpbandit.bandits.registry import find
-
-    limits = {
-        "max_norm": bandit.options.max_norm,
-        "l1_limit": getattr(bandit, "l1_limit", None),
-        "one_hot": find(bandit.name).one_hot,
-    }
-    return {**released_record(bandit), **limits}
-
-
-def privacy_record(bandit: Any) -> dict[str, Any]:
+def privacy_record(bandit: Bandit) -> dict[str, Any]:
     """The public account of what was paid: no reward and no noise decides any number in it."""
     spent, ledger = bandit.spent, bandit.ledger
     limit = ledger.limit if math.isfinite(ledger.limit) else None

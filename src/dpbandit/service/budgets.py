@@ -13,11 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dpbandit.budget import epsilon_of
+from dpbandit.privacy.accounting import epsilon_of
 from dpbandit.errors import CapError
-
-# Real Gaussian noise lives on a grid, for which every claim sets aside at most this part of its δ (bandits.presets).
-GRID_SHARE = 0.01
+from dpbandit.privacy.grid import GRID_SHARE
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,11 @@ def add_up(claims: Iterable[tuple[dict[str, Any], int]], *, delta: float | None 
             grid += timelines * GRID_SHARE * claim["delta"]
         elif claim["notion"] == "pure" or claim["delta"] == 0.0:
             pure += timelines * epsilon
-        else:
+        elif claim["notion"] in ("gdp", "approximate", "joint"):
             other_epsilon += timelines * epsilon
             other_delta += timelines * claim["delta"]
+        else:
+            raise CapError(f"nobody knows how to add up a claim of notion {claim['notion']!r}")
     at = own if delta is None else delta
     left = at - other_delta - grid
     mu = math.sqrt(squares) * (1 + 1e-12)

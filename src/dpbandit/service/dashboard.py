@@ -61,8 +61,8 @@ class Dashboard:
     async def answer(self, scope: Scope, send: Send) -> None:
         """The file, or 304 for whoever has it."""
         body, tag, head = self._pages[scope["path"]]
-        known = any(name == b"if-none-match" and tag in value for name, value in scope["headers"])
-        status, body = (304, b"") if known else (200, body)
-        length = [] if known else [(b"content-length", b"%d" % len(body))]
+        unchanged = any(name == b"if-none-match" and tag in value for name, value in scope["headers"])
+        status, body = (304, b"") if unchanged else (200, body)
+        length = [] if unchanged else [(b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": [*head, *length]})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -55,7 +55,7 @@ class KeyRing:
     def replace(self, rows: list[tuple[str, bytes, str]]) -> None:
         self._keys = {identity.encode(): (bytes(digest), role) for identity, digest, role in rows}
 
-    def known(self, authorization: bytes) -> bool:
+    def remembers(self, authorization: bytes) -> bool:
         """Whether a key of this id is remembered: whether it is worth asking the store again."""
         found = KEY.match(authorization[7:])
         return found is None or found[1] in self._keys

@@ -16,9 +16,9 @@ import threading
 import time
 from dataclasses import replace
 
-from dpbandit.errors import CapError, DpbanditError, LeaseError, RollbackError, StoreError
+from dpbandit.errors import CapError, DpbanditError, LeaseError, RollbackError, SaveError, StoreError
 from dpbandit.service import budgets, restore
-from dpbandit.service.lessons import Held, digest, opened, warm_up
+from dpbandit.service.batch import LearningBandit, learn_batch
 from dpbandit.service.settings import Settings
 from dpbandit.service.store import DELETED, FAILED, LEARNING, RESTORED, SPENT, Line
 from dpbandit.service.trusted import StreamError, TrustedStore
@@ -31,8 +31,14 @@ ERASE_SECONDS = 5.0
 ERASE_AT_MOST = 0.5
 LOOK_SECONDS = 60.0
 WAIT_SECONDS = 5.0
-# Compiling takes minutes on a busy machine. A learner that shows no sign of life for longer is stuck: another may have its bandits.
-STUCK_SECONDS = 600.0
+# A batch is learned in half a second, and a store may let a statement wait for 20 s (BUSY_SECONDS in
+# `database`). A learner that shows no sign of life for three times as long is stuck: another may
+# have its bandits.
+STUCK_SECONDS = 60.0
+UNREADABLE = (
+    "learning stopped, because the saved state cannot be used: {}. It ranks with its latest model, and "
+    "its decisions and models stay. To go on learning, make a new bandit under another name"
+)
 
 
 class _Waits(Exception):  # noqa: N818 - nothing has failed
@@ -50,19 +56,18 @@ class Learner:
         self.witness = Witness(folder)
         self._tokens: dict[int, int] = {}  # bandit → token, of all leases that were taken
         self._leases: dict[int, int] = {}  # those to be prolonged: their stores were found to be the newest
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, LearningBandit] = {}
         self._refused: dict[int, int] = {}  # leases seen in other hands: bandit → when they would expire
         self._again: dict[int, float] = {}  # bandits that wait for something: when to look at them again
         self._said: dict[int, str] = {}
         self._erased = 0.0
         self._looked = -math.inf
         self._moved = time.monotonic()
-        self._warm: set[str] = set()  # algorithms whose rounds are compiled
 
     # ------------------------------------------------------------------ life
 
     @property
-    def well(self) -> bool:
+    def healthy(self) -> bool:
         """Whether it has shown a sign of life lately."""
         return time.monotonic() - self._moved < STUCK_SECONDS
 
@@ -96,7 +101,7 @@ class Learner:
         store: TrustedStore | None = None
         while not over.wait(self.settings.lease_seconds / 3):
             leases = dict(self._leases)
-            if not leases or not self.well:
+            if not leases or not self.healthy:
                 continue
             try:
                 store = store or TrustedStore(self.settings.store)
@@ -171,6 +176,8 @@ class Learner:
                 self._give_up(line.id)  # a learner on another machine may do better
         except RollbackError as error:
             self._end(line, RESTORED, str(error))
+        except SaveError as error:  # its words name a format or a field, never a number
+            self._end(line, FAILED, UNREADABLE.format(error))
         except (StreamError, CapError) as error:
             self._end(line, FAILED, str(error))
         except StoreError:
@@ -205,7 +212,7 @@ class Learner:
 
     # ------------------------------------------------------------------ the right to learn
 
-    def _take(self, line: Line) -> Held | None:
+    def _take(self, line: Line) -> LearningBandit | None:
         if line.lease_until > self.store.now() and line.holder != self.holder:
             self._follow(line)
             return None
@@ -224,11 +231,8 @@ class Learner:
         if self.store.renew({line.id: token}, self.settings.lease_seconds):
             raise LeaseError("another learner has taken the lease")
         self._leases[line.id] = token
-        number, position, packed = self.store.state(line.id)
-        if line.config["algorithm"] not in self._warm:
-            warm_up(line.config, packed)
-            self._warm.add(line.config["algorithm"])
-        held = Held(line, token, number, position, *opened(packed))
+        number, position, state = self.store.state(line.id)
+        held = LearningBandit.open(line, token, number=number, position=position, state=state)
         self._held[line.id] = held
         self._say(line, f"learning from decision {position + 1}, lease {token}")
         return held
@@ -287,14 +291,14 @@ class Learner:
 
     # ------------------------------------------------------------------ learning
 
-    def _learn(self, held: Held) -> bool:
+    def _learn(self, held: LearningBandit) -> bool:
         line, store = held.line, self.store
         seconds = self.settings.lease_seconds
         upto = store.due(line.id, held.position, window=float(line.config["reward_window"]), limit=self.settings.batch)
         if upto == held.position:
             return False
         store.close_up_to(line.id, upto, held.token, seconds)
-        new, ended = digest(held, upto, store, keep_transcript=self.settings.keep_transcript)
+        new, ended = learn_batch(held, upto, store, keep_transcript=self.settings.keep_transcript)
         full = upto - held.position == self.settings.batch
         if new.position > held.position:
             self.before_publishing(held)
@@ -311,5 +315,5 @@ class Learner:
             store.end(line.id, held.token, SPENT, ended)
         return not ended and (full or new.position < upto)
 
-    def before_publishing(self, held: Held) -> None:
+    def before_publishing(self, held: LearningBandit) -> None:
         """For tests that stop a learner at its worst moment."""

@@ -94,7 +94,7 @@ class Metrics:
             per_bandit["dpbandit_decisions"].add_metric([name], line.decisions)
             per_bandit["dpbandit_learned"].add_metric([name], line.learned)
             gauges["dpbandit_waiting"].add_metric([name], line.decisions - line.learned)
-            gauges["dpbandit_model_version"].add_metric([name], served.model.version)
+            gauges["dpbandit_model_version"].add_metric([name], served.version)
             gauges["dpbandit_learning"].add_metric([name], float(line.status == "learning"))
             gauges["dpbandit_learner_up"].add_metric([name], float(line.lease_until > catalog.store_now))
             gauges["dpbandit_restored"].add_metric([name], float(line.status == "restored"))

@@ -13,13 +13,13 @@ import msgspec
 from dpbandit.errors import OptionError
 from dpbandit.service import blueprint
 from dpbandit.service.answers import JSON, Receive, Refused, Scope, Send, encode, respond, why_undecodable
+from dpbandit.service.budgets import add_up
 from dpbandit.service.catalog import Served
 from dpbandit.service.openapi import document
 from dpbandit.service.store import Line, Store
 
 if TYPE_CHECKING:
     from dpbandit.service.api import App
-    from dpbandit.service.budgets import Total
 
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,7 +32,7 @@ class Pages:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self._making = threading.Lock()  # importing and compiling the learner's code, once
+        self._making = threading.Lock()  # one at a time: a large one takes its time
         # (pattern, method) → (action in the access log, roles that may, handler)
         every = ("rank", "reward", "admin")
         self.routes: dict[str, dict[str, tuple[str, tuple[str, ...], Handler]]] = {
@@ -95,14 +95,14 @@ class Pages:
         return 201 if new else 200, JSON, encode(self._describe(served))
 
     def _draft(self, config: dict[str, Any]) -> dict[str, Any]:
-        from dpbandit.bandits.files import pack
+        from dpbandit.files import pack
 
         with self._making:
             bandit = blueprint.draft(config, allow_unproven=self.app.settings.allow_unproven)
             return {
                 "identity": bandit.identity,
                 "claim": bandit.claim.to_dict() | {"words": str(bandit.claim)},
-                "model": json.dumps(blueprint.model_record(bandit)),
+                "model": json.dumps(bandit.model().to_record()),
                 "privacy": json.dumps(blueprint.privacy_record(bandit)),
                 "state": pack(bandit),
             }
@@ -116,8 +116,8 @@ class Pages:
 
     async def bandits(self, name: str, key: str, receive: Receive) -> Answer:
         await self.app.catalog.refresh(unless_newer_than=0.05)
-        known = sorted(self.app.catalog.bandits.items())
-        return 200, JSON, encode({"bandits": [self._describe(served) for _, served in known]})
+        listed = sorted(self.app.catalog.bandits.items())
+        return 200, JSON, encode({"bandits": [self._describe(served) for _, served in listed]})
 
     async def bandit(self, name: str, key: str, receive: Receive) -> Answer:
         await self.app.catalog.refresh(unless_newer_than=0.05)
@@ -134,7 +134,7 @@ class Pages:
             "claim": line.claim,
             "timelines": line.timelines,
             "created_at": line.created_at / 1e6,
-            "model_version": served.model.version,
+            "model_version": served.version,
             "decisions": line.decisions,
             "decisions_per_second": round(rate, 3),
             "learned": line.learned,
@@ -166,7 +166,7 @@ class Pages:
         def read(store: Store) -> dict[str, Any]:
             lines, cap = store.lines(), store.cap()
             claims = [(line.claim, line.timelines) for line in lines]
-            total = _add_up(claims, None if cap is None else cap["delta"])
+            total = add_up(claims, delta=None if cap is None else cap["delta"])
             left = None if cap is None else max(cap["epsilon"] - total.epsilon, 0.0)
             return {
                 "total": total.to_dict(),
@@ -202,8 +202,8 @@ def _over_timelines(line: Line, record: dict[str, Any]) -> dict[str, Any]:
     lost, claim, own = line.timelines - 1, line.claim, record["spent"]
     # Gaussian promises are compared at the δ they were made at; the others add up theirs.
     delta = claim["delta"] if claim["notion"] == "gdp" else None
-    whole = _add_up([(claim, lost + 1)], delta)
-    spent = _add_up([(claim, lost), ({**claim, **own}, 1)], delta)
+    whole = add_up([(claim, lost + 1)], delta=delta)
+    spent = add_up([(claim, lost), ({**claim, **own}, 1)], delta=delta)
     words = f"{claim['words']}\n  counted {line.timelines} times: learning was resumed from an old copy of the store"
     remaining = record["remaining"]
     limit = None if remaining["limit"] is None else line.timelines * remaining["limit"]
@@ -213,12 +213,6 @@ def _over_timelines(line: Line, record: dict[str, Any]) -> dict[str, Any]:
         "spent": {"epsilon": blueprint.finite(spent.epsilon), "delta": spent.delta, "mu": spent.mu or None},
         "remaining": {**remaining, "limit": limit, "fraction": None if not limit else remaining["left"] / limit},
     }
-
-
-def _add_up(claims: list[tuple[dict[str, Any], int]], delta: float | None) -> Total:
-    from dpbandit.service.budgets import add_up  # needs SciPy, which a ranker that starts need not wait for
-
-    return add_up(claims, delta=delta)
 
 
 def _delete(url: str, bandit: int) -> None:

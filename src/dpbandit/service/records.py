@@ -77,7 +77,7 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
             named = requests.setdefault(decision[0], {})
             named[asked[0]] = named.get(asked[0], 0) + 1
     free: dict[int, int] = {}
-    known: dict[tuple[int, str], tuple[bytes, Earlier]] = {}
+    answered: dict[tuple[int, str], tuple[bytes, Earlier]] = {}
     for bandit in sorted(counts):  # in one order everywhere, so that no two rankers wait for each other
         # The row stays locked until the commit: another ranker's decisions come after these.
         sql = f"UPDATE streams SET last_seq = last_seq + ? WHERE bandit = ? AND EXISTS (SELECT 1 FROM bandits WHERE id = ? AND status <> '{DELETED}') RETURNING last_seq"
@@ -86,7 +86,7 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
             free[bandit] = int(row[0]) - counts[bandit]
             if bandit in requests:
                 before = _asked_before(db, bandit, requests[bandit])
-                known |= before
+                answered |= before
                 again = sum(n - ((bandit, name) not in before) for name, n in requests[bandit].items())
                 if again:  # seldom: places that are not needed, given back before anybody can see them
                     db.run("UPDATE streams SET last_seq = last_seq - ? WHERE bandit = ?", (again, bandit))
@@ -99,15 +99,15 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
         if bandit not in free:
             places.append(None)
             continue
-        if asked is not None and (bandit, asked[0]) in known:
-            digest, earlier = known[bandit, asked[0]]
+        if asked is not None and (bandit, asked[0]) in answered:
+            digest, earlier = answered[bandit, asked[0]]
             places.append(earlier if digest == asked[1] else replace(earlier, same=False))
             continue
         free[bandit] += 1
         seq, nonce = free[bandit], random >> 1
         row = (bandit, seq, nonce, now, arm, arm_id, context, person, version, key)
         if asked is not None:
-            known[bandit, asked[0]] = (asked[1], Earlier(True, seq, nonce, arm, arm_id, version))
+            answered[bandit, asked[0]] = (asked[1], Earlier(True, seq, nonce, arm, arm_id, version))
         rows.append((*row, *(asked or (None, None))) if requests else row)
         places.append((seq, nonce))
     columns, types = (REQUEST_COLUMNS, REQUEST_TYPES) if requests else (DECISION_COLUMNS, DECISION_TYPES)
@@ -134,18 +134,18 @@ def judge(db: Connection, entries: Sequence[tuple[int, float, str, list[Report],
     wanted: dict[int, set[int]] = {}
     for bandit, _window, _key, reports, _future in entries:
         wanted.setdefault(bandit, set()).update(seq for seq, _, _ in reports)
-    books = {bandit: _Book(db, bandit, sorted(wanted[bandit])) for bandit in sorted(wanted)}
+    found = {bandit: _Decisions(db, bandit, sorted(wanted[bandit])) for bandit in sorted(wanted)}
     now = db.now()
     answers = [
-        [books[bandit].judge(seq, nonce, value, now, window, key) for seq, nonce, value in reports]
+        [found[bandit].judge(seq, nonce, value, now, window, key) for seq, nonce, value in reports]
         for bandit, window, key, reports, _future in entries
     ]
-    rows = [row for book in books.values() for row in book.new]
+    rows = [row for one_bandit in found.values() for row in one_bandit.new]
     db.insert("rewards", REWARD_COLUMNS, rows, types=REWARD_TYPES)
     return answers
 
 
-class _Book:
+class _Decisions:
     """What the store knows about some decisions of one bandit, while it is locked."""
 
     def __init__(self, db: Connection, bandit: int, seqs: list[int]) -> None:
@@ -174,17 +174,18 @@ class _Book:
                     self.values[seq] = float(row[0])
 
     def judge(self, seq: int, nonce: int, value: float, now: int, window: float, key: str) -> str:
-        known = self.decisions.get(seq)
-        if known is None:
+        found = self.decisions.get(seq)
+        if found is None:
             # Its decision was learned and erased long ago.
             return LATE if seq <= min(self.learned, self.last) and self.status != DELETED else UNKNOWN
-        if known[0] != nonce:
+        nonce_then, decided_at = found
+        if nonce_then != nonce:
             return UNKNOWN
         before = self.values.get(seq)
         if before is not None:
             return DUPLICATE if before == value else CONFLICT
         # One that is paused (failed, restored) may go on: what is reported meanwhile is learned then.
-        if seq <= self.closed or now - known[1] > window * 1e6 or self.status in (SPENT, RETIRED, DELETED):
+        if seq <= self.closed or now - decided_at > window * 1e6 or self.status in (SPENT, RETIRED, DELETED):
             return LATE
         self.values[seq] = value
         self.new.append((self.bandit, seq, value, now, key))

@@ -64,12 +64,12 @@ def report_lost(store: Store, lost: dict[str, Seen | None]) -> list[str]:
     db = store.connection
     with db.write():
         db.exclude(LOCK_BUDGET, 0)
-        known: dict[str, str] = json.loads(store.meta("lost") or "{}")
-        new = {identity: _name(identity, seen) for identity, seen in lost.items() if identity not in known}
+        reported: dict[str, str] = json.loads(store.meta("lost") or "{}")
+        new = {identity: _name(identity, seen) for identity, seen in lost.items() if identity not in reported}
         if new:
-            known |= new
-            _set(store, "lost", json.dumps(known))
-            _set(store, "restored", f"an old copy: it lacks {', '.join(sorted(known.values()))}")
+            reported |= new
+            _set(store, "lost", json.dumps(reported))
+            _set(store, "restored", f"an old copy: it lacks {', '.join(sorted(reported.values()))}")
     return sorted(new.values())
 
 

@@ -46,7 +46,7 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
     helper = _Helper(settings, stop)
     helper.start()
     try:
-        serve_http(settings, well=helper.well)
+        serve_http(settings, healthy=helper.healthy)
     finally:
         stop.set()
         helper.over.set()
@@ -55,16 +55,17 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
         raise StoreError("the learner has ended: see the lines above")
 
 
-def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -> None:
-    """The API in this process; `well` is what else must be so for it to be ready."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers are not worth a second thread
+def serve_http(settings: Settings, *, healthy: Callable[[], bool] = lambda: True) -> None:
+    """The API in this process; `healthy` is what else must be so for it to be ready."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers: no second thread
+    import numpy as np
     import uvicorn
 
     from dpbandit.service.api import App
-    from dpbandit.service.heads import LimitedHeads
+    from dpbandit.service.connection import LimitedConnection
 
     config = uvicorn.Config(
-        App(settings, well=well),
+        App(settings, healthy=healthy),
         host=settings.host,
         port=settings.port,
         lifespan="on",
@@ -77,11 +78,11 @@ def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=int(settings.idle_seconds),
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
-        http=LimitedHeads,
+        http=LimitedConnection,
         ws="none",
         loop=fastest(),
     )
-    LimitedHeads.seconds = settings.body_seconds
+    LimitedConnection.seconds = settings.body_seconds
 
     class Server(uvicorn.Server):
         async def startup(self, *arguments: Any, **more: Any) -> None:
@@ -93,6 +94,7 @@ def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -
             if settings.json:
                 _announce(settings, port)
 
+    np.seterr(all="ignore")  # squares of huge contexts overflow: the norm check then sees that
     server = Server(config)
     # The writer's thread asks for Python's lock a few times a batch; it should not wait 5 ms for it each time.
     sys.setswitchinterval(0.0005)
@@ -136,9 +138,9 @@ class _Helper(threading.Thread):
         self.failed = False
         self._learner: Learner | None = None
 
-    def well(self) -> bool:
+    def healthy(self) -> bool:
         """Whether the learner of this process does what it should."""
-        return not self.failed and (self._learner is None or self._learner.well)
+        return not self.failed and (self._learner is None or self._learner.healthy)
 
     def run(self) -> None:
         try:

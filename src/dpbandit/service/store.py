@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpbandit.errors import CapError, OptionError
+from dpbandit.service import budgets
 from dpbandit.service.database import Connection, Row, connect, one
 from dpbandit.service.schema import LOCK_BUDGET, LOCK_REWARDS, migrate
 
@@ -124,8 +125,6 @@ class Store:
         key: str,
     ) -> bool:
         """Add a bandit; False if the very same one is there. Raises OptionError for another one of that name."""
-        from dpbandit.service import budgets  # needs SciPy, which a ranker that starts need not wait for
-
         db = self.connection
         with db.write():
             db.exclude(LOCK_BUDGET, 0)
