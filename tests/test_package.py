@@ -35,7 +35,7 @@ def test_importing_is_light_and_fast():
 
 
 def test_listing_algorithms_computes_nothing_for_any_of_them():
-    code = "import dpbandit; dpbandit.algorithms(); from dpbandit.bandits import wishart as w; print(w._points_and_weights.cache_info().currsize)"
+    code = "import dpbandit; dpbandit.algorithms(); from dpbandit.privacy import wishart as w; print(w._points_and_weights.cache_info().currsize)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
 
 

@@ -110,3 +110,10 @@ def test_the_source_archive_holds_all_that_building_needs_and_nothing_built(tmp_
     assert sources
     assert sources | {"CMakeLists.txt", "pyproject.toml", "tools/backend.py", "README.md", "LICENSE"} <= names
     assert not [name for name in names if name.endswith((".so", ".o", ".pyc")) or name.startswith(("build/", "out/"))]
+
+
+def test_an_editable_install_is_one_path_so_that_pythonpath_still_wins(tmp_path):
+    with zipfile.ZipFile(build("editable", tmp_path)) as archive:
+        (name,) = (name for name in archive.namelist() if ".dist-info/" not in name)
+        assert name == "dpbandit.pth"
+        assert archive.read(name).decode() == f"{ROOT / 'src'}\n"

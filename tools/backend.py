@@ -101,12 +101,17 @@ def build_in_place() -> Path:
     return target
 
 
-# An editable install is a path to src/, and the core lies there. Nothing is built at import.
-_EDITABLE: Settings = {"wheel.cmake": "false", "wheel.py-api": "py3", "editable.mode": "inplace"}
-
-
 def _editable(given: Settings | None) -> Settings:
-    return {**(given or {}), **_EDITABLE}
+    """Settings for a wheel that holds one line, the path to src/, where the core is built too.
+
+    scikit-build-core's own editable wheels put a finder before sys.path: PYTHONPATH, and with it
+    another worktree, would be passed over in silence.
+    """
+    folder = "build/core/editable"
+    (ROOT / folder).mkdir(parents=True, exist_ok=True)
+    (ROOT / folder / "dpbandit.pth").write_text(f"{ROOT / 'src'}\n", encoding="utf-8")
+    settings: Settings = {"wheel.cmake": "false", "wheel.py-api": "py3", "wheel.packages": []}
+    return {**(given or {}), **settings, f"wheel.force-include.{folder}": "."}
 
 
 def get_requires_for_build_sdist(config_settings: Settings | None = None) -> list[str]:
@@ -155,7 +160,7 @@ def prepare_metadata_for_build_editable(
 ) -> str:
     from scikit_build_core import build
 
-    return build.prepare_metadata_for_build_editable(metadata_directory, _editable(config_settings))
+    return build.prepare_metadata_for_build_wheel(metadata_directory, _editable(config_settings))
 
 
 def build_editable(
@@ -166,7 +171,7 @@ def build_editable(
     from scikit_build_core import build
 
     build_in_place()
-    return build.build_editable(wheel_directory, _editable(config_settings), metadata_directory)
+    return build.build_wheel(wheel_directory, _editable(config_settings), metadata_directory)
 
 
 def main(arguments: list[str]) -> None:

@@ -26,7 +26,10 @@ DPB_INLINE i64 to_grid(double a) {
     __builtin_memcpy(&zero, &magic, 8);
     return bits - zero;
 }
-DPB_INLINE double from_grid(whole a) { return (double)a * STEP; }
+DPB_INLINE double from_grid(whole a) {
+    i64 low = (i64)a;  // converting 128 bits is a call into the compiler's library
+    return (low == a ? (double)low : (double)a) * STEP;
+}
 // Noise of any size that is to stay in a whole sum (a simulated pan-private node).
 DPB_INLINE whole large_to_grid(double a) {
     double scaled = a * 0x1p40;

@@ -29,26 +29,31 @@ DPB_INLINE void* fresh(size_t bytes) {
     return at;
 }
 
-// With context_noise: the contexts offered last, and how they were perturbed. Whoever reports a reward
-// names the context as it was offered.
+// With context_noise: the contexts offered last, how they were perturbed, and which were chosen.
+// Whoever reports a reward names the context as it was offered.
 struct Offered {
     double *given, *moved;
-    i64 arms, dim;
+    i64 *chosen, count, dim;
     void forget() {
         free(given);
         free(moved);
+        free(chosen);
     }
-    void keep(const double* contexts, i64 many, i64 d) {
+    void keep(const double* contexts, i64 arms, i64 d) {
         forget();
-        given = (double*)fresh((size_t)(many * d) * 8);
-        moved = (double*)fresh((size_t)(many * d) * 8);
-        arms = many;
+        given = (double*)fresh((size_t)(arms * d) * 8);
+        moved = (double*)fresh((size_t)(arms * d) * 8);
+        chosen = (i64*)fresh((size_t)arms * 8);
+        count = 0;
         dim = d;
-        copy(contexts, given, many * d);
+        copy(contexts, given, arms * d);
+    }
+    void choose(i64 arm) {
+        if (chosen) chosen[count++] = arm;
     }
     const double* find(const double* x) const {
-        for (i64 j = 0; j < arms; j++)
-            if (!memcmp(given + j * dim, x, (size_t)dim * 8)) return moved + j * dim;
+        for (i64 n = count - 1; n >= 0; n--)
+            if (!memcmp(given + chosen[n] * dim, x, (size_t)dim * 8)) return moved + chosen[n] * dim;
         return nullptr;
     }
 };
@@ -123,7 +128,9 @@ template <class Bandit> struct Held final : Core {
             perturb_rows(slate, (u64)bandit.clock->decisions, offered.moved);
             slate.pool = offered.moved;
         }
-        return bandit.choose(slate, alpha, board);
+        int arm = bandit.choose(slate, alpha, board);
+        offered.choose(arm);
+        return arm;
     }
     int rank(const double* contexts, i64 arms, i64 dim, double alpha, i64 k, i64* out) override {
         u64 decision = (u64)bandit.clock->decisions;
@@ -133,6 +140,7 @@ template <class Bandit> struct Held final : Core {
         for (i64 n = 1; n < k; n++) {
             board[out[n - 1]] = -__builtin_inf();
             out[n] = pick(board, arms, spec.ties_key, decision);
+            offered.choose(out[n]);
         }
         return FINE;
     }

@@ -83,7 +83,7 @@ class Bandit:
             self.alphas(1, 1)  # says now, not in round 1, when something is missing
         self.backend = engines.backend_for(options.backend, design.not_in_core)
         self.use_keys(keys_for(options.seed))
-        self._public_rows = {row.tobytes() for row in design.public_set}
+        self.public_rows = {row.tobytes() for row in design.public_set}
         self.user_counts: dict[str, int] = {}
         self.people = People.nobody()  # the log's users
         self.lock = threading.RLock()
@@ -365,9 +365,9 @@ class Bandit:
 
     def in_public_set(self, rows: Matrix) -> NDArray[np.bool_]:
         """For each row, whether it is one of the contexts that the noise was scaled for."""
-        if not self._public_rows:
+        if not self.public_rows:
             return np.ones(len(rows), dtype=np.bool_)
-        return np.array([row.tobytes() in self._public_rows for row in rows], dtype=np.bool_)
+        return np.array([row.tobytes() in self.public_rows for row in rows], dtype=np.bool_)
 
     def remember(self, log: Log, people: People) -> None:
         """That it was started from this log: its users have so much less of their cap left."""

@@ -119,7 +119,7 @@ def learn_with_release(bandit: Bandit, x: Vector, reward: float) -> None:
     engine, release = bandit.engine, bandit.release
     bandit.check_process()
     release.room(engine)
-    inside = bool(bandit.in_public_set(x[None, :])[0])
+    inside = not bandit.public_rows or x.tobytes() in bandit.public_rows
     if not inside and not engine.outside:
         # The caller of `update`.
         warnings.warn(OUTSIDE, PrivacyWarning, stacklevel=5)

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from dpbandit.bandits.anytime_steps import FACTORS
+from dpbandit.bandits.outlook import DIFFERENCES, INTERCEPT, refresh
+from dpbandit.bandits.posterior import read
 
 import dpbandit as dpb
 from dpbandit.auditing.releases import Watch
 from dpbandit.bandits import rounds
-from dpbandit.bandits.anytime_steps import FACTORS
-from dpbandit.bandits.outlook import DIFFERENCES, INTERCEPT, refresh
-from dpbandit.bandits.posterior import read
 from dpbandit.errors import OptionError
 from dpbandit.release import anytime as releases
 

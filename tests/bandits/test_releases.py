@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from dpbandit.bandits.shapes import whitener
 
 import dpbandit as dpb
 from dpbandit.auditing.releases import Watch
-from dpbandit.bandits.shapes import whitener
 from dpbandit.errors import OptionError
 from dpbandit.release import toeplitz
 

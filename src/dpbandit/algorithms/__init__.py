@@ -2,6 +2,10 @@
 
 `dpb.algorithms` is this package, and called it is the list of what is in it: a package's attribute
 of that name would otherwise hide the function as soon as one of these files is imported.
+
+>>> import dpbandit as dpb
+>>> dpb.algorithms()["linucb"].claim
+'none'
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Filter(Holder):
         self.covariance[:] = left @ self.covariance @ left.T + scale * scale * gain @ gain.T
         half = np.linalg.cholesky(noise)
         rows: Matrix = np.asarray(np.linalg.solve(half, seen), dtype=np.float64)
-        values = np.linalg.solve(half, surprise)
+        values: Vector = np.asarray(np.linalg.solve(half, surprise), dtype=np.float64)
         self.root[:], self.target[:], _left = _joined(self.root, self.target, rows, values)
         for sums in (self.offset, self.mean, self.design, self.slope):
             sums *= rho
@@ -95,7 +95,7 @@ class Filter(Holder):
         upper: Matrix = np.asarray(
             np.linalg.cholesky(precision).T, dtype=np.float64
         )  # the prior as equations: U·θ⁺ = U·mean
-        values = np.linalg.solve(upper.T, pull)
+        values: Vector = np.asarray(np.linalg.solve(upper.T, pull), dtype=np.float64)
         root, target, left = _joined(self.root, self.target, upper, values)
         inverse = np.linalg.inv(root)
         likely = float(np.log(np.diag(upper)).sum() - np.log(np.diag(root)).sum()) - 0.5 * left

@@ -47,6 +47,9 @@ class NoisyMoments(RidgeLearner, Holder):
         self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
         self.anchor = np.eye(self.dim) / float(spec["ridge"])  # episodes: A⁻¹ at the last release
         self.grown = 0.0
+        # A hair less than asked for: det A may double exactly (a unit context and λ = 1), and then
+        # rounding must not decide whether the episode is over.
+        self.growth = float(spec["growth"]) * (1.0 - 1e-9)
         self.shape, self.unshape = np.asarray(spec["shape"]), np.asarray(spec["unshape"])
         self.floor = float(spec["floor"])
         # ‖Px‖ is about √d for a whitener P, so this is λ on the scale of the weighted sums.
@@ -89,7 +92,7 @@ class NoisyMoments(RidgeLearner, Holder):
             return False
         quadratic = float(x @ self.ridge.inverse @ x)
         # So close to the end it may be the end: then the careful way is taken.
-        return self.grown + math.log1p(quadratic) < float(self.spec["growth"]) * (1.0 - 1e-9)
+        return self.grown + math.log1p(quadratic) < self.growth * (1.0 - 1e-9)
 
     def prepare(self, x: Vector, reward: float) -> Pending | None:
         t = self.clock.rounds
@@ -103,7 +106,7 @@ class NoisyMoments(RidgeLearner, Holder):
         numbers = self.sums.add(t, to_whole((reward - self.centre) / self.width * u))
         if isinstance(self.sums, EpisodeSums):
             self.grown += math.log1p(quadratic)
-            if self.grown >= float(self.spec["growth"]):
+            if self.grown >= self.growth:
                 self.grown = 0.0
                 numbers = self.sums.end()
         return None if numbers is None else Pending(numbers, self._scale_at(t))
