@@ -123,7 +123,7 @@ struct Arms : Common {
         f.vector("carry", carry, o.dim);
         f.vector("noise_spread", spread, o.dim);
         f.put("pulls", pulls, true, 0, o.dim, 1);
-        f.number("last_arm", last);
+        f.number("arm", last);
     }
 };
 }  // namespace DPB_ARCH
