@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from harness import BANDIT, Caller, decide, learned, make_key, until
 
-from dpbandit.files import pack
 from dpbandit.errors import LeaseError
 from dpbandit.service import blueprint
 from dpbandit.service.journal import Journal
@@ -29,11 +28,7 @@ def make_bandit(url, **change):
     made = store.create(
         config,
         text=blueprint.canonical(config),
-        identity=bandit.identity,
-        claim=bandit.claim.to_dict() | {"words": str(bandit.claim)},
-        model=json.dumps(blueprint.model_record(bandit)),
-        privacy=json.dumps(blueprint.privacy_record(bandit)),
-        state=pack(bandit),
+        **blueprint.records(bandit),
         key="test",
     )
     assert made

@@ -16,21 +16,29 @@ if TYPE_CHECKING:
     from dpbandit.service.witness import Witness
 
 Store = Annotated[
-    str, typer.Option("--store", help="sqlite:///file.db or postgresql://user@host/name.", envvar="DPBANDIT_STORE")
+    str,
+    typer.Option(
+        "--store", help="sqlite:///file.db or postgresql://user@host/name.", envvar="DPBANDIT_STORE"
+    ),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--witness", help="Folder that tells an old copy of the store from the newest; not in the store's."),
+    typer.Option(
+        "--witness",
+        help="Folder that tells an old copy of the store from the newest; not in the store's.",
+    ),
 ]
 Bandit = Annotated[str, typer.Option("--bandit", help="The bandit's name.")]
 
 keys = typer.Typer(
     no_args_is_help=True,
-    help="Keys to the service: create, list, revoke.\n\n[dim]Example:[/dim]  dpbandit keys create --role admin --store sqlite:///bandits.db",
+    help="Keys to the service: create, list, revoke.\n\n[dim]Example:[/dim]  "
+    "dpbandit keys create --role admin --store sqlite:///bandits.db",
 )
 store_ = typer.Typer(
     no_args_is_help=True,
-    help="The service's store: its state, and what only an operator may decide.\n\n[dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db",
+    help="The service's store: its state, and what only an operator may decide.\n\n"
+    "[dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db",
 )
 app.add_typer(keys, name="keys")
 app.add_typer(store_, name="store")
@@ -39,7 +47,9 @@ app.add_typer(store_, name="store")
 @app.command()
 def serve(
     store: Store,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 8080 unless only learning.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; 8080 unless only learning.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     role: Annotated[
         str,
@@ -49,38 +59,58 @@ def serve(
         ),
     ] = "all",
     cap_epsilon: Annotated[
-        float | None, typer.Option(help="All bandits of this store together may promise at most this ε; set once.")
+        float | None,
+        typer.Option(
+            help="All bandits of this store together may promise at most this ε; set once."
+        ),
     ] = None,
     cap_delta: Annotated[float | None, typer.Option(help="The δ of that cap.")] = None,
     witness: Folder = None,
     bandits: Annotated[
-        list[str] | None, typer.Option("--learn", help="Learn for this bandit only; may be given several times.")
+        list[str] | None,
+        typer.Option("--learn", help="Learn for this bandit only; may be given several times."),
     ] = None,
-    lease_seconds: Annotated[float, typer.Option(help="How long a silent learner keeps its bandits.")] = 10.0,
-    release_seconds: Annotated[float, typer.Option(help="Pause between two looks for decisions to learn.")] = 0.25,
-    retain_rewards: Annotated[float, typer.Option(help="Seconds until a learned reward is erased.")] = 3_600.0,
-    retain_decisions: Annotated[float, typer.Option(help="Seconds until a learned decision is erased.")] = 604_800.0,
+    lease_seconds: Annotated[
+        float, typer.Option(help="How long a silent learner keeps its bandits.")
+    ] = 10.0,
+    release_seconds: Annotated[
+        float, typer.Option(help="Pause between two looks for decisions to learn.")
+    ] = 0.25,
+    retain_rewards: Annotated[
+        float, typer.Option(help="Seconds until a learned reward is erased.")
+    ] = 3_600.0,
+    retain_decisions: Annotated[
+        float, typer.Option(help="Seconds until a learned decision is erased.")
+    ] = 604_800.0,
     max_body: Annotated[int, typer.Option(help="Largest request, in bytes.")] = 4 << 20,
     max_arms: Annotated[int, typer.Option(help="Most arms in one decision.")] = 1_000,
     max_dim: Annotated[int, typer.Option(help="Most features of a context.")] = 512,
     max_rewards: Annotated[int, typer.Option(help="Most rewards in one call.")] = 1_000,
-    body_seconds: Annotated[float, typer.Option(help="How long a request may take to arrive.")] = 10.0,
+    body_seconds: Annotated[
+        float, typer.Option(help="How long a request may take to arrive.")
+    ] = 10.0,
     max_connections: Annotated[int, typer.Option(help="Most connections at a time.")] = 10_000,
     allow_unproven: Annotated[
-        bool, typer.Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven.")
+        bool,
+        typer.Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven."),
     ] = False,
     keep_transcript: Annotated[
-        bool, typer.Option("--keep-transcript", help="Keep every noisy value, so that learning can be replayed.")
+        bool,
+        typer.Option(
+            "--keep-transcript", help="Keep every noisy value, so that learning can be replayed."
+        ),
     ] = False,
     json_: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="Print one JSON line on standard output when it listens; log lines on standard error are JSON too.",
+            help="Print one JSON line on standard output when it listens; log lines on standard "
+            "error are JSON too.",
         ),
     ] = False,
 ) -> None:
-    """Serve bandits over HTTP: decisions, rewards, privacy accounts. docs/operate.md says how to run it.
+    """Serve bandits over HTTP: decisions, rewards, privacy accounts. docs/operate.md says how to
+    run it.
 
     Ctrl-C and SIGTERM let requests in hand finish; the exit status is then 0.
 
@@ -90,7 +120,8 @@ def serve(
 
     dpbandit serve --store postgresql://app@db/bandits --role ranker --port 8081
 
-    dpbandit serve --store postgresql://app@db/bandits --role learner --witness /var/lib/dpbandit/witness
+    dpbandit serve --store postgresql://app@db/bandits --role learner --witness
+    /var/lib/dpbandit/witness
     """
     _need_service()
     from dpbandit.service.server import serve as run
@@ -104,8 +135,12 @@ def serve(
     opened = Open(store)
     if cap_epsilon is not None and cap_delta is not None:
         opened.set_cap(cap_epsilon, cap_delta)
-    if role != "learner" and not opened.connection.all("SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"):
-        note("no key is in force, so nobody is answered: dpbandit keys create --role admin --store …")
+    if role != "learner" and not opened.connection.all(
+        "SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"
+    ):
+        note(
+            "no key is in force, so nobody is answered: dpbandit keys create --role admin --store …"
+        )
     opened.close()
     settings = Settings(
         store=store,
@@ -155,7 +190,9 @@ def create_key(
     opened = Open(store)
     key = create(opened.connection, role, label=label)
     opened.close()
-    print_json({"role": role, "key": key}) if json_ else print(f"a key for {role}, shown this once: {key}")
+    print_json({"role": role, "key": key}) if json_ else print(
+        f"a key for {role}, shown this once: {key}"
+    )
 
 
 @keys.command("list")
@@ -168,10 +205,18 @@ def list_keys(store: Store, json_: Json = False) -> None:
     from dpbandit.service.store import Store as Open
 
     opened = Open(store, create=False)
-    rows = opened.connection.all("SELECT id, role, label, created_at, revoked_at FROM keys ORDER BY created_at")
+    rows = opened.connection.all(
+        "SELECT id, role, label, created_at, revoked_at FROM keys ORDER BY created_at"
+    )
     opened.close()
     listed = [
-        {"id": i, "role": r, "label": n, "created_at": c / 1e6, "revoked_at": None if v is None else v / 1e6}
+        {
+            "id": i,
+            "role": r,
+            "label": n,
+            "created_at": c / 1e6,
+            "revoked_at": None if v is None else v / 1e6,
+        }
         for i, r, n, c, v in rows
     ]
     if json_:
@@ -179,7 +224,9 @@ def list_keys(store: Store, json_: Json = False) -> None:
         return
     for row in listed:
         state = "in force" if row["revoked_at"] is None else "revoked"
-        out.print(f"{row['id']}  {row['role']:6}  {state}  {row['label']}", highlight=False, markup=False)
+        out.print(
+            f"{row['id']}  {row['role']:6}  {state}  {row['label']}", highlight=False, markup=False
+        )
 
 
 @keys.command("revoke")
@@ -235,29 +282,41 @@ def status(store: Store, json_: Json = False) -> None:
     if not rows:
         out.print("no bandit yet: POST /v1/bandits makes one", highlight=False)
     for row in rows:
-        words = f"{row['name']}: {row['status']}, {row['learned']:,} of {row['decisions']:,} decisions learned"
-        out.print(f"{words}{': ' + row['reason'] if row['reason'] else ''}", highlight=False, markup=False)
+        words = f"{row['name']}: {row['status']}, {row['learned']:,} of {row['decisions']:,} "
+        words += "decisions learned"
+        out.print(
+            f"{words}{': ' + row['reason'] if row['reason'] else ''}", highlight=False, markup=False
+        )
 
 
 @store_.command("accept-restore")
 def accept_restore(
     store: Store,
-    bandit: Annotated[str | None, typer.Option("--bandit", help="The bandit to decide about.")] = None,
+    bandit: Annotated[
+        str | None, typer.Option("--bandit", help="The bandit to decide about.")
+    ] = None,
     pay_again: Annotated[
         bool,
-        typer.Option("--pay-again", help="Go on learning from the old copy; the bandit's budget counts once more."),
+        typer.Option(
+            "--pay-again",
+            help="Go on learning from the old copy; the bandit's budget counts once more.",
+        ),
     ] = False,
     retire: Annotated[bool, typer.Option("--retire", help="Rank for ever, learn no more.")] = False,
     lost: Annotated[
-        bool, typer.Option("--lost", help="Book the budgets of bandits that the old copy lacks as spent.")
+        bool,
+        typer.Option(
+            "--lost", help="Book the budgets of bandits that the old copy lacks as spent."
+        ),
     ] = False,
     witness: Folder = None,
     json_: Json = False,
 ) -> None:
     """Decide about a store that was restored from an old copy.
 
-    What was released after the copy was made cannot be taken back. --retire ends learning; --pay-again goes on and counts the
-    bandit's budget once more, in its own claim and under the cap.
+    What was released after the copy was made cannot be taken back. --retire ends learning;
+    --pay-again goes on and counts the bandit's budget once more, in its own claim and under the
+    cap.
 
     [dim]Examples:[/dim]
 
@@ -292,7 +351,8 @@ def _say(what: str, words: Any, json_: bool) -> None:
 
 @store_.command("trust")
 def trust(store: Store, bandit: Bandit, witness: Folder = None, json_: Json = False) -> None:
-    """Vouch that this store is the newest copy: for a learner that moved to a machine without a witness.
+    """Vouch that this store is the newest copy: for a learner that moved to a machine without a
+    witness.
 
     [dim]Example:[/dim]  dpbandit store trust --store postgresql://app@db/bandits --bandit shop
     """

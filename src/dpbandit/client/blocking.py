@@ -19,8 +19,9 @@ T = TypeVar("T")
 class Client:
     """Ask a dpbandit service for decisions and report their rewards.
 
-    Connections are kept and reused, also by several threads. What goes unanswered is sent again, with growing random pauses, for
-    up to `patience` seconds; that is safe, because decisions and rewards are counted once however often they are sent.
+    Connections are kept and reused, also by several threads. What goes unanswered is sent again,
+    with growing random pauses, for up to `patience` seconds; that is safe, because decisions and
+    rewards are counted once however often they are sent.
 
     url: where the service listens. Without TLS only on this machine, unless `insecure`.
     key: as printed by `dpbandit keys create`; the environment's DPBANDIT_KEY if not given.
@@ -51,7 +52,9 @@ class Client:
         insecure: bool = False,
         ssl: tls.SSLContext | None = None,
     ) -> None:
-        self._address = calls.Address(url, key=key, timeout=timeout, patience=patience, insecure=insecure)
+        self._address = calls.Address(
+            url, key=key, timeout=timeout, patience=patience, insecure=insecure
+        )
         self._ssl = ssl
         self._idle: list[http.client.HTTPConnection] = []
         self._process = os.getpid()
@@ -63,7 +66,10 @@ class Client:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -85,8 +91,8 @@ class Client:
     ) -> Decision:
         """Choose one of the arms that `contexts` describe, one row each.
 
-        `user` is needed where the bandit protects users. `request` is an id of your own, for a decision that must survive a
-        crash of the caller: the same id gives the same decision.
+        `user` is needed where the bandit protects users. `request` is an id of your own, for a
+        decision that must survive a crash of the caller: the same id gives the same decision.
         """
         return self._send(calls.decide(bandit, contexts, arms, user, request))
 
@@ -94,8 +100,12 @@ class Client:
         """Report a reward: 'accepted' or 'duplicate' (counted, once), or 'late' (not counted)."""
         return self._send(calls.reward(bandit, decision, reward))
 
-    def rewards(self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]) -> list[str]:
-        """Report many rewards: a status for each, also 'conflict' (another was reported before) and 'unknown'."""
+    def rewards(
+        self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
+    ) -> list[str]:
+        """Report many rewards: a status for each, also 'conflict' (another was reported before) and
+        'unknown'.
+        """
         return [status for call in calls.rewards(bandit, reports) for status in self._send(call)]
 
     def create_bandit(
@@ -113,20 +123,18 @@ class Client:
         unit: str | tuple[str, int] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Make a bandit (the key must be an admin's). The same again changes nothing; another of that name is an error."""
-        settings = {
+        """Make a bandit (the key must be an admin's). The same again changes nothing; another of
+        that name is an error.
+        """
+        asked: dict[str, Any] = {
             "name": name,
             "algorithm": algorithm,
             "dim": dim,
             "reward_range": list(reward_range),
-            "epsilon": epsilon,
-            "delta": delta,
-            "reward_window": reward_window,
-            "default_reward": default_reward,
-            "horizon": horizon,
-            "unit": unit,
         }
-        return self._send(calls.create_bandit(settings, options))
+        asked |= {"epsilon": epsilon, "delta": delta, "horizon": horizon, "unit": unit}
+        asked |= {"reward_window": reward_window, "default_reward": default_reward}
+        return self._send(calls.create_bandit(asked, options))
 
     def bandits(self) -> list[dict[str, Any]]:
         """All bandits: settings, claim, status, how far they have learned."""
@@ -160,11 +168,17 @@ class Client:
                 if used and not isinstance(error, TimeoutError):
                     self.close()  # the service has closed what lay idle; that is no reason to wait
                     continue
-                problem = "no answer in time" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+                problem = (
+                    "no answer in time"
+                    if isinstance(error, TimeoutError)
+                    else f"{type(error).__name__}: {error}"
+                )
             time.sleep(attempts.wait(problem, retry_after))
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
-        """(connection, whether it was used before). A forked child leaves its parent's connections alone."""
+        """(connection, whether it was used before). A forked child leaves its parent's connections
+        alone.
+        """
         if self._process != os.getpid():
             self._process, self._idle = os.getpid(), []
         try:
@@ -174,10 +188,14 @@ class Client:
         where = self._address
         if where.secure:
             context = self._ssl or tls.create_default_context()
-            return http.client.HTTPSConnection(where.host, where.port, timeout=where.timeout, context=context), False
+            return http.client.HTTPSConnection(
+                where.host, where.port, timeout=where.timeout, context=context
+            ), False
         return http.client.HTTPConnection(where.host, where.port, timeout=where.timeout), False
 
-    def _exchange(self, connection: http.client.HTTPConnection, call: Call[Any]) -> tuple[int, str | None, bytes]:
+    def _exchange(
+        self, connection: http.client.HTTPConnection, call: Call[Any]
+    ) -> tuple[int, str | None, bytes]:
         headers = dict(self._address.headers)
         if call.body is not None:
             headers["Content-Type"] = "application/json"

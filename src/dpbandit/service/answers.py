@@ -21,7 +21,9 @@ JSON = b"application/json"
 class Refused(Exception):  # noqa: N818 - an answer, not a failure
     """An answer that is not the one that was hoped for."""
 
-    def __init__(self, status: int, why: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def __init__(
+        self, status: int, why: str, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
         super().__init__(why)
         self.status, self.why, self.headers = status, why, headers
 
@@ -36,7 +38,9 @@ def as_refusal(error: DpbanditError) -> Refused:
 
 
 def why_undecodable(error: Exception) -> Refused:
-    """400 for what is not JSON, 422 for JSON of another shape. The text names types and places, never values."""
+    """400 for what is not JSON, 422 for JSON of another shape. The text names types and places,
+    never values.
+    """
     if isinstance(error, msgspec.ValidationError):
         return Refused(422, f"the body does not fit: {error}")
     if isinstance(error, RecursionError):
@@ -45,9 +49,18 @@ def why_undecodable(error: Exception) -> Refused:
 
 
 async def respond(
-    send: Send, status: int, body: bytes, kind: bytes = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()
+    send: Send,
+    status: int,
+    body: bytes,
+    kind: bytes = JSON,
+    headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> None:
     """One whole answer."""
-    head = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store"), *headers]
+    head = [
+        (b"content-type", kind),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+        *headers,
+    ]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})

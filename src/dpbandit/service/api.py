@@ -1,5 +1,5 @@
-"""The HTTP API as one ASGI application. Decisions and rewards are handled here, with as little in between as possible; the
-rest is in `pages`.
+"""The HTTP API as one ASGI application. Decisions and rewards are handled here, with as little in
+between as possible; the rest is in `pages`.
 
 No answer, log line or metric shows a reward, a clean statistic, or noise.
 """
@@ -21,12 +21,28 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import DpbanditError
 from dpbandit.service.access import AccessLog
-from dpbandit.service.answers import Receive, Refused, Scope, Send, as_refusal, encode, respond, why_undecodable
+from dpbandit.service.answers import (
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    as_refusal,
+    encode,
+    respond,
+    why_undecodable,
+)
 from dpbandit.service.catalog import Catalog, Served
 from dpbandit.service.dashboard import Dashboard
 from dpbandit.service.journal import Journal, Overloaded
 from dpbandit.service.metrics import Metrics
-from dpbandit.service.records import CONFLICT, UNKNOWN, Asked, Earlier, decision_id, parse_decision_id
+from dpbandit.service.records import (
+    CONFLICT,
+    UNKNOWN,
+    Asked,
+    Earlier,
+    decision_id,
+    parse_decision_id,
+)
 from dpbandit.service.settings import Settings
 
 log = logging.getLogger("dpbandit.service")
@@ -63,9 +79,13 @@ decode_rewards = msgspec.json.Decoder(RewardRequest | list[RewardRequest]).decod
 
 
 def no_key() -> Refused:
-    """Made anew each time: one exception object raised again and again would keep every request it was raised in."""
+    """Made anew each time: one exception object raised again and again would keep every request it
+    was raised in.
+    """
     return Refused(
-        401, "a key is needed: Authorization: Bearer …", ((b"www-authenticate", b'Bearer realm="dpbandit"'),)
+        401,
+        "a key is needed: Authorization: Bearer …",
+        ((b"www-authenticate", b'Bearer realm="dpbandit"'),),
     )
 
 
@@ -157,12 +177,16 @@ class App:
                     authorization = value
                 elif name == b"content-length":
                     length = int(value)
-            who = self.catalog.keys.check(authorization) or await self.catalog.authorise(authorization)
+            who = self.catalog.keys.check(authorization) or await self.catalog.authorise(
+                authorization
+            )
             if who is None:
                 raise no_key()
             key, role = who
             if length > self.settings.max_body:
-                raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
+                raise Refused(
+                    413, f"the body is larger than the {self.settings.max_body:,} bytes allowed"
+                )
             parts = path.split("/")
             if (
                 len(parts) == 5
@@ -189,19 +213,29 @@ class App:
             await respond(send, status, encode({"error": answer.why}), headers=answer.headers)
         except Overloaded:
             status = 503
-            await respond(send, 503, b'{"error":"too much is waiting: try again"}', headers=((b"retry-after", b"1"),))
+            await respond(
+                send,
+                503,
+                b'{"error":"too much is waiting: try again"}',
+                headers=((b"retry-after", b"1"),),
+            )
         except Exception as error:
             status = 500
             # The type alone: a message might quote what was sent.
             where = "; ".join(
-                f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)
+                f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}"
+                for f in traceback.extract_tb(error.__traceback__)
             )
             log.error("unexpected %s in %s at %s", type(error).__name__, action, where)
-            await respond(send, 500, b'{"error":"unexpected: this is a bug, and nothing was changed"}')
+            await respond(
+                send, 500, b'{"error":"unexpected: this is a bug, and nothing was changed"}'
+            )
         self.metrics.count(action, status)
         self.access.note(key, action, bandit if bandit in self.catalog.bandits else "", status)
 
-    async def _other(self, scope: Scope, receive: Receive, send: Send, key: str, role: str) -> tuple[str, str, int]:
+    async def _other(
+        self, scope: Scope, receive: Receive, send: Send, key: str, role: str
+    ) -> tuple[str, str, int]:
         if self._pages is None:
             from dpbandit.service.pages import Pages
 
@@ -235,7 +269,9 @@ class App:
         if message["type"] == "http.disconnect":
             raise Refused(400, "the caller went away")
         if len(body) > self.settings.max_body:
-            raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
+            raise Refused(
+                413, f"the body is larger than the {self.settings.max_body:,} bytes allowed"
+            )
         return body
 
     def _end_slow_bodies(self) -> None:
@@ -267,7 +303,9 @@ class App:
             raise why_undecodable(error) from None
         contexts, arms, user = asked.contexts, asked.arms, asked.user
         if len(contexts) > self.settings.max_arms:
-            raise Refused(413, f"{len(contexts):,} arms are more than the {self.settings.max_arms:,} allowed")
+            raise Refused(
+                413, f"{len(contexts):,} arms are more than the {self.settings.max_arms:,} allowed"
+            )
         version, model = served.version, served.model
         given = model.check(contexts)
         arm = model.choose(given)
@@ -276,37 +314,52 @@ class App:
             if len(arms) != len(contexts):
                 raise Refused(422, f"{len(arms)} arms were named for {len(contexts)} contexts")
             if max(map(len, arms)) > LONGEST_TEXT or any("\0" in name for name in arms):
-                raise Refused(422, f"the name of an arm has at most {LONGEST_TEXT} characters, none of them NUL")
+                raise Refused(
+                    422,
+                    f"the name of an arm has at most {LONGEST_TEXT} characters, none of them NUL",
+                )
             arm_id = arms[arm]
         person = None
         if served.needs_user:
             if not user or len(user) > LONGEST_TEXT:
                 raise Refused(
-                    422, f"this bandit protects users: say whose decision it is, in 1 to {LONGEST_TEXT} characters"
+                    422,
+                    f"this bandit protects users: say whose decision it is, in 1 to {LONGEST_TEXT} "
+                    "characters",
                 )
             # A name is not needed to count by: what is kept is a keyed hash.
-            person = hashlib.blake2b(user.encode(), key=self.catalog.person_key, digest_size=16).digest()
+            person = hashlib.blake2b(
+                user.encode(), key=self.catalog.person_key, digest_size=16
+            ).digest()
         decision = (served.id, arm, arm_id, given[arm].tobytes(), person, version, key)
-        place = await self.journal.decide(decision, None if asked.request is None else self._fingerprint(asked, given))
+        place = await self.journal.decide(
+            decision, None if asked.request is None else self._fingerprint(asked, given)
+        )
         if place is None:
             raise Refused(404, "there is no bandit of this name")
         if isinstance(place, Earlier):
             if not place.same:
                 raise Refused(
-                    409, "this request id was used with other contexts, arms or another user: choose a new one"
+                    409,
+                    "this request id was used with other contexts, arms or another user: choose a "
+                    "new one",
                 )
-            earlier = DecisionAnswer(decision_id(place.seq, place.nonce), place.arm, place.arm_id, place.version)
+            earlier = DecisionAnswer(
+                decision_id(place.seq, place.nonce), place.arm, place.arm_id, place.version
+            )
             return 200, encode(earlier)
         answer = encode(DecisionAnswer(decision_id(*place), arm, arm_id, version))
         self.metrics.decided(time.perf_counter() - began)
         return 201, answer
 
     def _fingerprint(self, asked: DecisionRequest, given: NDArray[np.float64]) -> Asked:
-        """The request id and a hash of all else that was asked, whichever way the numbers were written. Keyed like
-        that of a person, whose name may be in it."""
+        """The request id and a hash of all else that was asked, whichever way the numbers were
+        written. Keyed like that of a person, whose name may be in it."""
         request = asked.request or ""
         if not 0 < len(request) <= LONGEST_REQUEST or "\0" in request:
-            raise Refused(422, f"a request id has 1 to {LONGEST_REQUEST} characters, none of them NUL")
+            raise Refused(
+                422, f"a request id has 1 to {LONGEST_REQUEST} characters, none of them NUL"
+            )
         # + 0.0: a zero is a zero, with or without its minus
         digest = hashlib.blake2b(
             (given + 0.0).tobytes(), key=self.catalog.person_key, digest_size=16, person=b"request"
@@ -337,7 +390,9 @@ class App:
             return b'{"status":"%s"}' % status.encode()
         if len(asked) > self.settings.max_rewards:
             raise Refused(
-                413, f"{len(asked):,} rewards are more than the {self.settings.max_rewards:,} allowed in a call"
+                413,
+                f"{len(asked):,} rewards are more than the {self.settings.max_rewards:,} allowed "
+                "in a call",
             )
         places = [parse_decision_id(item.decision) for item in asked]
         reports = [
@@ -345,10 +400,15 @@ class App:
             for item, place in zip(asked, places, strict=True)
             if place is not None
         ]
-        found = iter(await self.journal.report(served.id, served.window, key, reports) if reports else [])
+        found = iter(
+            await self.journal.report(served.id, served.window, key, reports) if reports else []
+        )
         statuses = [UNKNOWN if place is None else next(found) for place in places]
         return encode(
-            [{"decision": item.decision, "status": status} for item, status in zip(asked, statuses, strict=True)]
+            [
+                {"decision": item.decision, "status": status}
+                for item, status in zip(asked, statuses, strict=True)
+            ]
         )
 
 

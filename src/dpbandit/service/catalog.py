@@ -1,4 +1,5 @@
-"""What a ranker remembers of the store, refreshed several times a second: bandits, released models, keys.
+"""What a ranker remembers of the store, refreshed several times a second: bandits, released models,
+keys.
 
 All of it is public or a hash. Nothing here ever reads a reward or a learner's state.
 """
@@ -32,7 +33,16 @@ ASK_AGAIN_SECONDS = 0.02
 class Served:
     """A bandit as the hot endpoints need it."""
 
-    __slots__ = ("id", "line", "model", "needs_user", "reward_range", "traffic", "version", "window")
+    __slots__ = (
+        "id",
+        "line",
+        "model",
+        "needs_user",
+        "reward_range",
+        "traffic",
+        "version",
+        "window",
+    )
 
     def __init__(self, line: Line, version: int, model: ReleasedModel) -> None:
         self.id = line.id
@@ -53,7 +63,9 @@ class Served:
 
 
 def _older(served: Served, line: Line) -> bool:
-    """Whether the store has a newer model. One that goes on from an old copy of the store counts releases from there anew."""
+    """Whether the store has a newer model. One that goes on from an old copy of the store counts
+    releases from there anew.
+    """
     return served.line.timelines < line.timelines or served.version < line.version
 
 

@@ -14,13 +14,15 @@ SECONDS = 10.0
 
 _WHY = b'{"error":"the headers of the request are too large"}'
 TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-    b"connection: close\r\n\r\n%s"
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s"
 ) % (len(_WHY), _WHY)
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """One connection. A timer runs only while headers are incomplete, so ordinary requests pay next to nothing."""
+    """One connection. A timer runs only while headers are incomplete, so ordinary requests pay next
+    to nothing.
+    """
 
     seconds = SECONDS
 

@@ -1,6 +1,7 @@
 """Keys: shown once, stored as a hash, compared in constant time, revocable.
 
-A key is `dpb_<id>_<secret>`. The secret has 256 random bits, so a plain hash of it cannot be searched.
+A key is `dpb_<id>_<secret>`. The secret has 256 random bits, so a plain hash of it cannot be
+searched.
 """
 
 from __future__ import annotations
@@ -43,7 +44,13 @@ def revoke(connection: Connection, identity: str) -> bool:
     identity = found[1].decode() if found else identity.removeprefix("dpb_")
     with connection.write():
         now = connection.now()
-        return connection.run("UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, identity)) > 0
+        return (
+            connection.run(
+                "UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL",
+                (now, identity),
+            )
+            > 0
+        )
 
 
 class KeyRing:

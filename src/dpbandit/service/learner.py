@@ -1,7 +1,9 @@
-"""The learner: the one role that reads rewards and draws noise. One per bandit, by a lease with a fencing token.
+"""The learner: the one role that reads rewards and draws noise. One per bandit, by a lease with a
+fencing token.
 
-A stretch of the stream is closed (no more rewards for it), learned in order, and published: model, ledger entry, position and
-the learner's own state in one transaction that also checks the token. Noise of a transaction that failed was seen by nobody.
+A stretch of the stream is closed (no more rewards for it), learned in order, and published: model,
+ledger entry, position and the learner's own state in one transaction that also checks the token.
+Noise of a transaction that failed was seen by nobody.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ import threading
 import time
 from dataclasses import replace
 
-from dpbandit.errors import CapError, DpbanditError, LeaseError, RollbackError, SaveError, StoreError
+from dpbandit.errors import (
+    CapError,
+    DpbanditError,
+    LeaseError,
+    RollbackError,
+    SaveError,
+    StoreError,
+)
 from dpbandit.service import budgets, restore
 from dpbandit.service.batch import LearningBandit, learn_batch
 from dpbandit.service.settings import Settings
@@ -27,17 +36,18 @@ from dpbandit.service.witness import BrokenWitnessError, Witness, WitnessError, 
 log = logging.getLogger("dpbandit.learner")
 
 ERASE_SECONDS = 5.0
-# Of those five. A lot of decisions and rewards takes some 32 ms: 15,000 decisions a second, more than can be learned.
+# Of those five. A lot of decisions and rewards takes some 32 ms: 15,000 decisions a second, more
+# than can be learned.
 ERASE_AT_MOST = 0.5
 LOOK_SECONDS = 60.0
 WAIT_SECONDS = 5.0
-# A batch is learned in half a second, and a store may let a statement wait for 20 s (BUSY_SECONDS in
-# `database`). A learner that shows no sign of life for three times as long is stuck: another may
+# A batch is learned in half a second, and a store may let a statement wait for 20 s (BUSY_SECONDS
+# in `database`). A learner that shows no sign of life for three times as long is stuck: another may
 # have its bandits.
 STUCK_SECONDS = 60.0
 UNREADABLE = (
-    "learning stopped, because the saved state cannot be used: {}. It ranks with its latest model, and "
-    "its decisions and models stay. To go on learning, make a new bandit under another name"
+    "learning stopped, because the saved state cannot be used: {}. It ranks with its latest model, "
+    "and its decisions and models stay. To go on learning, make a new bandit under another name"
 )
 
 
@@ -55,10 +65,16 @@ class Learner:
         folder = settings.witness or default_place(self.store.meta("store") or "")
         self.witness = Witness(folder)
         self._tokens: dict[int, int] = {}  # bandit → token, of all leases that were taken
-        self._leases: dict[int, int] = {}  # those to be prolonged: their stores were found to be the newest
+        self._leases: dict[
+            int, int
+        ] = {}  # those to be prolonged: their stores were found to be the newest
         self._held: dict[int, LearningBandit] = {}
-        self._refused: dict[int, int] = {}  # leases seen in other hands: bandit → when they would expire
-        self._again: dict[int, float] = {}  # bandits that wait for something: when to look at them again
+        self._refused: dict[
+            int, int
+        ] = {}  # leases seen in other hands: bandit → when they would expire
+        self._again: dict[
+            int, float
+        ] = {}  # bandits that wait for something: when to look at them again
         self._said: dict[int, str] = {}
         self._erased = 0.0
         self._looked = -math.inf
@@ -97,7 +113,9 @@ class Learner:
             self.stop()
 
     def _keep_leases(self, over: threading.Event) -> None:
-        """Prolong the leases, whatever keeps the learner busy. That a lease lasts proves nothing: a token does, at every write."""
+        """Prolong the leases, whatever keeps the learner busy. That a lease lasts proves nothing: a
+        token does, at every write.
+        """
         store: TrustedStore | None = None
         while not over.wait(self.settings.lease_seconds / 3):
             leases = dict(self._leases)
@@ -131,7 +149,11 @@ class Learner:
             self._looked = time.monotonic()
             with contextlib.suppress(WitnessError):  # looked for again before anything new is begun
                 self._look_for_lost()
-        lines = [line for line in self.store.lines() if not self.settings.bandits or line.name in self.settings.bandits]
+        lines = [
+            line
+            for line in self.store.lines()
+            if not self.settings.bandits or line.name in self.settings.bandits
+        ]
         for line in lines:
             self._moved = time.monotonic()
             if line.status != LEARNING:
@@ -184,7 +206,8 @@ class Learner:
             self._forget(line.id)
             raise
         except Exception as error:
-            # The type alone: a message might quote a reward. Learning stops rather than skip a decision.
+            # The type alone: a message might quote a reward. Learning stops rather than skip a
+            # decision.
             self._end(line, FAILED, f"learning stopped by {type(error).__name__}")
         return False
 
@@ -216,7 +239,8 @@ class Learner:
         if line.lease_until > self.store.now() and line.holder != self.holder:
             self._follow(line)
             return None
-        # No longer than it takes to compare: whoever sees a lease that lasts may believe what its holder publishes.
+        # No longer than it takes to compare: whoever sees a lease that lasts may believe what its
+        # holder publishes.
         token = self.store.acquire(line.id, self.holder, 0.0)
         if token is None:
             self._say(line, "refused: another learner has the lease")
@@ -238,8 +262,9 @@ class Learner:
         return held
 
     def _follow(self, line: Line) -> None:
-        """Another learner has the lease. One that keeps renewing it is alive and has checked its own witness, so what it
-        publishes is the truth, and goes into this one's witness for the day it has to take over."""
+        """Another learner has the lease. One that keeps renewing it is alive and has checked its
+        own witness, so what it publishes is the truth, and goes into this one's witness for the day
+        it has to take over."""
         self._say(line, f"refused: the lease is held by {line.holder}; standing by")
         before = self._refused.get(line.id)
         self._refused[line.id] = line.lease_until
@@ -251,11 +276,16 @@ class Learner:
                 self._note(line)
 
     def _may_begin(self, line: Line) -> None:
-        """A bandit that has released nothing may have been made by a ranker that did not know the store is an old copy."""
+        """A bandit that has released nothing may have been made by a ranker that did not know the
+        store is an old copy.
+        """
         self._look_for_lost()
         restored = self.store.meta("restored")
         if restored is not None:
-            raise _Waits(f"the store is {restored}. An operator must say (dpbandit store accept-restore --lost)")
+            raise _Waits(
+                f"the store is {restored}. An operator must say (dpbandit store accept-restore "
+                "--lost)"
+            )
         others = [
             (other.claim, other.timelines)
             for other in self.store.lines()
@@ -264,13 +294,15 @@ class Learner:
         budgets.check_cap(others, line.claim, self.store.cap(), again=line.timelines)
 
     def _compare(self, line: Line) -> None:
-        """Raise RollbackError unless the store is at least as new as all that this machine has seen."""
+        """Raise RollbackError unless the store is at least as new as all that this machine has
+        seen.
+        """
         seen = self.witness.seen(line.identity)
         problem = "" if seen is None else restore.contradiction(self.store, line, seen)
         if seen is None and line.version > 0:
             problem = (
-                "this machine has no witness of a bandit that has made releases: the store may be an old copy. An operator must "
-                "say (dpbandit store trust, or accept-restore)"
+                "this machine has no witness of a bandit that has made releases: the store may be "
+                "an old copy. An operator must say (dpbandit store trust, or accept-restore)"
             )
         if problem:
             raise RollbackError(problem)
@@ -294,7 +326,12 @@ class Learner:
     def _learn(self, held: LearningBandit) -> bool:
         line, store = held.line, self.store
         seconds = self.settings.lease_seconds
-        upto = store.due(line.id, held.position, window=float(line.config["reward_window"]), limit=self.settings.batch)
+        upto = store.due(
+            line.id,
+            held.position,
+            window=float(line.config["reward_window"]),
+            limit=self.settings.batch,
+        )
         if upto == held.position:
             return False
         store.close_up_to(line.id, upto, held.token, seconds)
@@ -302,7 +339,8 @@ class Learner:
         full = upto - held.position == self.settings.batch
         if new.position > held.position:
             self.before_publishing(held)
-            # Two copies of a store that share a witness: while one publishes the other waits, and then finds itself behind.
+            # Two copies of a store that share a witness: while one publishes the other waits, and
+            # then finds itself behind.
             with self.witness.locked(line.identity):
                 self._compare(line)
                 store.publish(line.id, new, held.token, seconds)
