@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,8 +46,16 @@ app.add_typer(keys, name="keys")
 app.add_typer(store_, name="store")
 
 
+SETTINGS = (
+    *("store", "role", "host", "witness", "lease_seconds", "release_seconds", "retain_rewards"),
+    *("retain_decisions", "max_body", "max_arms", "max_dim", "max_rewards", "max_connections"),
+    *("body_seconds", "allow_unproven", "keep_transcript"),
+)
+
+
 @app.command()
 def serve(
+    context: typer.Context,
     store: Store,
     port: Annotated[
         int | None, typer.Option(help="Port to listen on; 8080 unless only learning.")
@@ -123,45 +133,23 @@ def serve(
     dpbandit serve --store postgresql://app@db/bandits --role learner --witness
     /var/lib/dpbandit/witness
     """
-    _need_service()
-    from dpbandit.service.server import serve as run
-    from dpbandit.service.settings import Settings
-    from dpbandit.service.store import Store as Open
-
     if role not in ("ranker", "learner", "all"):
         raise OptionError(f"--role is ranker, learner or all, not {role!r}")
     if (cap_epsilon is None) != (cap_delta is None):
         raise OptionError("a cap needs both --cap-epsilon and --cap-delta")
-    opened = Open(store)
-    if cap_epsilon is not None and cap_delta is not None:
-        opened.set_cap(cap_epsilon, cap_delta)
-    if role != "learner" and not opened.connection.all(
-        "SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"
-    ):
-        note(
-            "no key is in force, so nobody is answered: dpbandit keys create --role admin --store …"
-        )
-    opened.close()
+    with _opened(store, create=True) as opened:
+        if cap_epsilon is not None and cap_delta is not None:
+            opened.set_cap(cap_epsilon, cap_delta)
+        in_force = "SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"
+        if role != "learner" and not opened.connection.all(in_force):
+            note("nobody has a key yet: dpbandit keys create --role admin --store …")
+    from dpbandit.service.server import serve as run
+    from dpbandit.service.settings import Settings
+
+    # All other options have the names of the settings.
+    given = {name: context.params[name] for name in SETTINGS}
     settings = Settings(
-        store=store,
-        role=role,  # type: ignore[arg-type]
-        host=host,
-        port=8080 if port is None else port,
-        witness=witness,
-        bandits=tuple(bandits or ()),
-        lease_seconds=lease_seconds,
-        release_seconds=release_seconds,
-        retain_rewards=retain_rewards,
-        retain_decisions=retain_decisions,
-        max_body=max_body,
-        max_arms=max_arms,
-        max_dim=max_dim,
-        max_rewards=max_rewards,
-        max_connections=max_connections,
-        body_seconds=body_seconds,
-        allow_unproven=allow_unproven,
-        keep_transcript=keep_transcript,
-        json=json_,
+        **given, port=8080 if port is None else port, bandits=tuple(bandits or ()), json=json_
     )
     run(settings, health_port=role != "learner" or port is not None)
 
@@ -183,16 +171,14 @@ def create_key(
 
     [dim]Example:[/dim]  dpbandit keys create --role admin --store sqlite:///bandits.db
     """
-    _need_service()
-    from dpbandit.service.keys import create
-    from dpbandit.service.store import Store as Open
+    with _opened(store, create=True) as opened:
+        from dpbandit.service.keys import create
 
-    opened = Open(store)
-    key = create(opened.connection, role, label=label)
-    opened.close()
-    print_json({"role": role, "key": key}) if json_ else print(
-        f"a key for {role}, shown this once: {key}"
-    )
+        key = create(opened.connection, role, label=label)
+    if json_:
+        print_json({"role": role, "key": key})
+    else:
+        print(f"a key for {role}, shown this once: {key}")
 
 
 @keys.command("list")
@@ -201,32 +187,18 @@ def list_keys(store: Store, json_: Json = False) -> None:
 
     [dim]Example:[/dim]  dpbandit keys list --store sqlite:///bandits.db
     """
-    _need_service()
-    from dpbandit.service.store import Store as Open
-
-    opened = Open(store, create=False)
-    rows = opened.connection.all(
-        "SELECT id, role, label, created_at, revoked_at FROM keys ORDER BY created_at"
-    )
-    opened.close()
-    listed = [
-        {
-            "id": i,
-            "role": r,
-            "label": n,
-            "created_at": c / 1e6,
-            "revoked_at": None if v is None else v / 1e6,
-        }
-        for i, r, n, c, v in rows
-    ]
+    with _opened(store) as opened:
+        columns = ("id", "role", "label", "created_at", "revoked_at")
+        rows = opened.connection.all(f"SELECT {', '.join(columns)} FROM keys ORDER BY created_at")
+    listed = [dict(zip(columns, row, strict=True)) for row in rows]
+    for key in listed:  # seconds, where the store has microseconds
+        key |= {name: key[name] and key[name] / 1e6 for name in ("created_at", "revoked_at")}
     if json_:
         print_json(listed)
         return
-    for row in listed:
-        state = "in force" if row["revoked_at"] is None else "revoked"
-        out.print(
-            f"{row['id']}  {row['role']:6}  {state}  {row['label']}", highlight=False, markup=False
-        )
+    for key in listed:
+        state = "in force" if key["revoked_at"] is None else "revoked"
+        _plain(f"{key['id']}  {key['role']:6}  {state}  {key['label']}")
 
 
 @keys.command("revoke")
@@ -239,16 +211,12 @@ def revoke_key(
 
     [dim]Example:[/dim]  dpbandit keys revoke 3fa95c0e12ab --store sqlite:///bandits.db
     """
-    _need_service()
-    from dpbandit.service.keys import revoke
-    from dpbandit.service.store import Store as Open
+    with _opened(store) as opened:
+        from dpbandit.service.keys import revoke
 
-    opened = Open(store, create=False)
-    done = revoke(opened.connection, key)
-    opened.close()
-    if not done:
-        raise OptionError("there is no such key in force: dpbandit keys list shows them")
-    print_json({"revoked": True}) if json_ else out.print("revoked", highlight=False)
+        if not revoke(opened.connection, key):
+            raise OptionError("there is no such key in force: dpbandit keys list shows them")
+    print_json({"revoked": True}) if json_ else _plain("revoked")
 
 
 @store_.command("status")
@@ -257,36 +225,24 @@ def status(store: Store, json_: Json = False) -> None:
 
     [dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db
     """
-    _need_service()
-    from dpbandit.service.store import Store as Open
-
-    opened = Open(store, create=False)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": line.name,
-            "status": line.status,
-            "reason": line.reason,
-            "decisions": line.decisions,
-            "learned": line.learned,
-            "model_version": line.version,
-        }
-        for line in opened.lines()
-    ]
-    restored = opened.meta("restored")
-    opened.close()
+    with _opened(store) as opened:
+        lines, restored = opened.lines(), opened.meta("restored")
     if json_:
+        shown = ("name", "status", "reason", "decisions", "learned")
+        rows = [
+            {n: getattr(line, n) for n in shown} | {"model_version": line.version} for line in lines
+        ]
         print_json({"restored": restored, "bandits": rows})
         return
     if restored:
         err.print(restored, style="red", highlight=False, markup=False)
-    if not rows:
-        out.print("no bandit yet: POST /v1/bandits makes one", highlight=False)
-    for row in rows:
-        words = f"{row['name']}: {row['status']}, {row['learned']:,} of {row['decisions']:,} "
-        words += "decisions learned"
-        out.print(
-            f"{words}{': ' + row['reason'] if row['reason'] else ''}", highlight=False, markup=False
+    if not lines:
+        _plain("no bandit yet: POST /v1/bandits makes one")
+    for line in lines:
+        words = (
+            f"{line.name}: {line.status}, {line.learned:,} of {line.decisions:,} decisions learned"
         )
+        _plain(f"{words}: {line.reason}" if line.reason else words)
 
 
 @store_.command("accept-restore")
@@ -324,29 +280,26 @@ def accept_restore(
 
     dpbandit store accept-restore --store sqlite:///bandits.db --lost
     """
-    from dpbandit.service import restore
-
     if (bandit is not None) != (pay_again != retire) or (bandit is None and not lost):
         raise OptionError("say --lost, or --bandit NAME with one of --retire and --pay-again")
-    opened, seen = _with_witness(store, witness)
     decided: dict[str, Any] = {}
-    if lost:
-        decided["booked as spent"] = restore.accept_lost(opened, seen)
-    if bandit is not None:
-        decided[bandit] = restore.accept_restore(opened, seen, bandit, pay_again=pay_again)
-    opened.close()
+    with _opened(store) as opened:
+        from dpbandit.service import restore
+
+        seen = _witness(opened, witness)
+        if lost:
+            decided["booked as spent"] = restore.accept_lost(opened, seen)
+        if bandit is not None:
+            decided[bandit] = restore.accept_restore(opened, seen, bandit, pay_again=pay_again)
+    _say(decided, json_)
+
+
+def _say(decided: dict[str, Any], json_: bool) -> None:
     if json_:
         print_json(decided)
         return
     for what, words in decided.items():
-        _say(what, words if isinstance(words, str) else ", ".join(words) or "none", json_)
-
-
-def _say(what: str, words: Any, json_: bool) -> None:
-    if json_:
-        print_json({what: words})
-    else:
-        out.print(f"{what}: {words}", highlight=False, markup=False)
+        _plain(f"{what}: {words if isinstance(words, str) else ', '.join(words) or 'none'}")
 
 
 @store_.command("trust")
@@ -356,11 +309,10 @@ def trust(store: Store, bandit: Bandit, witness: Folder = None, json_: Json = Fa
 
     [dim]Example:[/dim]  dpbandit store trust --store postgresql://app@db/bandits --bandit shop
     """
-    from dpbandit.service import restore
+    with _opened(store) as opened:
+        from dpbandit.service import restore
 
-    opened, seen = _with_witness(store, witness)
-    _say(bandit, restore.trust(opened, seen, bandit), json_)
-    opened.close()
+        _say({bandit: restore.trust(opened, _witness(opened, witness), bandit)}, json_)
 
 
 @store_.command("resume")
@@ -369,25 +321,29 @@ def resume(store: Store, bandit: Bandit, json_: Json = False) -> None:
 
     [dim]Example:[/dim]  dpbandit store resume --store sqlite:///bandits.db --bandit shop
     """
-    _need_service()
-    from dpbandit.service import restore
-    from dpbandit.service.store import Store as Open
+    with _opened(store) as opened:
+        from dpbandit.service import restore
 
-    opened = Open(store, create=False)
-    _say(bandit, restore.resume(opened, bandit), json_)
-    opened.close()
+        _say({bandit: restore.resume(opened, bandit)}, json_)
 
 
-def _with_witness(store: str, folder: Path | None) -> tuple[OpenStore, Witness]:
-    _need_service()
-    from dpbandit.service.store import Store as Open
-    from dpbandit.service.witness import Witness, default_place
-
-    opened = Open(store, create=False)
-    # Never made here: an empty one would explain everything away.
-    return opened, Witness(folder or default_place(opened.meta("store") or ""), create=False)
-
-
-def _need_service() -> None:
+@contextlib.contextmanager
+def _opened(url: str, *, create: bool = False) -> Iterator[OpenStore]:
+    """The store, closed at the end."""
     if not extras.there("msgspec") or not extras.there("uvicorn"):
         raise OptionError(f"the service needs the extra 'service': {extras.pip_install('service')}")
+    from dpbandit.service.store import Store as Open
+
+    with contextlib.closing(Open(url, create=create)) as store:
+        yield store
+
+
+def _witness(store: OpenStore, folder: Path | None) -> Witness:
+    from dpbandit.service.witness import Witness, default_place
+
+    # Never made here: an empty one would explain everything away.
+    return Witness(folder or default_place(store.meta("store") or ""), create=False)
+
+
+def _plain(words: str) -> None:
+    out.print(words, highlight=False, markup=False)

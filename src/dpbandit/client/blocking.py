@@ -104,8 +104,7 @@ class Client:
         self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
     ) -> list[str]:
         """Report many rewards: a status for each, also 'conflict' (another was reported before) and
-        'unknown'.
-        """
+        'unknown'."""
         return [status for call in calls.rewards(bandit, reports) for status in self._send(call)]
 
     def create_bandit(
@@ -124,8 +123,7 @@ class Client:
         **options: Any,
     ) -> dict[str, Any]:
         """Make a bandit (the key must be an admin's). The same again changes nothing; another of
-        that name is an error.
-        """
+        that name is an error."""
         asked: dict[str, Any] = {
             "name": name,
             "algorithm": algorithm,
@@ -177,8 +175,7 @@ class Client:
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
         """(connection, whether it was used before). A forked child leaves its parent's connections
-        alone.
-        """
+        alone."""
         if self._process != os.getpid():
             self._process, self._idle = os.getpid(), []
         try:

@@ -16,6 +16,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 encode = msgspec.json.Encoder().encode
 
 JSON = b"application/json"
+AGAIN = ((b"retry-after", b"1"),)
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a failure
@@ -28,10 +29,18 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure
         self.status, self.why, self.headers = status, why, headers
 
 
-def as_refusal(error: DpbanditError) -> Refused:
+class Overloaded(Exception):  # noqa: N818 - an answer, not a failure
+    """More is waiting than this process is willing to hold."""
+
+
+def as_refusal(error: Refused | DpbanditError | Overloaded) -> Refused:
     """Our own errors, by what the caller can do about them."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, Overloaded):
+        return Refused(503, "too much is waiting: try again", AGAIN)
     if isinstance(error, StoreError):
-        return Refused(503, "the store cannot be reached: try again", ((b"retry-after", b"1"),))
+        return Refused(503, "the store cannot be reached: try again", AGAIN)
     if isinstance(error, CapError):
         return Refused(409, str(error))
     return Refused(422, str(error))
@@ -39,8 +48,7 @@ def as_refusal(error: DpbanditError) -> Refused:
 
 def why_undecodable(error: Exception) -> Refused:
     """400 for what is not JSON, 422 for JSON of another shape. The text names types and places,
-    never values.
-    """
+    never values."""
     if isinstance(error, msgspec.ValidationError):
         return Refused(422, f"the body does not fit: {error}")
     if isinstance(error, RecursionError):

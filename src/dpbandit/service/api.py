@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dpbandit.errors import DpbanditError
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import (
+    Overloaded,
     Receive,
     Refused,
     Scope,
@@ -33,7 +34,7 @@ from dpbandit.service.answers import (
 )
 from dpbandit.service.catalog import Catalog, Served
 from dpbandit.service.dashboard import Dashboard
-from dpbandit.service.journal import Journal, Overloaded
+from dpbandit.service.journal import Journal
 from dpbandit.service.metrics import Metrics
 from dpbandit.service.records import (
     CONFLICT,
@@ -47,6 +48,7 @@ from dpbandit.service.settings import Settings
 
 log = logging.getLogger("dpbandit.service")
 
+UNEXPECTED = b'{"error":"unexpected: this is a bug, and nothing was changed"}'
 LONGEST_TEXT = 256
 LONGEST_REQUEST = 64
 
@@ -80,8 +82,7 @@ decode_rewards = msgspec.json.Decoder(RewardRequest | list[RewardRequest]).decod
 
 def no_key() -> Refused:
     """Made anew each time: one exception object raised again and again would keep every request it
-    was raised in.
-    """
+    was raised in."""
     return Refused(
         401,
         "a key is needed: Authorization: Bearer …",
@@ -177,25 +178,17 @@ class App:
                     authorization = value
                 elif name == b"content-length":
                     length = int(value)
-            who = self.catalog.keys.check(authorization) or await self.catalog.authorise(
-                authorization
-            )
+            who = self.catalog.keys.check(authorization)
+            who = who or await self.catalog.authorise(authorization)
             if who is None:
                 raise no_key()
             key, role = who
             if length > self.settings.max_body:
-                raise Refused(
-                    413, f"the body is larger than the {self.settings.max_body:,} bytes allowed"
-                )
+                raise self._too_large()
             parts = path.split("/")
-            if (
-                len(parts) == 5
-                and parts[4] in ("decisions", "rewards")
-                and parts[1] == "v1"
-                and parts[2] == "bandits"
-                and scope["method"] == "POST"
-                and self.settings.role != "learner"
-            ):
+            hot = len(parts) == 5 and parts[4] in ("decisions", "rewards")
+            hot = hot and parts[1] == "v1" and parts[2] == "bandits"
+            if hot and scope["method"] == "POST" and self.settings.role != "learner":
                 action, bandit = parts[4], parts[3]
                 if action == "decisions":
                     status, body = await self._decide(bandit, key, role, receive)
@@ -204,21 +197,10 @@ class App:
                 await respond(send, status, body)
             else:
                 action, bandit, status = await self._other(scope, receive, send, key, role)
-        except Refused as refused:
-            status = refused.status
-            await respond(send, status, encode({"error": refused.why}), headers=refused.headers)
-        except DpbanditError as error:
+        except (Refused, DpbanditError, Overloaded) as error:
             answer = as_refusal(error)
             status = answer.status
             await respond(send, status, encode({"error": answer.why}), headers=answer.headers)
-        except Overloaded:
-            status = 503
-            await respond(
-                send,
-                503,
-                b'{"error":"too much is waiting: try again"}',
-                headers=((b"retry-after", b"1"),),
-            )
         except Exception as error:
             status = 500
             # The type alone: a message might quote what was sent.
@@ -227,9 +209,7 @@ class App:
                 for f in traceback.extract_tb(error.__traceback__)
             )
             log.error("unexpected %s in %s at %s", type(error).__name__, action, where)
-            await respond(
-                send, 500, b'{"error":"unexpected: this is a bug, and nothing was changed"}'
-            )
+            await respond(send, 500, UNEXPECTED)
         self.metrics.count(action, status)
         self.access.note(key, action, bandit if bandit in self.catalog.bandits else "", status)
 
@@ -242,6 +222,10 @@ class App:
             self._pages = Pages(self)
         answered: tuple[str, str, int] = await self._pages.answer(scope, receive, send, key, role)
         return answered
+
+    def _too_large(self) -> Refused:
+        most = self.settings.max_body
+        return Refused(413, f"the body is larger than the {most:,} bytes allowed")
 
     async def body(self, receive: Receive) -> bytes:
         """The whole body, if it is not too large and comes in time."""
@@ -269,9 +253,7 @@ class App:
         if message["type"] == "http.disconnect":
             raise Refused(400, "the caller went away")
         if len(body) > self.settings.max_body:
-            raise Refused(
-                413, f"the body is larger than the {self.settings.max_body:,} bytes allowed"
-            )
+            raise self._too_large()
         return body
 
     def _end_slow_bodies(self) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dpbandit.privacy.accounting import epsilon_of
 from dpbandit.errors import CapError
+from dpbandit.privacy.accounting import epsilon_of
 from dpbandit.privacy.grid import GRID_SHARE
 
 

@@ -64,8 +64,7 @@ class Served:
 
 def _older(served: Served, line: Line) -> bool:
     """Whether the store has a newer model. One that goes on from an old copy of the store counts
-    releases from there anew.
-    """
+    releases from there anew."""
     return served.line.timelines < line.timelines or served.version < line.version
 
 

@@ -21,8 +21,7 @@ TOO_LARGE = (
 
 class LimitedConnection(HttpToolsProtocol):
     """One connection. A timer runs only while headers are incomplete, so ordinary requests pay next
-    to nothing.
-    """
+    to nothing."""
 
     seconds = SECONDS
 

@@ -55,8 +55,7 @@ def one(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> Row
 
 def connect(url: str, *, create: bool = True) -> Connection:
     """Open a store by URL: `sqlite:///file.db` (four slashes for an absolute path) or
-    `postgresql://…`.
-    """
+    `postgresql://…`."""
     if url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
         return _Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1))
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
@@ -179,8 +178,7 @@ class _SQLite:
 
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
         """Rows of integers, for `sql` ending in `IN (SELECT value FROM numbers)`. One step, for the
-        same reason.
-        """
+        same reason."""
         columns, rest = sql.removeprefix("SELECT ").split(" FROM ", 1)
         rest = rest.replace("NUMBERS", "(SELECT value FROM json_each(?))")
         query = f"SELECT json_group_array(json_array({columns})) FROM {rest}"
@@ -204,8 +202,7 @@ class _SQLite:
 
     def overwrite_erased(self, rows: int, *, more: bool) -> None:
         """Erased rows are overwritten in the file, and still stand in the log beside it until that
-        is emptied.
-        """
+        is emptied."""
         self._erased += rows
         if more or not self._erased:
             return

@@ -16,15 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from dpbandit.errors import StoreError
+from dpbandit.service.answers import Overloaded
 from dpbandit.service.database import Connection, connect
 from dpbandit.service.records import Asked, Decision, Placed, Report, judge, place
 
 # A burst is not held back until all of it has been looked at.
 FIRST_BATCH = 48
-
-
-class Overloaded(Exception):  # noqa: N818 - an answer, not a failure
-    """More is waiting than this process is willing to hold."""
 
 
 class Journal:
@@ -61,8 +58,7 @@ class Journal:
 
     def decide(self, decision: Decision, asked: Asked | None = None) -> asyncio.Future[Placed]:
         """Write a decision; the answer is its (seq, nonce), once it is durable, or the one made
-        before for `asked`.
-        """
+        before for `asked`."""
         self._make_room(1)
         assert self._loop is not None
         future: asyncio.Future[Placed] = self._loop.create_future()
@@ -83,8 +79,7 @@ class Journal:
 
     def _nudge(self) -> None:
         """Write soon. The first few of a burst go at once: while they are written, the others can
-        be worked on.
-        """
+        be worked on."""
         if not self._busy:
             if len(self._decisions) + len(self._reports) >= FIRST_BATCH:
                 self._busy = True

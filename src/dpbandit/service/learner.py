@@ -114,8 +114,7 @@ class Learner:
 
     def _keep_leases(self, over: threading.Event) -> None:
         """Prolong the leases, whatever keeps the learner busy. That a lease lasts proves nothing: a
-        token does, at every write.
-        """
+        token does, at every write."""
         store: TrustedStore | None = None
         while not over.wait(self.settings.lease_seconds / 3):
             leases = dict(self._leases)
@@ -277,8 +276,7 @@ class Learner:
 
     def _may_begin(self, line: Line) -> None:
         """A bandit that has released nothing may have been made by a ranker that did not know the
-        store is an old copy.
-        """
+        store is an old copy."""
         self._look_for_lost()
         restored = self.store.meta("restored")
         if restored is not None:
@@ -295,8 +293,7 @@ class Learner:
 
     def _compare(self, line: Line) -> None:
         """Raise RollbackError unless the store is at least as new as all that this machine has
-        seen.
-        """
+        seen."""
         seen = self.witness.seen(line.identity)
         problem = "" if seen is None else restore.contradiction(self.store, line, seen)
         if seen is None and line.version > 0:

@@ -68,8 +68,7 @@ ACCEPTED, DUPLICATE, LATE, CONFLICT, UNKNOWN = (
 
 def decision_id(seq: int, nonce: int) -> str:
     """What a caller quotes with the reward. The nonce tells decisions of a restored store from
-    those that were lost.
-    """
+    those that were lost."""
     return f"{seq:x}-{nonce:016x}"
 
 
@@ -168,8 +167,7 @@ def _asked_before(
     db: Connection, bandit: int, requests: dict[str, int]
 ) -> dict[tuple[int, str], tuple[bytes, Earlier]]:
     """The decisions that these requests have led to. While the stream's row is locked nobody can
-    add another.
-    """
+    add another."""
     # CROSS JOIN: SQLite takes the names first and looks each up; left to itself it reads the whole
     # stream.
     found = db.naming(

@@ -27,8 +27,7 @@ def mark_of(store: Store, line: Line) -> Mark:
 
 def contradiction(store: Store, line: Line, seen: Seen) -> str:
     """Why this store cannot be the newest copy; empty if it may be. `line` was read after `seen`,
-    or under a lease.
-    """
+    or under a lease."""
     if seen.timelines > line.timelines:
         return (
             f"the store is an old copy, from before learning was resumed: {seen.timelines} "
@@ -49,16 +48,14 @@ def _given_up(store: Store, line: Line) -> list[list[Any]]:
 
 def forks(store: Store, line: Line) -> list[dict[str, Any]]:
     """The marks at which later timelines of this bandit began, each with the marks seen on those
-    before it.
-    """
+    before it."""
     found: list[dict[str, Any]] = json.loads(store.meta(f"forks {line.identity}") or "[]")
     return found
 
 
 def find_lost(store: Store, witness: Witness) -> dict[str, Seen | None]:
     """Bandits that were seen and are not in the store, by identity: it is a copy from before they
-    were made.
-    """
+    were made."""
     seen = witness.everything()  # first: whatever is in the witness by now was in the store before
     there = {line.identity for line in store.lines()}
     return {identity: record for identity, record in seen.items() if identity not in there}
@@ -66,8 +63,7 @@ def find_lost(store: Store, witness: Witness) -> dict[str, Seen | None]:
 
 def report_lost(store: Store, lost: dict[str, Seen | None]) -> list[str]:
     """Write down that the store lacks these: no bandit is made or begun until an operator has
-    decided. Returns new ones.
-    """
+    decided. Returns new ones."""
     if not lost:
         return []
     db = store.connection
@@ -136,8 +132,7 @@ def accept_restore(store: Store, witness: Witness, name: str, *, pay_again: bool
 
 def trust(store: Store, witness: Witness, name: str) -> str:
     """An operator vouches that this store is the newest copy (a planned move of the learner, say).
-    Nothing is charged.
-    """
+    Nothing is charged."""
     identity = _find(store, name, RESTORED, LEARNING).identity
     with witness.locked(identity):
         seen = witness.if_readable(identity)
@@ -162,8 +157,7 @@ def resume(store: Store, name: str) -> str:
 
 def accept_lost(store: Store, witness: Witness) -> list[str]:
     """Write bandits that the old copy lacks back into it, as deleted ones: their budgets stay in
-    the sum.
-    """
+    the sum."""
     lost = find_lost(store, witness)
     unreadable = ", ".join(_name(identity, seen) for identity, seen in lost.items() if seen is None)
     if unreadable:

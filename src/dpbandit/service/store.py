@@ -18,14 +18,8 @@ from dpbandit.service.database import Connection, Row, connect, one
 from dpbandit.service.schema import LOCK_BUDGET, LOCK_REWARDS, migrate
 
 # Why a bandit does not learn. It ranks in all of these but 'deleted'.
-LEARNING, SPENT, FAILED, RESTORED, RETIRED, DELETED = (
-    "learning",
-    "spent",
-    "failed",
-    "restored",
-    "retired",
-    "deleted",
-)
+LEARNING, SPENT, FAILED = "learning", "spent", "failed"
+RESTORED, RETIRED, DELETED = "restored", "retired", "deleted"
 
 # Rankers need the latest model; a few older ones are kept for those that are just loading one.
 MODELS_KEPT = 5
@@ -95,8 +89,7 @@ class Store:
 
     def set_cap(self, epsilon: float, delta: float) -> None:
         """Set the cap once. It can be lowered later, never raised: those who came first relied on
-        it.
-        """
+        it."""
         if not epsilon > 0 or not 0 < delta < 1:
             raise OptionError("a cap is ε above 0 at a δ strictly between 0 and 1")
         before = self.cap()
@@ -137,8 +130,7 @@ class Store:
         key: str,
     ) -> bool:
         """Add a bandit; False if the very same one is there. Raises OptionError for another one of
-        that name.
-        """
+        that name."""
         db = self.connection
         with db.write():
             db.exclude(LOCK_BUDGET, 0)
@@ -185,8 +177,7 @@ class Store:
 
     def set_status(self, bandit: int, status: str, reason: str) -> None:
         """Stop or restart learning. A deleted or retired bandit stays so, and whoever has its lease
-        loses it.
-        """
+        loses it."""
         with self.connection.write():
             self.connection.run(
                 "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,)
@@ -199,8 +190,7 @@ class Store:
 
     def delete(self, bandit: int) -> None:
         """Erase what was recorded. The claim stays in the sum of all bandits, and the name stays
-        taken.
-        """
+        taken."""
         db = self.connection
         with db.write():
             db.exclude(LOCK_REWARDS, bandit)
@@ -216,8 +206,7 @@ class Store:
 
     def erase_deleted(self, bandit: int, *, lot: int = ERASE_LOT) -> int:
         """Erase some of what is left of a deleted bandit: a lot at a time, so that others need not
-        wait for all of it.
-        """
+        wait for all of it."""
         db, erased = self.connection, 0
         for table, key in (("rewards", "seq"), ("decisions", "seq"), ("people", "person")):
             some = f"SELECT {key} FROM {table} WHERE bandit = ? LIMIT ?"

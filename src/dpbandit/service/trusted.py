@@ -22,6 +22,8 @@ from dpbandit.service.store import (
     Store,
 )
 
+_RENEW = "UPDATE leases SET expires_at = ? WHERE bandit = ? AND token = ?"
+
 
 class StreamError(DpbanditError):
     """One bandit's records do not fit together. The others can go on."""
@@ -86,20 +88,15 @@ class TrustedStore(Store):
                 "AND (expires_at < ? OR holder = ?)",
                 (holder, until, bandit, now, holder),
             )
-            return (
-                int(db.all("SELECT token FROM leases WHERE bandit = ?", (bandit,))[0][0])
-                if taken
-                else None
-            )
+            if not taken:
+                return None
+            return int(db.all("SELECT token FROM leases WHERE bandit = ?", (bandit,))[0][0])
 
     def _fence(self, bandit: int, token: int, seconds: float) -> None:
         """In a transaction: go on only if this token is still the newest, and renew its lease."""
         db = self.connection
         until = db.now() + int(seconds * 1e6)
-        renewed = db.run(
-            "UPDATE leases SET expires_at = ? WHERE bandit = ? AND token = ?",
-            (until, bandit, token),
-        )
+        renewed = db.run(_RENEW, (until, bandit, token))
         learning = one(db, "SELECT status FROM bandits WHERE id = ?", (bandit,))
         if renewed != 1 or learning is None or learning[0] != LEARNING:
             raise LeaseError(
@@ -109,29 +106,23 @@ class TrustedStore(Store):
 
     def renew(self, leases: Mapping[int, int], seconds: float) -> list[int]:
         """Prolong leases, bandit → token; returns those that are lost. Whether something may be
-        written is for the fence.
-        """
+        written is for the fence."""
         db = self.connection
-        sql = "UPDATE leases SET expires_at = ? WHERE bandit = ? AND token = ?"
         with db.write():
             until = db.now() + int(seconds * 1e6)
+            pairs = sorted(leases.items())
             return [
-                bandit
-                for bandit, token in sorted(leases.items())
-                if db.run(sql, (until, bandit, token)) != 1
+                bandit for bandit, token in pairs if db.run(_RENEW, (until, bandit, token)) != 1
             ]
 
     def give_up(self, bandit: int, token: int) -> None:
         """End the lease early, so that the next learner need not wait."""
         with self.connection.write():
-            self.connection.run(
-                "UPDATE leases SET expires_at = 0 WHERE bandit = ? AND token = ?", (bandit, token)
-            )
+            self.connection.run(_RENEW, (0, bandit, token))
 
     def end(self, bandit: int, token: int, status: str, reason: str) -> None:
         """Stop learning, by whoever has the lease: nobody else's judgement is about the store as it
-        is now.
-        """
+        is now."""
         with self.connection.write():
             self._fence(bandit, token, 0.0)
             self.connection.run(
@@ -142,8 +133,7 @@ class TrustedStore(Store):
 
     def due(self, bandit: int, after: int, *, window: float, limit: int) -> int:
         """The last decision, in order and without a gap, that has reached the age of `window`;
-        `after` if none.
-        """
+        `after` if none."""
         rows = self.connection.all(
             "SELECT seq, decided_at FROM decisions WHERE bandit = ? AND seq > ? ORDER BY seq LIMIT "
             "?",
@@ -160,8 +150,7 @@ class TrustedStore(Store):
 
     def close_up_to(self, bandit: int, seq: int, token: int, seconds: float) -> None:
         """From here on no reward for these decisions is accepted: whoever reads them now sees all
-        there will be.
-        """
+        there will be."""
         db = self.connection
         with db.write():
             db.exclude(LOCK_REWARDS, bandit)
@@ -201,8 +190,7 @@ class TrustedStore(Store):
 
     def publish(self, bandit: int, new: NewRelease, token: int, seconds: float) -> None:
         """The release, the learner's state, the position and the ledger entry: all of it or
-        nothing.
-        """
+        nothing."""
         db = self.connection
         with db.write():
             self._fence(bandit, token, seconds)
@@ -213,20 +201,9 @@ class TrustedStore(Store):
             )
             if moved != 1:
                 raise LeaseError("another learner has published meanwhile: nothing was written")
-            now = db.now()
-            self._insert_release(
-                bandit,
-                new.number,
-                now,
-                new.position,
-                token,
-                new.fingerprint,
-                new.charged,
-                new.privacy,
-                new.noise_scale,
-                new.model,
-                new.noisy,
-            )
+            account = (new.fingerprint, new.charged, new.privacy, new.noise_scale)
+            place = (bandit, new.number, db.now(), new.position, token)
+            self._insert_release(*place, *account, new.model, new.noisy)
             db.run(
                 "UPDATE states SET number = ?, state = ? WHERE bandit = ?",
                 (new.number, new.state, bandit),
@@ -241,8 +218,7 @@ class TrustedStore(Store):
 
     def _thin(self, bandit: int, newest: int) -> None:
         """Keep what a release was, and drop what only the newest ones need. By number: no table is
-        searched.
-        """
+        searched."""
         db = self.connection
         last = one(
             db, "SELECT privacy FROM releases WHERE bandit = ? AND number = ?", (bandit, newest - 1)
@@ -270,8 +246,7 @@ class TrustedStore(Store):
         self, bandit: int, *, rewards_after: float, decisions_after: float, limit: int | None = None
     ) -> int:
         """Erase rewards, then decisions, that were learned (or can no longer be) and are older than
-        this many seconds.
-        """
+        this many seconds."""
         db = self.connection
         limit = limit or ERASE_LOT
         erased = 0
