@@ -83,15 +83,31 @@ class Caller:
 class Service:
     """`dpbandit serve` as a process."""
 
-    def __init__(self, store, folder, *options, role="all", port=None, listens=True, prefix=(), env=None):
+    def __init__(
+        self, store, folder, *options, role="all", port=None, listens=True, prefix=(), env=None
+    ):
         self.store, self.port = store, port or free_port()
         self.log = Path(folder) / f"serve-{self.port}.log"
-        command = [*prefix, sys.executable, "-m", "dpbandit.cli", "serve", "--store", store, "--role", role]
-        command += ["--witness", str(Path(folder) / "witness")] if "--witness" not in options else []
+        command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            "dpbandit.cli",
+            "serve",
+            "--store",
+            store,
+            "--role",
+            role,
+        ]
+        command += (
+            ["--witness", str(Path(folder) / "witness")] if "--witness" not in options else []
+        )
         command += ["--port", str(self.port)] if listens else []
         with self.log.open("ab") as file:
             environment = {**os.environ, **(env or {})}
-            self.process = subprocess.Popen([*command, *options], stdout=file, stderr=file, env=environment)
+            self.process = subprocess.Popen(
+                [*command, *options], stdout=file, stderr=file, env=environment
+            )
         if listens:
             until(self.answers, 60)
 

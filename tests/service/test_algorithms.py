@@ -18,7 +18,13 @@ DAMPED = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.5]]
 
 def _proven():
     for name in ALGORITHMS:
-        config = {**harness.BANDIT, "algorithm": name, "horizon": 1000, "unit": "reward", "options": {}}
+        config = {
+            **harness.BANDIT,
+            "algorithm": name,
+            "horizon": 1000,
+            "unit": "reward",
+            "options": {},
+        }
         # those that need more than this to be made have no proven claim
         with contextlib.suppress(OptionError):
             if blueprint.build(config).claim.status == "proven":
@@ -29,7 +35,9 @@ PROVEN = sorted(_proven())
 
 
 def test_what_is_served_is_most_of_what_there_is():
-    assert {"anytime", "tree-gauss", "toeplitz", "private-ucb", "private-ts", "local"} <= set(PROVEN)
+    assert {"anytime", "tree-gauss", "toeplitz", "private-ucb", "private-ts", "local"} <= set(
+        PROVEN
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +58,12 @@ def test_learns_over_http(service, algorithm):
     for _ in range(20):
         status, answer = service("POST", f"/v1/bandits/{algorithm}/decisions", {"contexts": arms})
         assert status == 201, answer
-        assert harness.reward(service, answer["decision"], 1.0 if answer["arm"] == 0 else 0.0, algorithm)[0] == 200
+        assert (
+            harness.reward(
+                service, answer["decision"], 1.0 if answer["arm"] == 0 else 0.0, algorithm
+            )[0]
+            == 200
+        )
     harness.learned(service, 20, algorithm)
     found = service.get(f"/v1/bandits/{algorithm}")
     assert found["status"] == "learning"
@@ -58,7 +71,11 @@ def test_learns_over_http(service, algorithm):
 
 
 def test_an_algorithm_without_features_refuses_features(service):
-    service("POST", "/v1/bandits", {**harness.BANDIT, "name": "plain", "algorithm": "private-ucb", "horizon": 1000})
+    service(
+        "POST",
+        "/v1/bandits",
+        {**harness.BANDIT, "name": "plain", "algorithm": "private-ucb", "horizon": 1000},
+    )
     status, answer = service("POST", "/v1/bandits/plain/decisions", {"contexts": DAMPED})
     assert status == 422
     assert "one-hot" in answer["error"]
@@ -67,7 +84,13 @@ def test_an_algorithm_without_features_refuses_features(service):
 @pytest.mark.parametrize("algorithm", PROVEN)
 def test_a_ranker_chooses_what_the_bandit_would(algorithm):
     """What goes through the store as JSON ranks as the bandit itself does."""
-    config = {**harness.BANDIT, "algorithm": algorithm, "horizon": 1000, "unit": "reward", "options": {}}
+    config = {
+        **harness.BANDIT,
+        "algorithm": algorithm,
+        "horizon": 1000,
+        "unit": "reward",
+        "options": {},
+    }
     bandit, rng = blueprint.build(config), np.random.default_rng(7)
     one_hot = bandit.one_hot
     for _ in range(50):

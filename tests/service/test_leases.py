@@ -1,6 +1,5 @@
 """One learner per bandit, whatever sleeps, wakes or dies."""
 
-import json
 import os
 import signal
 import threading
@@ -44,7 +43,9 @@ def _lines(url):
 
 
 def add_decisions(url, bandit, count, rewards=()):
-    """Decisions through the journal, with rewards for some of them; returns when they are old enough."""
+    """Decisions through the journal, with rewards for some of them; returns when they are old
+    enough.
+    """
     import asyncio
 
     async def write():
@@ -67,7 +68,9 @@ def add_decisions(url, bandit, count, rewards=()):
 
 @pytest.fixture
 def settings(store_url, tmp_path):
-    return Settings(store=store_url, role="learner", witness=tmp_path / "witness", lease_seconds=0.4)
+    return Settings(
+        store=store_url, role="learner", witness=tmp_path / "witness", lease_seconds=0.4
+    )
 
 
 def test_a_second_learner_is_refused_until_the_first_is_gone(settings):
@@ -118,7 +121,9 @@ def test_a_learner_that_sleeps_through_its_lease_cannot_write(settings):
 
 
 def test_a_paused_learner_process_wakes_up_fenced(store_url, tmp_path, serve):
-    """SIGSTOP to a real learner; another takes over; SIGCONT: not one release by the first after that."""
+    """SIGSTOP to a real learner; another takes over; SIGCONT: not one release by the first after
+    that.
+    """
     key = make_key(store_url)
     options = ("--lease-seconds", "1", "--release-seconds", "0.05")
     ranker = serve(store_url, role="ranker")
@@ -150,7 +155,9 @@ def test_a_paused_learner_process_wakes_up_fenced(store_url, tmp_path, serve):
 
 
 def _pause_outside_a_transaction(pid, store):
-    """SQLite's lock is held by a process that is stopped while it writes, and then nobody can: stop it at another moment."""
+    """SQLite's lock is held by a process that is stopped while it writes, and then nobody can: stop
+    it at another moment.
+    """
     for _ in range(200):
         os.kill(pid, signal.SIGSTOP)
         wrote = threading.Event()
@@ -176,7 +183,7 @@ def _url_of(store):
 
 
 def test_a_reward_accepted_at_the_last_moment_is_learned(settings):
-    """Closing a stretch and accepting a reward exclude each other: accepted means learned, always."""
+    """Closing a stretch and accepting a reward exclude each other: accepted means learned."""
     import asyncio
 
     bandit = make_bandit(settings.store, reward_window=0.05)
@@ -213,7 +220,8 @@ def test_a_reward_accepted_at_the_last_moment_is_learned(settings):
     replay.source = state.source
     for seq in range(1, 61):
         replay.update([0.5, 0.5, 0.0], accepted.get(seq, 0.0))
-    # the clean sums of tree-gauss, in whole numbers: of the rewards that were accepted, and no others
+    # the clean sums of tree-gauss, in whole numbers: of the rewards that were accepted, and no
+    # others
     assert np.array_equal(replay.engine.fields()["sums"], state.engine.fields()["sums"])
     assert state.engine.fields()["sums"].any()
 

@@ -1,4 +1,4 @@
-"""A store that 0.1 has left: its models rank, its states are refused by name, and nothing is lost."""
+"""A store that 0.1 has left: its models rank, its states are refused, and nothing is lost."""
 
 import io
 import json
@@ -123,7 +123,7 @@ def test_a_model_that_nobody_can_read_is_refused_by_name_and_the_others_go_on(tm
     make_bandit(url)
     bandit = make_bandit(url, name="strange")
     store = Store(url)
-    number, record = store.model(bandit)
+    _, record = store.model(bandit)
     with store.connection.write():
         changed = json.dumps({**record, "policy": "clairvoyant"})
         store.connection.run("UPDATE releases SET model = ? WHERE bandit = ?", (changed, bandit))
@@ -136,7 +136,9 @@ def test_a_model_that_nobody_can_read_is_refused_by_name_and_the_others_go_on(tm
     assert "clairvoyant" in service.log.read_text()
     # and when it can be read again it is served
     with store.connection.write():
-        store.connection.run("UPDATE releases SET model = ? WHERE bandit = ?", (json.dumps(record), bandit))
+        store.connection.run(
+            "UPDATE releases SET model = ? WHERE bandit = ?", (json.dumps(record), bandit)
+        )
     store.close()
     until(lambda: call("POST", "/v1/bandits/strange/decisions", {"contexts": ARMS})[0] == 201, 10)
 

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,7 +20,16 @@ SECONDS = 4.0
 RANKER_MEGABYTES, LEARNER_MEGABYTES = 90, 200
 # Ranking needs none of them.
 HEAVY = {"matplotlib", "numba", "opendp", "pandas", "pyarrow", "scipy", "sklearn"}
-LEARNING = {"_core", "algorithms", "bandit", "learning", "learners", "reference", "service.learner", "service.trusted"}
+LEARNING = {
+    "_core",
+    "algorithms",
+    "bandit",
+    "learning",
+    "learners",
+    "reference",
+    "service.learner",
+    "service.trusted",
+}
 
 
 def megabytes(pid):
@@ -58,7 +66,9 @@ def read_only(folder):
         return []  # permissions do it
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec "$@"'
     prefix = ["unshare", "--mount", "sh", "-c", script, str(folder)]
-    tried = subprocess.run([*prefix, "touch", str(SOURCE / "written")], capture_output=True, check=False)
+    tried = subprocess.run(
+        [*prefix, "touch", str(SOURCE / "written")], capture_output=True, check=False
+    )
     if shutil.which("unshare") is None or b"Read-only" not in tried.stderr:
         pytest.skip("root may write anywhere here, and no file system can be made read-only")
     return prefix
@@ -67,7 +77,9 @@ def read_only(folder):
 def test_the_first_reward_is_learned_in_seconds_on_a_read_only_system(tmp_path):
     """No cache, no bytecode, no home: the store's folder is all there is to write to."""
     source, home = tmp_path / "source", tmp_path / "home"
-    shutil.copytree(SOURCE / "dpbandit", source / "dpbandit", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        SOURCE / "dpbandit", source / "dpbandit", ignore=shutil.ignore_patterns("__pycache__")
+    )
     home.mkdir()
     before = sorted(source.rglob("*"))
     for path in (home, source, *before):
@@ -77,7 +89,12 @@ def test_the_first_reward_is_learned_in_seconds_on_a_read_only_system(tmp_path):
     for attempt in range(3):
         folder = tmp_path / f"store{attempt}"
         folder.mkdir()
-        env = {"PYTHONPATH": str(source), "HOME": str(home), "XDG_STATE_HOME": "", "TMPDIR": str(folder)}
+        env = {
+            "PYTHONPATH": str(source),
+            "HOME": str(home),
+            "XDG_STATE_HOME": "",
+            "TMPDIR": str(folder),
+        }
         found.append(
             first_reward(f"sqlite:///{folder}/store.db", folder, prefix=read_only(folder), env=env)
         )
@@ -100,8 +117,8 @@ def modules_of_a_ranker(tmp_path, use):
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
-        "import atexit, json, sys\n"
-        f"atexit.register(lambda: open({str(listed)!r}, 'w').write(json.dumps(sorted(sys.modules))))\n"
+        f"import atexit, json, sys\natexit.register(lambda: open({str(listed)!r}, "
+        "'w').write(json.dumps(sorted(sys.modules))))\n"
     )
     service = Service(url, tmp_path, role="ranker", env={"PYTHONPATH": f"{site}:{SOURCE}"})
     use(service.caller(key), url)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from dpbandit.cli import extras, names
 from dpbandit.cli.shared import Json, app, err, note, out, print_json
@@ -19,18 +20,18 @@ if TYPE_CHECKING:
 
 Store = Annotated[
     str,
-    typer.Option(
+    Option(
         "--store", help="sqlite:///file.db or postgresql://user@host/name.", envvar="DPBANDIT_STORE"
     ),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--witness",
         help="Folder that tells an old copy of the store from the newest; not in the store's.",
     ),
 ]
-Bandit = Annotated[str, typer.Option("--bandit", help="The bandit's name.")]
+Bandit = Annotated[str, Option("--bandit", help="The bandit's name.")]
 
 keys = typer.Typer(
     no_args_is_help=True,
@@ -58,61 +59,56 @@ def serve(
     context: typer.Context,
     store: Store,
     port: Annotated[
-        int | None, typer.Option(help="Port to listen on; 8080 unless only learning.")
+        int | None, Option(help="Port to listen on; 8080 unless only learning.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     role: Annotated[
         str,
-        typer.Option(
-            help="ranker (answers requests), learner (reads rewards, one per bandit), or all.",
+        Option(
+            help="ranker (answers), learner (reads rewards, one per bandit), or all.",
             autocompletion=names.one_of("ranker", "learner", "all"),
         ),
     ] = "all",
     cap_epsilon: Annotated[
         float | None,
-        typer.Option(
-            help="All bandits of this store together may promise at most this ε; set once."
-        ),
+        Option(help="All bandits of this store together may promise at most this ε; set once."),
     ] = None,
-    cap_delta: Annotated[float | None, typer.Option(help="The δ of that cap.")] = None,
+    cap_delta: Annotated[float | None, Option(help="The δ of that cap.")] = None,
     witness: Folder = None,
     bandits: Annotated[
         list[str] | None,
-        typer.Option("--learn", help="Learn for this bandit only; may be given several times."),
+        Option("--learn", help="Learn for this bandit only; may be given several times."),
     ] = None,
     lease_seconds: Annotated[
-        float, typer.Option(help="How long a silent learner keeps its bandits.")
+        float, Option(help="How long a silent learner keeps its bandits.")
     ] = 10.0,
     release_seconds: Annotated[
-        float, typer.Option(help="Pause between two looks for decisions to learn.")
+        float, Option(help="Pause between two looks for decisions to learn.")
     ] = 0.25,
     retain_rewards: Annotated[
-        float, typer.Option(help="Seconds until a learned reward is erased.")
+        float, Option(help="Seconds until a learned reward is erased.")
     ] = 3_600.0,
     retain_decisions: Annotated[
-        float, typer.Option(help="Seconds until a learned decision is erased.")
+        float, Option(help="Seconds until a learned decision is erased.")
     ] = 604_800.0,
-    max_body: Annotated[int, typer.Option(help="Largest request, in bytes.")] = 4 << 20,
-    max_arms: Annotated[int, typer.Option(help="Most arms in one decision.")] = 1_000,
-    max_dim: Annotated[int, typer.Option(help="Most features of a context.")] = 512,
-    max_rewards: Annotated[int, typer.Option(help="Most rewards in one call.")] = 1_000,
-    body_seconds: Annotated[
-        float, typer.Option(help="How long a request may take to arrive.")
-    ] = 10.0,
-    max_connections: Annotated[int, typer.Option(help="Most connections at a time.")] = 10_000,
+    max_body: Annotated[int, Option(help="Largest request, in bytes.")] = 4 << 20,
+    max_arms: Annotated[int, Option(help="Most arms in one decision.")] = 1_000,
+    max_dim: Annotated[int, Option(help="Most features of a context.")] = 512,
+    max_rewards: Annotated[int, Option(help="Most rewards in one call.")] = 1_000,
+    body_seconds: Annotated[float, Option(help="How long a request may take to arrive.")] = 10.0,
+    max_connections: Annotated[int, Option(help="Most connections at a time.")] = 10_000,
     allow_unproven: Annotated[
-        bool,
-        typer.Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven."),
+        bool, Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven.")
     ] = False,
     keep_transcript: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--keep-transcript", help="Keep every noisy value, so that learning can be replayed."
         ),
     ] = False,
     json_: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--json",
             help="Print one JSON line on standard output when it listens; log lines on standard "
             "error are JSON too.",
@@ -158,13 +154,13 @@ def serve(
 def create_key(
     role: Annotated[
         str,
-        typer.Option(
+        Option(
             help="rank (decisions), reward (rewards) or admin (everything).",
             autocompletion=names.one_of("rank", "reward", "admin"),
         ),
     ],
     store: Store,
-    label: Annotated[str, typer.Option(help="A note on who has it.")] = "",
+    label: Annotated[str, Option(help="A note on who has it.")] = "",
     json_: Json = False,
 ) -> None:
     """Make a key. It is shown now and never again; the store keeps a hash.
@@ -248,22 +244,17 @@ def status(store: Store, json_: Json = False) -> None:
 @store_.command("accept-restore")
 def accept_restore(
     store: Store,
-    bandit: Annotated[
-        str | None, typer.Option("--bandit", help="The bandit to decide about.")
-    ] = None,
+    bandit: Annotated[str | None, Option("--bandit", help="The bandit to decide about.")] = None,
     pay_again: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--pay-again",
             help="Go on learning from the old copy; the bandit's budget counts once more.",
         ),
     ] = False,
-    retire: Annotated[bool, typer.Option("--retire", help="Rank for ever, learn no more.")] = False,
+    retire: Annotated[bool, Option("--retire", help="Rank for ever, learn no more.")] = False,
     lost: Annotated[
-        bool,
-        typer.Option(
-            "--lost", help="Book the budgets of bandits that the old copy lacks as spent."
-        ),
+        bool, Option("--lost", help="Book the budgets of bandits that the old copy lacks as spent.")
     ] = False,
     witness: Folder = None,
     json_: Json = False,

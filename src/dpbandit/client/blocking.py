@@ -23,12 +23,29 @@ class Client:
     with growing random pauses, for up to `patience` seconds; that is safe, because decisions and
     rewards are counted once however often they are sent.
 
-    url: where the service listens. Without TLS only on this machine, unless `insecure`.
-    key: as printed by `dpbandit keys create`; the environment's DPBANDIT_KEY if not given.
-    timeout: seconds to wait for a connection, and for each piece of an answer.
-    patience: seconds over all attempts of one call.
-    ssl: for a certificate authority of your own.
+    Parameters
+    ----------
+    url : str
+        Where the service listens. Without TLS only on this machine, unless `insecure`.
+    key : str, optional
+        As printed by `dpbandit keys create`; the environment's DPBANDIT_KEY if not given.
+    timeout : float
+        Seconds to wait for a connection, and for each piece of an answer.
+    patience : float
+        Seconds over all attempts of one call.
+    insecure : bool
+        Whether plain http may leave this machine: key and rewards are then in the clear.
+    ssl : ssl.SSLContext, optional
+        For a certificate authority of your own.
 
+    Raises
+    ------
+    OptionError, AccessError
+        If the address or the key cannot be one. Every call may raise RequestError (what was asked
+        is not possible), AccessError, ServiceError and UnreachableError.
+
+    Examples
+    --------
     >>> client = Client("https://bandits.example.org", key="dpb_0123456789ab_secret")
     >>> client
     Client('https://bandits.example.org')
@@ -89,10 +106,25 @@ class Client:
         *,
         request: str | None = None,
     ) -> Decision:
-        """Choose one of the arms that `contexts` describe, one row each.
+        """Choose one of the arms that `contexts` describe.
 
-        `user` is needed where the bandit protects users. `request` is an id of your own, for a
-        decision that must survive a crash of the caller: the same id gives the same decision.
+        Parameters
+        ----------
+        bandit : str
+            Its name.
+        contexts : array of shape (arms, dim)
+            One row for each arm.
+        arms : list of str, optional
+            Names of the arms; the chosen one comes back as `arm_id`.
+        user : str, optional
+            Whose decision it is: needed where the bandit protects users.
+        request : str, optional
+            An id of your own, for a decision that must survive a crash of the caller: the same id
+            gives the same decision.
+
+        Returns
+        -------
+        Decision
         """
         return self._send(calls.decide(bandit, contexts, arms, user, request))
 
@@ -122,8 +154,27 @@ class Client:
         unit: str | tuple[str, int] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Make a bandit (the key must be an admin's). The same again changes nothing; another of
-        that name is an error."""
+        """Make a bandit; the key must be an admin's. The same again changes nothing.
+
+        Parameters
+        ----------
+        name, algorithm, dim, reward_range, epsilon, delta, horizon, unit, **options
+            As for `dpb.make`.
+        reward_window : float, optional
+            Seconds after a decision in which its reward may be reported; half an hour.
+        default_reward : float, optional
+            What is learned where none was; the lower end of the range.
+
+        Returns
+        -------
+        dict
+            The bandit as `bandit` describes it.
+
+        Raises
+        ------
+        RequestError
+            If it cannot be made, or another one has that name.
+        """
         asked: dict[str, Any] = {
             "name": name,
             "algorithm": algorithm,
@@ -174,8 +225,7 @@ class Client:
             time.sleep(attempts.wait(problem, retry_after))
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
-        """(connection, whether it was used before). A forked child leaves its parent's connections
-        alone."""
+        """(connection, used before). A forked child leaves its parent's connections alone."""
         if self._process != os.getpid():
             self._process, self._idle = os.getpid(), []
         try:

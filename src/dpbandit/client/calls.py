@@ -130,8 +130,7 @@ class Address:
 
 
 class Attempts:
-    """Counts the attempts of one call and says how long to wait for the next: longer each time, and
-    by lot."""
+    """Counts the attempts of one call. It waits longer each time, and by lot."""
 
     def __init__(self, address: Address) -> None:
         self._address = address

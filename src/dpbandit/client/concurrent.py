@@ -22,12 +22,16 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class AsyncClient:
     """`Client` for asyncio: the same calls, to be awaited; options as there.
 
-    connections: how many requests are under way at a time; further ones wait.
+    Parameters
+    ----------
+    connections : int
+        How many requests are under way at a time; further ones wait.
 
+    Examples
+    --------
     >>> import asyncio
     >>> async def main():
-    ...     async with AsyncClient("https://bandits.example.org", key="dpb_0123456789ab_secret") as
-        client:
+    ...     async with AsyncClient("https://bandits.example.org", key="dpb_0123_secret") as client:
     ...         return repr(client)  # await client.decide("shop", contexts)
     >>> asyncio.run(main())
     "AsyncClient('https://bandits.example.org')"

@@ -27,9 +27,9 @@ from dpbandit.service.answers import (
     Refused,
     Scope,
     Send,
-    as_refusal,
     encode,
     respond,
+    why_refused,
     why_undecodable,
 )
 from dpbandit.service.catalog import Catalog, Served
@@ -81,8 +81,7 @@ decode_rewards = msgspec.json.Decoder(RewardRequest | list[RewardRequest]).decod
 
 
 def no_key() -> Refused:
-    """Made anew each time: one exception object raised again and again would keep every request it
-    was raised in."""
+    """Made anew each time: an exception object keeps every request that it was raised in."""
     return Refused(
         401,
         "a key is needed: Authorization: Bearer …",
@@ -198,9 +197,8 @@ class App:
             else:
                 action, bandit, status = await self._other(scope, receive, send, key, role)
         except (Refused, DpbanditError, Overloaded) as error:
-            answer = as_refusal(error)
-            status = answer.status
-            await respond(send, status, encode({"error": answer.why}), headers=answer.headers)
+            status, why, headers = why_refused(error)
+            await respond(send, status, encode({"error": why}), headers=headers)
         except Exception as error:
             status = 500
             # The type alone: a message might quote what was sent.

@@ -101,21 +101,21 @@ def learn_batch(
     default = float(line.config["default_reward"])
     by_user = line.config["unit"] != "reward"
     if by_user:
-        counts = store.people(line.id, {person for person in batch.people if person is not None})
+        counts = store.people(line.id, {one.person for one in batch if one.person is not None})
         bandit.user_counts = {person.hex(): count for person, count in counts.items()}
     recorder.noisy.clear()
     ended, began = "", time.monotonic()
     done, rows = 0, 1 if by_user else ROWS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        while done < len(batch.seqs) and not ended and time.monotonic() - began <= BATCH_SECONDS:
-            taken, learned = slice(done, done + rows), bandit.rounds
-            contexts = np.frombuffer(b"".join(batch.contexts[taken])).reshape(-1, bandit.dim)
-            rewards = [default if reward is None else reward for reward in batch.rewards[taken]]
-            user = (batch.people[done] or b"").hex() if by_user else None
+        while done < len(batch) and not ended and time.monotonic() - began <= BATCH_SECONDS:
+            taken, learned = batch[done : done + rows], bandit.rounds
+            contexts = np.frombuffer(b"".join(one.context for one in taken))
+            rewards = [default if one.reward is None else one.reward for one in taken]
+            user = (taken[0].person or b"").hex() if by_user else None
             try:
-                bandit.update(contexts, rewards, user=user)
-                done += len(rewards)
+                bandit.update(contexts.reshape(-1, bandit.dim), rewards, user=user)
+                done += len(taken)
             except HorizonError:
                 if rows > 1:  # none of them was learned: as many as fit, then
                     rows = 1
@@ -129,7 +129,7 @@ def learn_batch(
     noisy = recorder.noisy if keep_transcript else []
     new = NewRelease(
         number=held.number + 1,
-        position=batch.seqs[done - 1] if done else held.position,
+        position=batch[done - 1].seq if done else held.position,
         fingerprint=bandit.ledger.fingerprint,
         charged=bandit.ledger.releases,
         privacy=json.dumps(blueprint.privacy_record(bandit)),

@@ -20,8 +20,7 @@ TOO_LARGE = (
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """One connection. A timer runs only while headers are incomplete, so ordinary requests pay next
-    to nothing."""
+    """One connection. A timer runs only while headers are incomplete, which is seldom."""
 
     seconds = SECONDS
 

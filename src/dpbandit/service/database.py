@@ -177,8 +177,7 @@ class _SQLite:
                 at += size
 
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
-        """Rows of integers, for `sql` ending in `IN (SELECT value FROM numbers)`. One step, for the
-        same reason."""
+        """Rows of integers, for `sql` that ends in `IN NUMBERS`. One step, for the same reason."""
         columns, rest = sql.removeprefix("SELECT ").split(" FROM ", 1)
         rest = rest.replace("NUMBERS", "(SELECT value FROM json_each(?))")
         query = f"SELECT json_group_array(json_array({columns})) FROM {rest}"
@@ -201,8 +200,7 @@ class _SQLite:
         """Writers exclude each other here anyway."""
 
     def overwrite_erased(self, rows: int, *, more: bool) -> None:
-        """Erased rows are overwritten in the file, and still stand in the log beside it until that
-        is emptied."""
+        """Erased rows are overwritten in the file; the log beside it must be emptied too."""
         self._erased += rows
         if more or not self._erased:
             return

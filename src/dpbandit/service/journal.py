@@ -57,8 +57,7 @@ class Journal:
     # ------------------------------------------------------------------ the event loop's side
 
     def decide(self, decision: Decision, asked: Asked | None = None) -> asyncio.Future[Placed]:
-        """Write a decision; the answer is its (seq, nonce), once it is durable, or the one made
-        before for `asked`."""
+        """Write a decision. The answer: its (seq, nonce) once durable, or the one made before."""
         self._make_room(1)
         assert self._loop is not None
         future: asyncio.Future[Placed] = self._loop.create_future()
@@ -78,8 +77,7 @@ class Journal:
         return future
 
     def _nudge(self) -> None:
-        """Write soon. The first few of a burst go at once: while they are written, the others can
-        be worked on."""
+        """Write soon. The first few of a burst go at once: meanwhile others are worked on."""
         if not self._busy:
             if len(self._decisions) + len(self._reports) >= FIRST_BATCH:
                 self._busy = True

@@ -292,8 +292,7 @@ class Learner:
         budgets.check_cap(others, line.claim, self.store.cap(), again=line.timelines)
 
     def _compare(self, line: Line) -> None:
-        """Raise RollbackError unless the store is at least as new as all that this machine has
-        seen."""
+        """Raise RollbackError unless the store is as new as all that this machine has seen."""
         seen = self.witness.seen(line.identity)
         problem = "" if seen is None else restore.contradiction(self.store, line, seen)
         if seen is None and line.version > 0:

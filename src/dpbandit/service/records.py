@@ -166,8 +166,7 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
 def _asked_before(
     db: Connection, bandit: int, requests: dict[str, int]
 ) -> dict[tuple[int, str], tuple[bytes, Earlier]]:
-    """The decisions that these requests have led to. While the stream's row is locked nobody can
-    add another."""
+    """What these requests have led to. While the stream is locked nobody can add another."""
     # CROSS JOIN: SQLite takes the names first and looks each up; left to itself it reads the whole
     # stream.
     found = db.naming(

@@ -26,8 +26,7 @@ def mark_of(store: Store, line: Line) -> Mark:
 
 
 def contradiction(store: Store, line: Line, seen: Seen) -> str:
-    """Why this store cannot be the newest copy; empty if it may be. `line` was read after `seen`,
-    or under a lease."""
+    """Why this store is not the newest copy; empty if it may be. `line` was read after `seen`."""
     if seen.timelines > line.timelines:
         return (
             f"the store is an old copy, from before learning was resumed: {seen.timelines} "
@@ -47,23 +46,20 @@ def _given_up(store: Store, line: Line) -> list[list[Any]]:
 
 
 def forks(store: Store, line: Line) -> list[dict[str, Any]]:
-    """The marks at which later timelines of this bandit began, each with the marks seen on those
-    before it."""
+    """The marks at which later timelines of this bandit began, each with those seen before it."""
     found: list[dict[str, Any]] = json.loads(store.meta(f"forks {line.identity}") or "[]")
     return found
 
 
 def find_lost(store: Store, witness: Witness) -> dict[str, Seen | None]:
-    """Bandits that were seen and are not in the store, by identity: it is a copy from before they
-    were made."""
+    """Bandits, by identity, that were seen and are not in the store: it is an older copy."""
     seen = witness.everything()  # first: whatever is in the witness by now was in the store before
     there = {line.identity for line in store.lines()}
     return {identity: record for identity, record in seen.items() if identity not in there}
 
 
 def report_lost(store: Store, lost: dict[str, Seen | None]) -> list[str]:
-    """Write down that the store lacks these: no bandit is made or begun until an operator has
-    decided. Returns new ones."""
+    """Write down that the store lacks these: nothing is begun until an operator decides."""
     if not lost:
         return []
     db = store.connection
@@ -131,8 +127,7 @@ def accept_restore(store: Store, witness: Witness, name: str, *, pay_again: bool
 
 
 def trust(store: Store, witness: Witness, name: str) -> str:
-    """An operator vouches that this store is the newest copy (a planned move of the learner, say).
-    Nothing is charged."""
+    """An operator vouches that this store is the newest copy. Nothing is charged."""
     identity = _find(store, name, RESTORED, LEARNING).identity
     with witness.locked(identity):
         seen = witness.if_readable(identity)
@@ -156,8 +151,7 @@ def resume(store: Store, name: str) -> str:
 
 
 def accept_lost(store: Store, witness: Witness) -> list[str]:
-    """Write bandits that the old copy lacks back into it, as deleted ones: their budgets stay in
-    the sum."""
+    """Write bandits that the old copy lacks back into it, as deleted ones: they stay in the sum."""
     lost = find_lost(store, witness)
     unreadable = ", ".join(_name(identity, seen) for identity, seen in lost.items() if seen is None)
     if unreadable:

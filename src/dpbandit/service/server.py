@@ -112,8 +112,7 @@ def serve_http(settings: Settings, *, healthy: Callable[[], bool] = lambda: True
 
 
 def _announce(settings: Settings, port: int | None) -> None:
-    """One line for whoever started this: it is ready, and where. The store is not named: its URL
-    may hold a password."""
+    """One line: ready, and where. The store is not named: its URL may hold a password."""
     where = None if port is None else f"http://{settings.host}:{port}"
     print(json.dumps({"listening": where, "role": settings.role, "pid": os.getpid()}), flush=True)
 
@@ -131,8 +130,7 @@ def fastest() -> Literal["uvloop", "asyncio"]:
 
 
 class _Helper(threading.Thread):
-    """The thread beside the HTTP server: a learner, or what keeps a learner's process alive. They
-    end together."""
+    """Beside the HTTP server: a learner, or what keeps its process alive. They end together."""
 
     def __init__(self, settings: Settings, stop: threading.Event) -> None:
         super().__init__(name="learner", daemon=True)

@@ -88,8 +88,7 @@ class Store:
         return None if text is None else json.loads(text)
 
     def set_cap(self, epsilon: float, delta: float) -> None:
-        """Set the cap once. It can be lowered later, never raised: those who came first relied on
-        it."""
+        """Set the cap once. It can be lowered, never raised: those who came first relied on it."""
         if not epsilon > 0 or not 0 < delta < 1:
             raise OptionError("a cap is ε above 0 at a δ strictly between 0 and 1")
         before = self.cap()
@@ -129,8 +128,7 @@ class Store:
         state: bytes,
         key: str,
     ) -> bool:
-        """Add a bandit; False if the very same one is there. Raises OptionError for another one of
-        that name."""
+        """Add a bandit; False if the very same one is there, OptionError if another one is."""
         db = self.connection
         with db.write():
             db.exclude(LOCK_BUDGET, 0)
@@ -176,8 +174,7 @@ class Store:
         return True
 
     def set_status(self, bandit: int, status: str, reason: str) -> None:
-        """Stop or restart learning. A deleted or retired bandit stays so, and whoever has its lease
-        loses it."""
+        """Stop or restart learning. A deleted or retired bandit stays so; its lease is lost."""
         with self.connection.write():
             self.connection.run(
                 "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,)
@@ -189,8 +186,7 @@ class Store:
             )
 
     def delete(self, bandit: int) -> None:
-        """Erase what was recorded. The claim stays in the sum of all bandits, and the name stays
-        taken."""
+        """Erase what was recorded. The claim stays in the sum, and the name stays taken."""
         db = self.connection
         with db.write():
             db.exclude(LOCK_REWARDS, bandit)
@@ -205,8 +201,7 @@ class Store:
             pass
 
     def erase_deleted(self, bandit: int, *, lot: int = ERASE_LOT) -> int:
-        """Erase some of what is left of a deleted bandit: a lot at a time, so that others need not
-        wait for all of it."""
+        """Erase some of what is left of a deleted bandit: others need not wait for all of it."""
         db, erased = self.connection, 0
         for table, key in (("rewards", "seq"), ("decisions", "seq"), ("people", "person")):
             some = f"SELECT {key} FROM {table} WHERE bandit = ? LIMIT ?"

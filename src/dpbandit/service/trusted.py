@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpbandit.errors import DpbanditError, LeaseError
 from dpbandit.service.database import one
@@ -29,14 +30,13 @@ class StreamError(DpbanditError):
     """One bandit's records do not fit together. The others can go on."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Decisions in their order, with their rewards: the learner's alone."""
+class Learnable(NamedTuple):
+    """A decision whose time is over, with its reward: the learner's alone."""
 
-    seqs: list[int]
-    contexts: list[bytes]
-    people: list[bytes | None]
-    rewards: list[float | None]
+    seq: int
+    context: bytes
+    person: bytes | None
+    reward: float | None
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,7 @@ class TrustedStore(Store):
             self.connection.run(_RENEW, (0, bandit, token))
 
     def end(self, bandit: int, token: int, status: str, reason: str) -> None:
-        """Stop learning, by whoever has the lease: nobody else's judgement is about the store as it
-        is now."""
+        """Stop learning. Whoever has the lease decides: nobody else knows the store as it is."""
         with self.connection.write():
             self._fence(bandit, token, 0.0)
             self.connection.run(
@@ -132,8 +131,7 @@ class TrustedStore(Store):
     # ------------------------------------------------------------------ learning
 
     def due(self, bandit: int, after: int, *, window: float, limit: int) -> int:
-        """The last decision, in order and without a gap, that has reached the age of `window`;
-        `after` if none."""
+        """The last decision, in order and without a gap, older than `window`; `after` if none."""
         rows = self.connection.all(
             "SELECT seq, decided_at FROM decisions WHERE bandit = ? AND seq > ? ORDER BY seq LIMIT "
             "?",
@@ -149,8 +147,7 @@ class TrustedStore(Store):
         return after
 
     def close_up_to(self, bandit: int, seq: int, token: int, seconds: float) -> None:
-        """From here on no reward for these decisions is accepted: whoever reads them now sees all
-        there will be."""
+        """From here on no reward for these is accepted: whoever reads them now sees them all."""
         db = self.connection
         with db.write():
             db.exclude(LOCK_REWARDS, bandit)
@@ -159,7 +156,7 @@ class TrustedStore(Store):
                 "UPDATE progress SET closed = ? WHERE bandit = ? AND closed < ?", (seq, bandit, seq)
             )
 
-    def batch(self, bandit: int, after: int, upto: int) -> Batch:
+    def batch(self, bandit: int, after: int, upto: int) -> list[Learnable]:
         """The closed decisions in (after, upto], in order."""
         rows = self.connection.all(
             "SELECT d.seq, d.context, d.person, r.value FROM decisions d LEFT JOIN rewards r ON "
@@ -169,12 +166,10 @@ class TrustedStore(Store):
         )
         if [row[0] for row in rows] != list(range(after + 1, upto + 1)):
             raise StreamError("decisions are missing: the stream has a hole")
-        return Batch(
-            [row[0] for row in rows],
-            [bytes(row[1]) for row in rows],
-            [None if row[2] is None else bytes(row[2]) for row in rows],
-            [row[3] for row in rows],
-        )
+        return [
+            Learnable(seq, bytes(context), None if person is None else bytes(person), reward)
+            for seq, context, person, reward in rows
+        ]
 
     def people(self, bandit: int, who: set[bytes]) -> dict[bytes, int]:
         """How many decisions of these people have entered learning."""
@@ -189,8 +184,7 @@ class TrustedStore(Store):
         return counts
 
     def publish(self, bandit: int, new: NewRelease, token: int, seconds: float) -> None:
-        """The release, the learner's state, the position and the ledger entry: all of it or
-        nothing."""
+        """Release, state, position and ledger entry: all of it or nothing."""
         db = self.connection
         with db.write():
             self._fence(bandit, token, seconds)
@@ -217,8 +211,7 @@ class TrustedStore(Store):
                 )
 
     def _thin(self, bandit: int, newest: int) -> None:
-        """Keep what a release was, and drop what only the newest ones need. By number: no table is
-        searched."""
+        """Keep what a release was; drop what only the newest need. No table is searched."""
         db = self.connection
         last = one(
             db, "SELECT privacy FROM releases WHERE bandit = ? AND number = ?", (bandit, newest - 1)
@@ -245,8 +238,7 @@ class TrustedStore(Store):
     def erase(
         self, bandit: int, *, rewards_after: float, decisions_after: float, limit: int | None = None
     ) -> int:
-        """Erase rewards, then decisions, that were learned (or can no longer be) and are older than
-        this many seconds."""
+        """Erase rewards, then decisions, that need not be learned and are older than so long."""
         db = self.connection
         limit = limit or ERASE_LOT
         erased = 0

@@ -57,8 +57,7 @@ class Seen:
 
 
 def default_place(store: str) -> Path:
-    """Where the witness of this store lies unless said otherwise: outside the store's folder, which
-    may be restored whole."""
+    """Where the witness lies unless said: not in the store's folder, which may be restored."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(base) / "dpbandit" / f"witness-{store}"
 
@@ -155,8 +154,7 @@ class Witness:
 
     @contextlib.contextmanager
     def locked(self, identity: str) -> Iterator[None]:
-        """Alone with this bandit's witness: what is compared stays true until the release it is
-        about is written down."""
+        """Alone with this bandit's witness: what is compared stays true until it is written."""
         try:
             handle = os.open(
                 self.folder / f".{identity}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
