@@ -27,12 +27,12 @@ def play(
     alphas: ArrayLike,
     noise_key: int,
     start_key: int,
-    in_public_set: NDArray[np.bool_],
-    truth: Vector,
+    in_public_set: NDArray[np.bool_] | None = None,
+    truth: Vector | None = None,
     record: NDArray[np.int64],
     totals: Vector,
     arms: NDArray[np.int64] | None = None,
-) -> Matrix:
+) -> Matrix | int:
     """Play a block of rounds: choose, be paid, learn.
 
     Parameters
@@ -47,10 +47,11 @@ def play(
         The width of the bonus.
     noise_key, start_key : int
         Of the noise, and of the noise that pan-private nodes begin with.
-    in_public_set : array of shape (n,)
-        Whether each row of the pool is one of the contexts that the noise was scaled for.
-    truth : array of shape (dim,)
-        What θ should be.
+    in_public_set : array of shape (n,), optional
+        Whether each row of the pool is one of the contexts that the noise was scaled for; None: all
+        are.
+    truth : array of shape (dim,), optional
+        What θ should be; None: nobody knows, and errors are NaN.
     record : array of int
         Rounds of this block, ascending, after which a row is returned.
     totals : array of shape (2,)
@@ -60,10 +61,13 @@ def play(
 
     Returns
     -------
-    array of shape (len(record), 3)
-        Reward, regret and ‖θ − truth‖ after those rounds.
+    array of shape (len(record), 3), or int
+        Reward, regret and ‖θ − truth‖ after those rounds; or the code with which a context or a
+        reward would be refused. Nothing was played then.
     """
-    _refuse(engine, pool, rewards.ravel(), len(shown))
+    code = _code(engine, pool, rewards.ravel(), len(shown))
+    if code != LEARNED:
+        return code
     widths = np.broadcast_to(np.asarray(alphas, dtype=np.float64), len(shown))
     wanted, out = {int(n): row for row, n in enumerate(record)}, np.zeros((len(record), 3))
     for n, rows in enumerate(shown):
@@ -73,10 +77,11 @@ def play(
             arms[n] = arm
         totals[0] += rewards[n, arm]
         totals[1] += means[n].max() - means[n, arm]
-        known = bool(in_public_set[rows[arm]])
+        known = in_public_set is None or bool(in_public_set[rows[arm]])
         engine._simulate(offered[arm], float(rewards[n, arm]), known, noise_key, start_key)
         if n in wanted:
-            out[wanted[n]] = (*totals, np.linalg.norm(engine.theta() - truth))
+            error = np.nan if truth is None else np.linalg.norm(engine.theta() - truth)
+            out[wanted[n]] = (*totals, error)
     return out
 
 
@@ -167,8 +172,12 @@ def scores(
 
 def _refuse(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> None:
     """ValueError with the code where a context or a reward is not allowed."""
-    code = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
-    if code == LEARNED and engine.rounds + more > engine.most_rounds:
-        code = HORIZON
+    code = _code(engine, contexts, rewards, more)
     if code != LEARNED:
         raise ValueError(f"contexts or rewards are not admitted: code {code}")
+
+
+def _code(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> int:
+    code = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
+    beyond = code == LEARNED and engine.rounds + more > engine.most_rounds
+    return HORIZON if beyond else code
