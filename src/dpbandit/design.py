@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.errors import NoiseError
+from dpbandit.errors import NoiseError, OptionError
 from dpbandit.options import Options
-from dpbandit.policies import Policy
+from dpbandit.policies import Policy, find_policy
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.ledger import Ledger
-from dpbandit.privacy.noise import Noise
+from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sources import Real, Simulation, Source
 from dpbandit.reference.random import CONTEXTS, START, TIES, derive_key
-from dpbandit.release import Release
+from dpbandit.release import RELEASES, Release
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -54,6 +54,21 @@ class Design:
     public_set: Matrix = field(default_factory=lambda: np.empty((0, 0)))
     # Whether a clean value depends on what was released before, not on the rewards alone.
     values_depend_on_releases: bool = False
+
+    def __post_init__(self) -> None:
+        """Engines find parts by name: what they find must be what is named here, nothing else."""
+        find_policy(self.policy)
+        find_noise(self.noise)
+        release = self.release
+        if release.noise is not self.noise:
+            raise OptionError(f"release {release.name!r} is priced for another noise")
+        if release.in_core and RELEASES.get(release.name) is not type(release):
+            raise OptionError(f"the core has no release {release.name!r}: say in_core = False")
+        if not release.in_core and self.settings.get("release") is not release:
+            raise OptionError(
+                f"only Python has the release {release.name!r}, so the engine must be given it as "
+                "`release`: see `PythonRelease`"
+            )
 
     @property
     def not_in_core(self) -> list[str]:

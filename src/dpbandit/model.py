@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit.errors import NormError, NotFiniteError, SaveError, ShapeError, nearest
+from dpbandit.errors import NormError, NotFiniteError, OptionError, SaveError, ShapeError
 from dpbandit.frames import array_of
-from dpbandit.policies import POLICIES, TIE, Policy, Propensities, View
+from dpbandit.policies import TIE, Policy, Propensities, View, find_policy
 from dpbandit.privacy.claim import Claim
 
 Matrix = NDArray[np.float64]
@@ -237,12 +237,13 @@ class ReleasedModel:
 
     @classmethod
     def _read(cls, record: dict[str, Any]) -> ReleasedModel:
-        policy = POLICIES.get(record["policy"])
-        if policy is None:
+        try:
+            policy = find_policy(record["policy"])
+        except OptionError as error:
             raise SaveError(
-                f"no policy is called {record['policy']!r}: {nearest(record['policy'], POLICIES)}; "
-                "a newer version of dpbandit, or the module that adds the policy, can read it"
-            )
+                f"{error}; a newer version of dpbandit, or the module that adds the policy, can "
+                "read it"
+            ) from error
         view, alpha = policy.view_of(record)
         unknown = sorted(set(record) - _COMMON - set(policy.record(view, alpha)))
         if unknown:

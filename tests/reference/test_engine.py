@@ -253,11 +253,14 @@ def test_loops_refuse_what_single_rounds_refuse() -> None:
         "record": np.array([], dtype=np.int64),
         "totals": np.zeros(2),
     }
-    with pytest.raises(ValueError, match=str(codes.HORIZON)):
-        engine.play(world.pool, world.shown, world.rewards, world.means, **given)
-    with pytest.raises(ValueError, match=str(codes.TOO_LONG)):
-        engine.play(2 * world.pool, world.shown[:5], world.rewards[:5], world.means[:5], **given)
+    blocks = (world.shown, world.rewards, world.means)
+    assert engine.play(world.pool, *blocks, **given) == codes.HORIZON
+    short = [block[:5] for block in blocks]
+    assert engine.play(2 * world.pool, *short, **given) == codes.TOO_LONG
     assert engine.rounds == 0
+    xs, rs, known = 2 * np.eye(DIM), np.zeros(DIM), np.ones(DIM, dtype=np.bool_)
+    with pytest.raises(ValueError, match=str(codes.TOO_LONG)):
+        engine.trace(xs, rs, known, noise_key=1, start_key=2)
 
 
 def test_what_is_recorded_by_hand() -> None:

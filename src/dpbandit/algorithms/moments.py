@@ -14,7 +14,7 @@ from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options
 from dpbandit.policies import UCB, Policy
-from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import PanPrivate, Release, Tree
 
@@ -24,7 +24,7 @@ NOISES = ("gaussian", "laplace", "laplace-l2")
 def on_moments(
     name: str,
     options: Options,
-    noise_name: str,
+    noise_name: str | Noise,
     *,
     release: type[Release] = Tree,
     more: Callable[[], dict[str, Any]] = dict,
@@ -38,8 +38,8 @@ def on_moments(
         The algorithm's, for errors.
     options : Options
         What it was made with.
-    noise_name : str
-        Which noise.
+    noise_name : str or Noise
+        Which noise: one of those below, or one of your own that was added.
     release : type
         How the sums are shown over time.
     more : callable
@@ -47,7 +47,9 @@ def on_moments(
     policy : Policy
         What picks an arm.
     """
-    noise = find_noise(noise_name, NOISES)
+    noise = find_noise(noise_name, NOISES if isinstance(noise_name, str) else None)
+    if noise.notion not in ("pure", "gdp"):
+        raise OptionError(f"{noise.name!r} noise is not for sums of vectors")
     presets.check_range(options)
     wanted = options.own("shape", "round")
     if wanted != "round" and noise.norm != 2:

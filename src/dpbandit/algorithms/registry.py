@@ -26,8 +26,9 @@ from dpbandit.algorithms import (
 )
 from dpbandit.algorithms.hints import Name
 from dpbandit.bandit import Bandit
+from dpbandit.design import Design
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
-from dpbandit.options import build
+from dpbandit.options import Options, build
 
 if TYPE_CHECKING:
     from dpbandit.privacy.claim import Claim
@@ -40,10 +41,11 @@ class Algorithm:
     description: str
     claim: str
     reference: str
-    factory: Callable[..., Any]  # ours: (name, options) → design; a user's: (**options) → a bandit
+    factory: Callable[..., Any]  # (name, options) → design; or a black box's: (**options) → bandit
     own_options: tuple[str, ...] = ()
     registered_by_user: bool = False
     one_hot: bool = False  # contexts may only name arms
+    black_box: bool = False  # only its factory knows its options, and what it makes
 
 
 def entry(module: Any, word: str = "") -> Algorithm:
@@ -102,11 +104,14 @@ def algorithms() -> dict[str, Algorithm]:
 def find(name: str) -> Algorithm:
     """The algorithm of that name, or an error with the nearest one."""
     try:
-        return ALGORITHMS[name]
+        found = ALGORITHMS[name]
     except (KeyError, TypeError):
         raise UnknownAlgorithmError(
             f"no algorithm is called {name!r}: {nearest(name, ALGORITHMS)}"
         ) from None
+    if not isinstance(found, Algorithm):
+        raise UnknownAlgorithmError(f"{found!r} stands under {name!r}, and is no algorithm")
+    return found
 
 
 @overload
@@ -272,10 +277,13 @@ def know(entries: Mapping[str, Algorithm]) -> None:
 def construct(name: str, options: Mapping[str, Any]) -> Any:
     """`make` without its warnings, for callers that make many."""
     algorithm = find(name)
-    if algorithm.registered_by_user:
+    if algorithm.black_box:
         return algorithm.factory(**options)
     built = build(options, algorithm.own_options, name)
-    return Bandit(name, built, algorithm.factory(name, built))
+    design = algorithm.factory(name, built)
+    if not isinstance(design, Design):
+        raise OptionError(f"the design of {name!r} must return a dpbandit.design.Design")
+    return Bandit(name, built, design)
 
 
 def warn_of_large_delta(claim: Claim | None, horizon: int | None) -> None:
@@ -292,8 +300,10 @@ def warn_of_large_delta(claim: Claim | None, horizon: int | None) -> None:
 
 def register(
     name: str,
-    factory: Callable[..., Any],
+    factory: Callable[..., Any] | None = None,
     *,
+    design: Callable[[str, Options], Design] | None = None,
+    options: tuple[str, ...] = (),
     description: str = "registered by the user",
     claim: str = "none stated",
     reference: str = "",
@@ -301,13 +311,21 @@ def register(
 ) -> None:
     """Add your own algorithm. It then runs in `dpb.run` and on the command line beside ours.
 
+    Give one of two: a `design`, which says what it is made of, so that it is verified, saved,
+    exported and planned for like ours; or a `factory`, which makes anything that selects and
+    learns, and is attacked from outside.
+
     Parameters
     ----------
     name : str
         What `dpb.make` will call it.
-    factory : callable
+    factory : callable, optional
         `factory(**options)` returns an object with select(contexts) and update(context, reward).
         `theta` and `claim` are used where they exist.
+    design : callable, optional
+        `design(name, options)` returns a `dpbandit.design.Design`.
+    options : tuple of str
+        With a design: the names of options that only this algorithm has.
     description, claim, reference : str
         For `dpb.algorithms()`.
     replace : bool, default False
@@ -316,7 +334,7 @@ def register(
     Raises
     ------
     OptionError
-        If the name is taken, or the factory cannot be called.
+        If the name is taken, or there is not one of factory and design that can be called.
 
     Examples
     --------
@@ -328,11 +346,31 @@ def register(
     >>> dpb.register("first-arm", First, description="always the first arm", replace=True)
     >>> dpb.make("first-arm", dim=2).select([[0.0, 1.0]])
     0
+    >>> from dpbandit.algorithms.moments import on_moments
+    >>> from dpbandit.policies import THOMPSON
+    >>> from dpbandit.release import Honaker
+    >>> def design(name, options):
+    ...     return on_moments(name, options, "gaussian", release=Honaker, policy=THOMPSON)
+    >>> dpb.register("honaker-ts", design=design, claim="GDP, proven", replace=True)
+    >>> dpb.make("honaker-ts", dim=2, epsilon=1.0, delta=1e-6, horizon=100, seed=0).claim.status
+    'proven'
     """
-    if not callable(factory):
+    makes = factory if design is None else design
+    if not callable(makes) or (factory is not None and design is not None):
         raise OptionError(
-            f"register needs a factory that can be called with options, not {factory!r}"
+            "register needs either a factory that can be called with options, or a design, not "
+            f"{factory!r} and {design!r}"
         )
+    if options and design is None:
+        raise OptionError("a factory knows its options itself: leave them out")
     if name in ALGORITHMS and not (replace and ALGORITHMS[name].registered_by_user):
         raise OptionError(f"an algorithm called {name!r} exists: choose another name")
-    ALGORITHMS[name] = Algorithm(description, claim, reference, factory, (), True)
+    ALGORITHMS[name] = Algorithm(
+        description,
+        claim,
+        reference,
+        makes,
+        tuple(options),
+        registered_by_user=True,
+        black_box=design is None,
+    )

@@ -78,11 +78,14 @@ class NoisyMoments(RidgeLearner, Holder):
 
     def _scale_at(self, t: int) -> float:
         """The noise of what is published in round t."""
+        release = self.spec["release"]
+        if isinstance(release, Release):
+            return float(release.scale(t))  # type: ignore[attr-defined] # the spec was checked
         if isinstance(self.sums, (ToeplitzSums, EpisodeSums)):
             return self.scale(1)
         if isinstance(self.sums, TreeSums):
             return self.scale(self.place(t).levels)
-        return float(self.spec["release"].scale(t))  # a release of Python's own says it itself
+        raise ValueError(f"nobody said what noise the release {release!r} has")
 
     def matrix(self, alpha: float) -> Matrix:
         return self.anchor if isinstance(self.sums, EpisodeSums) else self.ridge.inverse
@@ -109,7 +112,11 @@ class NoisyMoments(RidgeLearner, Holder):
             if self.grown >= self.growth:
                 self.grown = 0.0
                 numbers = self.sums.end()
-        return None if numbers is None else Pending(numbers, self._scale_at(t))
+        if numbers is None:
+            return None
+        if len(numbers) != self.pending_size:
+            raise ValueError(f"{len(numbers)} numbers are shown, not {self.pending_size}")
+        return Pending(numbers, self._scale_at(t))
 
     def _shaped(self, x: Vector, weighted: Ridge) -> Vector:
         """u, of norm at most 1; the same weight for this round goes into the weighted matrix."""
@@ -127,9 +134,12 @@ class NoisyMoments(RidgeLearner, Holder):
 
     def conclude(self) -> bool:
         # What a log left is a constant part of every sum to come.
-        base = (
-            self.sums.total if isinstance(self.sums, ToeplitzSums) else self.sums.fields()["carry"]
-        )
+        release, field = self.spec["release"], "carry"
+        if isinstance(release, Release):
+            field = release.log_field
+        elif isinstance(self.sums, ToeplitzSums):
+            field = "total"
+        base = self.sums.fields()[field]
         self.ridge.solve()
         if self.weighted is not None:
             self.weighted.solve()

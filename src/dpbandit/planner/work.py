@@ -34,7 +34,7 @@ class Work:
             try:
                 bandit = make(0)
             except Exception as error:
-                theirs = registry.find(name).registered_by_user  # whose factory may raise anything
+                theirs = registry.find(name).black_box  # whose factory may raise anything
                 if (named and name != REFERENCE) or not (
                     theirs or isinstance(error, DpbanditError)
                 ):

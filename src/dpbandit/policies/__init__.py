@@ -1,4 +1,7 @@
-"""What picks an arm. One object for each policy, by name: what is not here is refused."""
+"""What picks an arm. One object for each policy, by name: what is not here is refused.
+
+One of your own is a class of `Policy` and one line: `policies.add(Mine())`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dpbandit.policies.policy import TIE, Policy, Propensities, View
 from dpbandit.policies.thompson import Thompson
 from dpbandit.policies.ucb import Ucb
 from dpbandit.policies.uniform import Uniform
+from dpbandit.tables import add_to, find_in
 
 UCB, CENTRED_UCB, THOMPSON, UNIFORM, INDEX = Ucb(), CentredUcb(), Thompson(), Uniform(), Index()
 
@@ -19,6 +23,40 @@ POLICIES: dict[str, Policy] = {
     UNIFORM.name: UNIFORM,
     INDEX.name: INDEX,
 }
+_OURS = frozenset(POLICIES)
+
+
+def add(policy: Policy, *, replace: bool = False) -> Policy:
+    """Make a policy of your own known in this process; a design may then name it.
+
+    Parameters
+    ----------
+    policy : Policy
+        An object of your class.
+    replace : bool, default False
+        Whether one that was added before may have its name; ours are never replaced.
+
+    Returns
+    -------
+    Policy
+        The same object.
+
+    Raises
+    ------
+    OptionError
+        If it is no policy, or its name is taken.
+    """
+    return add_to(POLICIES, policy, Policy, "policy", ours=_OURS, replace=replace)  # type: ignore[type-abstract]
+
+
+def find_policy(wanted: str | Policy) -> Policy:
+    """The policy of this name, or an error by name.
+
+    >>> find_policy("ucb").description
+    'x·θ + α√(xᵀMx)'
+    """
+    return find_in(POLICIES, wanted, Policy, "policy")  # type: ignore[type-abstract]
+
 
 __all__ = [
     "CENTRED_UCB",
@@ -31,4 +69,6 @@ __all__ = [
     "Policy",
     "Propensities",
     "View",
+    "add",
+    "find_policy",
 ]

@@ -7,7 +7,7 @@ answers every question about it: the score, the propensities, and what an export
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,15 @@ class Propensities(NamedTuple):
 class Policy(ABC):
     """How an arm is picked. Every method is abstract: a policy that lacks one cannot be made."""
 
-    name: str
-    in_core: bool = False  # whether the compiled core has it; otherwise the reference runs it
-    description: str = ""
+    name: ClassVar[str]
+    in_core: ClassVar[bool] = False  # whether the compiled core has it; or the reference runs it
+    description: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """A class that picks in its own way has a name of its own, and the core does not know it."""
+        if "scores" in vars(cls) and "name" not in vars(cls):
+            raise TypeError(f"policy {cls.__name__} does not say its own name")
+        cls.in_core = vars(cls).get("in_core", False)
 
     @abstractmethod
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
@@ -88,6 +94,11 @@ class Policy(ABC):
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        from dpbandit.policies import find_policy
+
+        return find_policy, (self.name,)
 
 
 class BoundPolicy(Policy):

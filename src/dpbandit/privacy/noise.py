@@ -2,17 +2,26 @@
 
 A noise knows the norm it measures shifts in, its currency, its exchange to (ε, δ), its draw for
 simulations, its log-density for audits, and its exact sampler where there is one. Nothing else in
-the library decides anything by a noise's name: it asks the object. A new noise is a file in
-`privacy.noises` and one entry in `NOISES`; what it leaves out keeps it from being made at all."""
+the library decides anything by a noise's name: it asks the object. A new noise is a class of
+`Noise` and one line, `noise.add(Mine())`; what it leaves out keeps it from being made at all, and
+one that contradicts itself is not added."""
 
 from __future__ import annotations
 
 from dpbandit.errors import OptionError, nearest
-from dpbandit.privacy.noises.base import CERTAIN, Budgeted, Currency, Noise
+from dpbandit.privacy.noises.base import (
+    CERTAIN,
+    Budgeted,
+    Currency,
+    Noise,
+    PaidInEpsilon,
+    nothing_or_everything,
+)
 from dpbandit.privacy.noises.gaussian import Gaussian
 from dpbandit.privacy.noises.knorm import KNorm
 from dpbandit.privacy.noises.laplace import Laplace
 from dpbandit.privacy.noises.wishart import Wishart
+from dpbandit.tables import add_to, find_in
 
 __all__ = [
     "CERTAIN",
@@ -24,11 +33,45 @@ __all__ = [
     "Budgeted",
     "Currency",
     "Noise",
+    "PaidInEpsilon",
+    "add",
     "find_noise",
+    "nothing_or_everything",
 ]
 
 GAUSSIAN, LAPLACE, KNORM, WISHART = Gaussian(), Laplace(), KNorm(), Wishart()
 NOISES: dict[str, Noise] = {noise.name: noise for noise in (GAUSSIAN, LAPLACE, KNORM, WISHART)}
+_OURS = frozenset(NOISES)
+
+
+def add(noise: Noise, *, replace: bool = False) -> Noise:
+    """Make a noise of your own known in this process; a design may then name it.
+
+    Its answers are compared with each other first: draws with the density, the density with the
+    cost, the cost with the budget. That finds mistakes; it is no proof.
+
+    Parameters
+    ----------
+    noise : Noise
+        An object of your class.
+    replace : bool, default False
+        Whether one that was added before may have its name; ours are never replaced.
+
+    Returns
+    -------
+    Noise
+        The same object.
+
+    Raises
+    ------
+    OptionError
+        If it is no noise, its name is taken, or it contradicts itself.
+    """
+    from dpbandit.privacy.noises.check import contradiction
+
+    if isinstance(noise, Noise) and (why := contradiction(noise)):
+        raise OptionError(f"noise {noise.name!r} contradicts itself: {why}")
+    return add_to(NOISES, noise, Noise, "noise", ours=_OURS, replace=replace)  # type: ignore[type-abstract]
 
 
 def find_noise(name: str | Noise, allowed: tuple[str, ...] | None = None) -> Noise:
@@ -56,4 +99,4 @@ def find_noise(name: str | Noise, allowed: tuple[str, ...] | None = None) -> Noi
             f"noise {word!r} is not possible here: {nearest(word, names)} "
             f"(allowed: {', '.join(names)})"
         )
-    return name if isinstance(name, Noise) else NOISES[word]
+    return find_in(NOISES, name, Noise, "noise")  # type: ignore[type-abstract]

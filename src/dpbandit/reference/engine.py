@@ -32,9 +32,9 @@ from dpbandit.learners.learner import Clock, Learner, NoLearner, Pending
 from dpbandit.learners.moments import NoisyMoments
 from dpbandit.learners.own import NoisyIncrements, NoisyOwn
 from dpbandit.learners.ridge import InTheClear, NoisyRewards
-from dpbandit.policies import POLICIES, TIE, View
+from dpbandit.policies import TIE, View, find_policy
 from dpbandit.privacy.grid import to_floats, to_whole
-from dpbandit.privacy.noise import NOISES
+from dpbandit.privacy.noise import find_noise
 from dpbandit.reference import loops
 from dpbandit.reference.fields import Fields
 from dpbandit.reference.gate import Gate
@@ -82,7 +82,7 @@ class Engine:
         check(spec, LEARNERS, SITES)
         self.spec = dict(spec)
         self._gate = Gate(spec)
-        self._policy, self._noise = POLICIES[spec["policy"]], NOISES[spec["noise"]]
+        self._policy, self._noise = find_policy(spec["policy"]), find_noise(spec["noise"])
         self._clock = Clock()
         kind = SITES[spec["site"]] if spec["learner"] == "ridge" else LEARNERS[spec["learner"]]
         self._learner = kind(self.spec, self._clock)

@@ -55,7 +55,10 @@ def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str
     _among("site", spec["site"], sites)
     _among("form", spec["form"], FORMS)
     release = spec["release"]
-    if not (spec["site"] == "moments" and isinstance(release, Release)):
+    if spec["site"] == "moments" and isinstance(release, Release):
+        if not callable(getattr(release, "scale", None)):
+            raise ValueError(f"release {release.name!r} does not say its scale(t)")
+    else:
         _among(f"release for site {spec['site']!r}:", release, FITTING[spec["site"]])
 
 

@@ -2,13 +2,32 @@
 NumPy."""
 
 from dpbandit.release.anytime import Anytime
-from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums
+from dpbandit.release.base import MAX_LEVELS, Charge, Clock, PythonRelease, Release, Sums
 from dpbandit.release.episodes import Episodes
 from dpbandit.release.honaker import Honaker
 from dpbandit.release.once import Nothing, Once
 from dpbandit.release.pan_private import PanPrivate
 from dpbandit.release.toeplitz import Toeplitz
 from dpbandit.release.tree import ArmTrees, GramTree, Tree, WishartTree, levels_for
+from dpbandit.release.whole import WholeRows
+
+# Those that the compiled core has. Any other is a `PythonRelease`, and needs no line here.
+RELEASES: dict[str, type[Release]] = {
+    release.name: release
+    for release in (
+        Anytime,
+        ArmTrees,
+        Episodes,
+        GramTree,
+        Honaker,
+        Nothing,
+        Once,
+        PanPrivate,
+        Toeplitz,
+        Tree,
+        WishartTree,
+    )
+}
 
 __all__ = [
     "Anytime",
@@ -22,10 +41,13 @@ __all__ = [
     "Nothing",
     "Once",
     "PanPrivate",
+    "PythonRelease",
+    "RELEASES",
     "Release",
     "Sums",
     "Toeplitz",
     "Tree",
+    "WholeRows",
     "WishartTree",
     "levels_for",
 ]

@@ -75,10 +75,15 @@ class Release(ABC):
     budget: float  # what one reward may pay over all releases: μ, or ε
 
     def __init_subclass__(cls) -> None:
-        """A class that leaves out one of the words above is refused where it is written."""
-        missing = [word for word in ("name", "in_core") if not hasattr(cls, word)]
+        """A class that leaves out one of the words above is refused where it is written.
+
+        It says both itself: another release's would be of another release.
+        """
+        if ABC in cls.__bases__:
+            return
+        missing = [word for word in ("name", "in_core") if word not in vars(cls)]
         if missing:
-            raise TypeError(f"release {cls.__name__} does not say its {', '.join(missing)}")
+            raise TypeError(f"release {cls.__name__} does not say its own {', '.join(missing)}")
 
     @staticmethod
     @abstractmethod
@@ -118,6 +123,28 @@ class Release(ABC):
     def variance(self, t: ArrayLike, dim: int = 1) -> Vector:
         """The variance of each of `dim` coordinates of the sum shown at rounds t."""
         return self.squares(t) * self.noise.standard_deviation(dim) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class PythonRelease(Release, ABC):
+    """A release that only Python has: the reference engine asks it, round by round.
+
+    A class of it says `in_core = False` and one thing more than other releases: its scale.
+    """
+
+    @abstractmethod
+    def scale(self, t: int) -> float:
+        """The noise scale of what is shown in round t. Public: no reward decides it."""
+
+    def core(self) -> dict[str, Any]:
+        """The release itself. Nothing may be read off multipliers, so they are no numbers."""
+        return ridge_keys(
+            release=self,
+            levels=1,
+            unknown_horizon=self.horizon is None,
+            sensitivity=self.sensitivity,
+            multipliers=np.full(MAX_LEVELS + 1, np.nan),
+        )
 
 
 def ridge_keys(**given: Any) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Honaker(Tree):
     """All nodes of a tree with a known horizon."""
 
     name = "honaker"
+    in_core = True
 
     def __post_init__(self) -> None:
         if self.horizon is None:

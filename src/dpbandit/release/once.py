@@ -73,6 +73,7 @@ class Nothing(Once):
     """Nothing is protected: rewards are learned in the clear, or not looked at."""
 
     name = "nothing"
+    in_core = True
     log_field = "moments"
 
     @property

@@ -44,6 +44,7 @@ class PanPrivate(Tree):
     """A tree with noise in every sum from the start."""
 
     name = "pan-private"
+    in_core = True
 
     @staticmethod
     def draws(dim: int, horizon: int | None) -> int:

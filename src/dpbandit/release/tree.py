@@ -223,6 +223,7 @@ class GramTree(Tree):
     """One tree of packed Gram matrices. Items are vvᵀ, ‖v‖ ≤ 1."""
 
     name = "gram-tree"
+    in_core = True
 
     def core(self) -> dict[str, Any]:
         return self.tree_keys()
@@ -242,6 +243,7 @@ class WishartTree(GramTree):
     """
 
     name = "wishart-tree"
+    in_core = True
 
     dim: int = 0  # of a context: the matrix has one row more, the reward's
     calibrations: dict[int, Calibration] = field(default_factory=dict)
@@ -271,6 +273,7 @@ class ArmTrees(Tree):
     """
 
     name = "arm-trees"
+    in_core = True
 
     def charge(self, engine: Clock, t: int) -> Charge:
         fields = engine.fields()

@@ -220,7 +220,7 @@ def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
     jobs, used = [], set(SHARED)
     for label, name, own in wanted:
         entry = registry.find(name)
-        takes = set(options) if entry.registered_by_user else set(SHARED) | set(entry.own_options)
+        takes = set(options) if entry.black_box else set(SHARED) | set(entry.own_options)
         used |= takes
         for forbidden in ("seed", "dim", "horizon"):
             if own.get(forbidden) is not None:
