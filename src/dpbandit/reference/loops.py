@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Known = NDArray[np.bool_] | None  # None: all contexts are
 
 
 def play(
@@ -27,8 +28,8 @@ def play(
     alphas: ArrayLike,
     noise_key: int,
     start_key: int,
-    in_public_set: NDArray[np.bool_],
-    truth: Vector,
+    in_public_set: Known = None,
+    truth: Vector | None = None,
     record: NDArray[np.int64],
     totals: Vector,
     arms: NDArray[np.int64] | None = None,
@@ -47,9 +48,10 @@ def play(
         The width of the bonus.
     noise_key, start_key : int
         Of the noise, and of the noise that pan-private nodes begin with.
-    in_public_set : array of shape (n,)
-        Whether each row of the pool is one of the contexts that the noise was scaled for.
-    truth : array of shape (dim,)
+    in_public_set : array of shape (n,), optional
+        Whether each row of the pool is one of the contexts that the noise was scaled for; all are
+        if it is left out.
+    truth : array of shape (dim,), optional
         What θ should be.
     record : array of int
         Rounds of this block, ascending, after which a row is returned.
@@ -73,10 +75,11 @@ def play(
             arms[n] = arm
         totals[0] += rewards[n, arm]
         totals[1] += means[n].max() - means[n, arm]
-        known = bool(in_public_set[rows[arm]])
+        known = in_public_set is None or bool(in_public_set[rows[arm]])
         engine._simulate(offered[arm], float(rewards[n, arm]), known, noise_key, start_key)
         if n in wanted:
-            out[wanted[n]] = (*totals, np.linalg.norm(engine.theta() - truth))
+            off = np.nan if truth is None else np.linalg.norm(engine.theta() - truth)
+            out[wanted[n]] = (*totals, off)
     return out
 
 
@@ -84,7 +87,7 @@ def trace(
     engine: Engine,
     xs: Matrix,
     rs: Vector,
-    in_public_set: NDArray[np.bool_],
+    in_public_set: Known = None,
     *,
     noise_key: int,
     start_key: int,
@@ -104,7 +107,8 @@ def trace(
     values, scales = np.zeros((len(rs), size)), np.zeros(len(rs))
     for t in range(len(rs)):
         runner.begin_simulated(start_key)
-        scales[t] = runner._prepare(xs[t], float(rs[t]), bool(in_public_set[t]))
+        known = in_public_set is None or bool(in_public_set[t])
+        scales[t] = runner._prepare(xs[t], float(rs[t]), known)
         if runner._learner.in_the_clear:
             values[t], scales[t] = runner._learner.theta, 0.0
         elif scales[t] != NO_RELEASE:
@@ -121,7 +125,7 @@ def scores(
     rs: Vector,
     other_xs: Matrix,
     other_rs: Vector,
-    in_public_set: NDArray[np.bool_],
+    in_public_set: Known = None,
     *,
     key: int,
     first: int,
@@ -145,7 +149,7 @@ def scores(
         for t in range(len(rs)):
             own.begin_simulated(start_key)
             twin.begin_simulated(start_key)
-            known = bool(in_public_set[t])
+            known = in_public_set is None or bool(in_public_set[t])
             scale = own._prepare(xs[t], float(rs[t]), known)
             twin_scale = twin._prepare(other_xs[t], float(other_rs[t]), known)
             if own._learner.in_the_clear:
