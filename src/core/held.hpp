@@ -311,7 +311,7 @@ template <class Bandit> struct Held final : Core {
             row = slate.row(arm);
             for (i64 i = 0; i < d; i++) x[i] = row[i];
             bool known = !given.in_public_set || given.in_public_set[shown[arm]];
-            round(gate.clip(reward), known, keys);
+            round(clip(reward), known, keys);
             if (at < record.count && record.at[at] == t) {
                 double square = record.truth ? 0 : __builtin_nan("");
                 for (i64 i = 0; record.truth && i < d; i++) {

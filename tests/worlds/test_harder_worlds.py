@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 import dpbandit as dpb
 from dpbandit.cli import app
+from dpbandit.reference.worlds import LOT
 from dpbandit.worlds import Degenerate, Drifting, Synthetic
-from dpbandit.worlds.pieces import PIECE
 
 WORLDS = [Drifting(), Degenerate(), Drifting(arms=30, dim=3, shown=7, period=500), Degenerate(arms=30, dim=4, shown=7)]
 
@@ -29,9 +29,9 @@ def second_moment(contexts):
 
 @pytest.mark.parametrize("world", [Synthetic(), *WORLDS], ids=repr)
 def test_rounds_do_not_depend_on_how_they_are_cut(world):
-    whole = played(world, [3 * PIECE + 100])
-    for cuts in ([1, 0, PIECE - 1, PIECE, 1, 123, 1000], [100] * 31 + [72]):
-        assert sum(cuts) == 3 * PIECE + 100
+    whole = played(world, [3 * LOT + 100])
+    for cuts in ([1, 0, LOT - 1, LOT, 1, 123, 1000], [100] * 31 + [72]):
+        assert sum(cuts) == 3 * LOT + 100
         for one, other in zip(whole, played(world, cuts), strict=True):
             np.testing.assert_array_equal(one, other)
 

@@ -104,6 +104,7 @@ class Engine {
         core_->begin(level, numbers.data());
     }
     double simulate(nb::handle x, double reward, bool in_public_set, uint64_t noise_key, uint64_t start_key) {
+        require(!core_->waits(), "a release is pending: commit it first");
         View v(x, 1);
         return core_->simulate(context(v), reward, in_public_set, dpb::Keys{noise_key, start_key});
     }

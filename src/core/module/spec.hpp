@@ -96,6 +96,16 @@ void read_tree(Reader& r, dpb::Spec& s) {
     for (int i = 0; i <= dpb::MOST_LEVELS; i++) s.multipliers[i] = given.at[i];
     require(s.levels >= 1 && s.levels <= dpb::MOST_LEVELS, "levels must lie between 1 and 62");
 }
+bool fits(dpb::Site site, dpb::ReleaseKind release) {
+    switch (site) {
+        case dpb::Site::nothing:
+        case dpb::Site::reward: return release == dpb::ReleaseKind::once;
+        case dpb::Site::moments: return release != dpb::ReleaseKind::once;
+        case dpb::Site::own:
+        case dpb::Site::increment: return release == dpb::ReleaseKind::tree;
+    }
+    return false;
+}
 dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
     Reader r(given, tables);
     dpb::Spec s{};
@@ -126,9 +136,7 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
         case dpb::LearnerKind::ridge:
             s.site = r.named("site", SITES);
             s.release = r.named("release", RELEASES);
-            require((s.site == dpb::Site::moments) == (s.release != dpb::ReleaseKind::once) ||
-                        s.site == dpb::Site::own || s.site == dpb::Site::increment,
-                    "this site and this release do not go together");
+            require(fits(s.site, s.release), "this site and this release do not go together");
             s.ridge = r.real("ridge");
             read_tree(r, s);
             s.growth = r.real("growth");

@@ -25,7 +25,7 @@ KEYS = {
 # The releases that fit a site.
 SUMS = ("tree", "honaker", "pan-private", "toeplitz", "episodes")
 FITTING = {
-    "nothing": ("once", *SUMS),  # nothing is released, so any name will do
+    "nothing": ("once",),
     "reward": ("once",),
     "moments": SUMS,
     "own": ("tree",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,13 @@ class World:
         }
         if spec["world"] not in makers:
             raise ValueError(f"no world is called {spec['world']!r} ({', '.join(makers)})")
-        self._make = makers[spec["world"]]
+        self._lot = lru_cache(maxsize=1)(makers[spec["world"]])
         self.spec = spec
 
     def rounds(self, start: int, count: int) -> tuple[Matrix, Rows, Matrix, Matrix]:
         """Up to `count` rounds from `start` on: contexts, rows shown, rewards, mean rewards."""
         number, first = divmod(start, LOT)
-        contexts, shown, rewards, means = self._make(number)
+        contexts, shown, rewards, means = self._lot(number)
         part = slice(first, min(first + count, LOT))
         if self.spec["world"] == "drifting":  # contexts of these rounds alone
             arms = self.spec["arms"]

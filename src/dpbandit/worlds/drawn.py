@@ -56,6 +56,7 @@ class DrawnEpisode:
         from dpbandit.reference.random import WORLD, derive_key
 
         self.theta: Vector = np.ascontiguousarray(theta, dtype=np.float64)
+        pool = np.ascontiguousarray(pool, dtype=np.float64)
         self.public_contexts: Matrix | None = pool if public else None
         self.spec: dict[str, Any] = {
             "world": world,
@@ -64,7 +65,7 @@ class DrawnEpisode:
             "arms": arms,
             "reward_noise": float(reward_noise),
             "key": derive_key(seed, WORLD),
-            "pool": np.ascontiguousarray(pool, dtype=np.float64),
+            "pool": pool,
             "theta": self.theta,
             "rare": float(rare),
             "rare_arms": rare_arms,
@@ -88,27 +89,36 @@ class DrawnEpisode:
         return {name: value for name, value in self.__dict__.items() if name != "_world"}
 
     def block(self, count: int) -> Block:
-        """The next `count` rounds."""
+        """The next `count` rounds. A public pool is the same array in all of them."""
         parts = []
         end = self._at + count
         while self._at < end:
             pool, shown, rewards, means = self._world.rounds(self._at, end - self._at)
             parts.append(Block(pool, shown, rewards, means))
             self._at += len(shown)
-        return parts[0] if len(parts) == 1 else _joined(parts, self.public_contexts is None)
+        if not parts:
+            return _empty(self.spec["pool"], self.spec["arms"])
+        if self.public_contexts is None:
+            return _joined(parts)
+        return _side_by_side(self.public_contexts, parts, [part.shown for part in parts])
 
 
-def _joined(parts: list[Block], apart: bool) -> Block:
-    """One block of several. Where each has contexts of its own, they follow one another."""
-    shown = [part.shown for part in parts]
-    pool = parts[0].pool
-    if apart:
-        pool = np.concatenate([part.pool for part in parts])
-        first = np.cumsum([0] + [len(part.pool) for part in parts[:-1]])
-        shown = [rows + offset for rows, offset in zip(shown, first, strict=True)]
+def _joined(parts: list[Block]) -> Block:
+    """One block of several that have contexts of their own: they follow one another."""
+    first = np.cumsum([0] + [len(part.pool) for part in parts[:-1]])
+    shown = [part.shown + offset for part, offset in zip(parts, first, strict=True)]
+    return _side_by_side(np.concatenate([part.pool for part in parts]), parts, shown)
+
+
+def _side_by_side(pool: Matrix, parts: list[Block], shown: list[NDArray[np.int64]]) -> Block:
     return Block(
         pool,
         np.concatenate(shown),
         np.concatenate([part.rewards for part in parts]),
         np.concatenate([part.means for part in parts]),
     )
+
+
+def _empty(pool: Matrix, arms: int) -> Block:
+    numbers = np.empty((0, arms))
+    return Block(pool, np.empty((0, arms), dtype=np.int64), numbers, numbers)

@@ -1,14 +1,20 @@
-"""The engine: the same numbers as step by step, as NumPy, on any number of cores, in memory that does not grow."""
+"""Runs: the same numbers as step by step, as NumPy, on any number of cores, in memory that does not
+grow.
+"""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 import dpbandit as dpb
+from dpbandit.bandit import Bandit
 from dpbandit.errors import DpbanditError, NormError, OptionError, PrivacyWarning, UnknownAlgorithmError
-from dpbandit.simulate import engine
+from dpbandit.simulate import players, run
 from dpbandit.spread import threads
 
 OPTIONS = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (-0.5, 1.5)}
@@ -83,7 +89,7 @@ def test_linucb_chooses_the_arms_of_a_plain_numpy_implementation():
     assert results.summary().loc["linucb", "regret"] == pytest.approx(regret, rel=1e-12)
 
 
-@pytest.mark.parametrize(("dim", "arms", "rounds"), [(10, 10, 3000), (25, 25, 3000), (100, 1000, 300)])
+@pytest.mark.parametrize(("dim", "arms", "rounds"), [(10, 10, 3000), (25, 25, 3000), (100, 1000, 60)])
 def test_every_arm_is_that_of_a_plain_numpy_implementation_with_fresh_contexts(dim, arms, rounds):
     rng = np.random.default_rng(dim)
     contexts = rng.uniform(size=(rounds, arms, dim))
@@ -107,15 +113,58 @@ def test_every_arm_is_that_of_a_plain_numpy_implementation_with_fresh_contexts(d
         b += x[arm] * rewards[t, arm]
 
 
-def test_results_do_not_depend_on_cores_blocks_or_company(monkeypatch):
-    world = small_world()
-    one = dpb.run(world, ["linucb", "dgs", "local"], horizon=500, seeds=3, workers=1, **OPTIONS).frame()
-    two = dpb.run(world, ["linucb", "dgs", "local"], horizon=500, seeds=3, workers=2, **OPTIONS).frame()
-    assert one.equals(two)
-    monkeypatch.setattr(engine, "BLOCK", 77)
-    alone = dpb.run(world, ["dgs"], horizon=500, seeds=[2], workers=4, **OPTIONS).frame()
+def test_results_do_not_depend_on_cores_chunks_or_company(monkeypatch):
+    world, names = small_world(), ["linucb", "dgs", "local", "joint"]
+    one = dpb.run(world, names, horizon=1500, seeds=3, workers=1, **OPTIONS).frame()
+    many = dpb.run(world, names, horizon=1500, seeds=3, workers=8, **OPTIONS).frame()
+    assert one.equals(many)
+    monkeypatch.setattr(run, "CHUNK", 77)
+    alone = dpb.run(world, ["dgs"], horizon=1500, seeds=[2], workers=4, **OPTIONS).frame()
     expected = one[(one.algorithm == "dgs") & (one.seed == 2)].reset_index(drop=True)
     assert alone.equals(expected)
+
+
+WORLDS = [
+    (small_world(), CASES),
+    (dpb.worlds.Drifting(arms=60, dim=4, shown=6, period=900), CASES),
+    (dpb.worlds.Degenerate(arms=60, dim=4, shown=6, rank=2), CASES),
+    (dpb.worlds.Bernoulli(4), {"private-ucb": ("private-ucb", {}), "linucb": ("linucb", {})}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:a context that is not among")
+@pytest.mark.parametrize(("world", "cases"), WORLDS, ids=[repr(world) for world, _ in WORLDS])
+def test_worlds_drawn_in_the_core_give_the_numbers_of_blocks_of_any_size(world, cases, monkeypatch):
+    """`play_world` draws rounds itself, `play` is given them; lots have 1024 rounds."""
+    given = {"horizon": 1100, "seeds": [5], "record": [1, 77, 1023, 1024, 1025, 1100], **OPTIONS}
+    if "dgs-published" in cases and world.episode(5).public_contexts is None:
+        cases = {**cases, "dgs-published": ("dgs-published", {"smallest_eigenvalue": 0.05})}
+    drawn = dpb.run(world, cases, **given).frame()
+    monkeypatch.setattr(players._InEngine, "draws_itself", lambda *_: False)
+    for block in (4096, 333):
+        monkeypatch.setattr(run, "BLOCK", block)
+        assert dpb.run(world, cases, **given).frame().equals(drawn)
+
+
+def test_the_reference_plays_the_same_run():
+    world, names = small_world(), ["linucb", "tree-gauss", "dgs", "anytime", "joint"]
+    given = {"horizon": 200, "seeds": [1], "record": [50, 200], **OPTIONS}
+    ours = dpb.run(world, names, **given).frame()
+    theirs = dpb.run(world, names, backend="reference", **given).frame()
+    np.testing.assert_allclose(
+        ours[["reward", "regret", "theta_error"]], theirs[["reward", "regret", "theta_error"]], rtol=1e-9
+    )
+
+
+def test_what_is_recorded_does_not_depend_on_what_else_is():
+    world = small_world()
+    every = dpb.run(world, ["tree-gauss"], horizon=2100, seeds=1, record=range(1, 2101), **OPTIONS).frame()
+    assert (every["round"] == np.arange(1, 2101)).all()
+    some = [1, 2, 1024, 1025, 2048, 2049]
+    few = dpb.run(world, ["tree-gauss"], horizon=2100, seeds=1, record=some, **OPTIONS).frame()
+    expected = every[every["round"].isin([*some, 2100])].reset_index(drop=True)
+    assert few.equals(expected)
+    assert (np.diff(every["regret"], prepend=0.0) >= 0).all()
 
 
 def test_the_frame_has_the_promised_columns_and_always_the_last_round():
@@ -169,6 +218,39 @@ def test_a_users_own_algorithm_runs_beside_ours():
         dpb.register("linucb", Greedy)
     with pytest.raises(OptionError, match="can be called"):
         dpb.register("nothing", None)
+
+
+def test_the_methods_of_a_users_subclass_are_called():
+    calls = []
+
+    class Counting(Bandit):
+        def update(self, contexts, rewards, **kwargs):
+            calls.append(float(rewards))
+            super().update(contexts, rewards, **kwargs)
+
+    class Blind(Bandit):
+        def select(self, contexts, k=None):
+            return 0
+
+    def subclass(kind):
+        def make(**options):
+            known = {name: value for name, value in options.items() if name != "public_contexts"}
+            bandit = dpb.make("tree-gauss", **known)
+            bandit.__class__ = kind
+            return bandit
+
+        return make
+
+    dpb.register("counting-test", subclass(Counting), replace=True)
+    dpb.register("blind-test", subclass(Blind), replace=True)
+    names = ["tree-gauss", "counting-test", "blind-test"]
+    given = {"horizon": 300, "seeds": [3], "public_contexts": None, **OPTIONS}
+    frame = dpb.run(small_world(), names, **given).frame().set_index("algorithm")
+    assert len(calls) == 300
+    columns = ["round", "reward", "regret", "theta_error"]
+    plain, counting = frame.loc["tree-gauss", columns], frame.loc["counting-test", columns]
+    np.testing.assert_allclose(plain, counting, rtol=1e-12)
+    assert (frame.loc["blind-test", "reward"].to_numpy() != plain["reward"].to_numpy()).any()
 
 
 def test_a_users_algorithm_that_returns_nonsense_is_named():
@@ -263,6 +345,29 @@ def test_interrupting_a_run_keeps_the_finished_seeds(monkeypatch):
     results = dpb.run(small_world(), ["linucb"], horizon=30_000, seeds=40, workers=1)
     assert not results.complete
     assert 0 < len(results.rows) < 40
+
+
+def test_ctrl_c_is_heard_within_a_long_run():
+    """A hundred million rounds take a minute; the signal comes after the first part of them."""
+    sent = []
+
+    def interrupt(done, total):
+        if not sent:
+            sent.append(done)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    start = time.monotonic()
+    try:
+        results = dpb.run(
+            small_world(), ["linucb"], horizon=100_000_000, seeds=1, workers=1, progress=interrupt
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert sent == [run.CHUNK]
+    assert not results.complete
+    assert results.rows == []
+    assert time.monotonic() - start < 10
 
 
 def test_progress_counts_every_round():
