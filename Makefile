@@ -21,12 +21,17 @@ ALL     := $(MAIN),postgres,docs,dev
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-# pip is not upgraded: the one that comes with Python is enough, and offline it could not be.
+# pip is not upgraded: the one that comes with Python is enough, and offline it could not be. The core
+# is built while pip unpacks what it needs when it runs.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dpbandit needs Python 3.11 or newer; try: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing packages into $(VENV) and building the core"
 	@$(PIP) $$($(BIN)/python tools/backend.py needs) || $(FAILED)
+	@$(BIN)/python tools/backend.py requires $(MAIN) > $(VENV)/requires.txt
+	@$(BIN)/python tools/backend.py >$(VENV)/core.log 2>&1 & core=$$!; \
+	  $(PIP) -r $(VENV)/requires.txt; packages=$$?; \
+	  { wait $$core || { cat $(VENV)/core.log; false; }; } && [ $$packages = 0 ] || $(FAILED)
 	@$(INSTALL) '.[$(MAIN)]' || $(FAILED)
 	@touch $@
 
@@ -52,20 +57,15 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && { apt-get install -y -qq chromium >/dev/null 2>&1 || { apt-get update -qq >/dev/null 2>&1; apt-get install -y -qq chromium >/dev/null 2>&1; }; } || true; }
 
-# Both test workers would compile the same kernels: compile them once, half in each of two processes.
-.PHONY: warm
-warm: $(TOOLS) core
-	@$(BIN)/python tests/warm.py ridge & $(BIN)/python tests/warm.py others; wait
-
-test: $(TOOLS) core browser warm ## the tests that every change must pass (minutes)
+test: $(TOOLS) core browser ## the tests that every change must pass (minutes)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-all: $(CLUSTER) core browser warm ## the slow statistical and soak runs as well, and those on a cluster
+test-all: $(CLUSTER) core browser ## the slow statistical and soak runs as well, and those on a cluster
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(TOOLS)  ## format, lint, type-check, and see that imports point downward
-	$(BIN)/ruff format src tests experiments
-	$(BIN)/ruff check --fix src tests experiments
+	$(BIN)/ruff format src tests experiments benchmarks tools
+	$(BIN)/ruff check --fix src tests experiments benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -39,7 +39,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("attacks", type=Path)
     parser.add_argument("counts", type=Path, nargs="?")
-    parser.add_argument("--out", type=Path, default=Path("audits"), help="without an ending: .json and .md are written")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("audits"),
+        help="without an ending: .json and .md are written",
+    )
     given = parser.parse_args()
     if given.counts is None:
         made = {}
@@ -114,7 +119,11 @@ def markdown(rows: list[dict]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        claimed = "none" if row["claimed_epsilon"] is None or row["status"] == "none" else f"{row['claimed_epsilon']:g}"
+        claimed = (
+            "none"
+            if row["claimed_epsilon"] is None or row["status"] == "none"
+            else f"{row['claimed_epsilon']:g}"
+        )
         exact = "" if row["true_epsilon"] is None else f"{row['true_epsilon']:.3f}"
         flag = " **refuted**" if row["found_epsilon"] > row["requested_epsilon"] else ""
         delta = f"{row['delta']:g}"

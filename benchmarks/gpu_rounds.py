@@ -27,10 +27,15 @@ BAR_LINUCB, BAR_MEAN = 1e10, 5e9
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10_000)
-    parser.add_argument("--waves", type=int, default=2, help="how often every multiprocessor is filled")
+    parser.add_argument(
+        "--waves", type=int, default=2, help="how often every multiprocessor is filled"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
-        "--blocks", type=int, nargs="*", help="blocks per multiprocessor to try, instead of the default"
+        "--blocks",
+        type=int,
+        nargs="*",
+        help="blocks per multiprocessor to try, instead of the default",
     )
     parser.add_argument("--only", nargs="*", help="these algorithms alone")
     parser.add_argument("--out", type=Path)
@@ -60,7 +65,10 @@ def main() -> None:
             rows.append(
                 {
                     "algorithm": name,
-                    "rounds_per_second": groups * THREADS * given.rounds / statistics.median(seconds),
+                    "rounds_per_second": groups
+                    * THREADS
+                    * given.rounds
+                    / statistics.median(seconds),
                     "seconds": seconds,
                     "replications": groups * THREADS,
                     "rounds": given.rounds,
@@ -84,7 +92,9 @@ def main() -> None:
     print(f"{'algorithm':<12} {'rounds/s':>10}   regret")
     for name, rate in best.items():
         row = max((r for r in rows if r["algorithm"] == name), key=lambda r: r["rounds_per_second"])
-        print(f"{name:<12} {rate:>10.3g}   {row['regret']:.1f} ± {row['regret_standard_error']:.1f}")
+        print(
+            f"{name:<12} {rate:>10.3g}   {row['regret']:.1f} ± {row['regret_standard_error']:.1f}"
+        )
     if "harmonic_mean" in summary:
         print(
             f"harmonic mean {summary['harmonic_mean']:.3g} on {device.name}; bars {'met' if summary['met'] else 'MISSED'}"

@@ -71,7 +71,8 @@ def report(name: str, options: dict, tiny: Path, log: Path, rows: int, repeats: 
     """Read the log so many times, each in a process of its own, and print the fastest."""
     code = [sys.executable, "-c", READ, str(log), str(tiny), json.dumps(options)]
     runs = [
-        json.loads(subprocess.run(code, stdout=subprocess.PIPE, text=True, check=True).stdout) for _ in range(repeats)
+        json.loads(subprocess.run(code, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        for _ in range(repeats)
     ]
     best = min(runs, key=lambda run: run["seconds"])
     rate = rows / best["seconds"]
@@ -89,13 +90,20 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=25)
     parser.add_argument("--kind", choices=["float32", "float64"], default="float64")
     parser.add_argument("--layout", choices=["columns", "list"], default="columns")
-    parser.add_argument("--users", type=int, default=0, help="so many users; also with a cap of 10 for each")
+    parser.add_argument(
+        "--users", type=int, default=0, help="so many users; also with a cap of 10 for each"
+    )
     parser.add_argument("--algorithm", nargs="+", default=["anytime", "tree-gauss"])
     parser.add_argument("--repeats", type=int, default=1, help="the best of so many")
     parser.add_argument(
-        "--folder", type=Path, default=None, help="where to make the log; the system's place for temporary files"
+        "--folder",
+        type=Path,
+        default=None,
+        help="where to make the log; the system's place for temporary files",
     )
-    parser.add_argument("--keep", type=Path, default=None, help="keep logs in this folder, and read those it has")
+    parser.add_argument(
+        "--keep", type=Path, default=None, help="keep logs in this folder, and read those it has"
+    )
     given = parser.parse_args()
     home = Path(tempfile.mkdtemp(dir=given.folder, prefix="dpbandit-log-"))
     kept = home if given.keep is None else given.keep
@@ -110,7 +118,11 @@ def main() -> None:
                 write(unfinished, rows, given.dim, given.kind, given.layout, given.users)
                 unfinished.rename(log)
             size = sum(file.stat().st_size for file in log.iterdir())
-            how = f"written in {time.perf_counter() - start:.0f} s" if made else "kept from an earlier run"
+            how = (
+                f"written in {time.perf_counter() - start:.0f} s"
+                if made
+                else "kept from an earlier run"
+            )
             print(
                 f"# {rows:,} rows of {given.dim} {given.kind}, {given.layout}: {size / 1e9:.2f} GB, {how}; "
                 f"load average {os.getloadavg()[0]:.1f}",
@@ -119,7 +131,9 @@ def main() -> None:
             for name in given.algorithm:
                 options = {
                     "algorithm": name,
-                    "context": "context" if given.layout == "list" else [f"x{i}" for i in range(given.dim)],
+                    "context": "context"
+                    if given.layout == "list"
+                    else [f"x{i}" for i in range(given.dim)],
                     "epsilon": 1.0,
                     "delta": 1e-9,
                     "reward_range": [0, 1],

@@ -82,7 +82,7 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
         if line.startswith("Requires-Dist") and "extra ==" not in line
     ]
     assert sorted(line.split(">=")[0] for line in needed) == ["numpy", "opendp", "scipy"]
-    assert wheel.stat().st_size < 1_000_000
+    assert wheel.stat().st_size < 1_500_000  # most of it is the core, for three instruction sets
 
 
 def command(folder, *words, cwd=None):

@@ -2,8 +2,9 @@
 
 pip calls the functions that the packaging standards name (PEP 517, PEP 660). By hand:
 
-    python tools/backend.py          build the core into src/dpbandit, as `make core` does
-    python tools/backend.py needs    print what building needs, for pip install
+    python tools/backend.py                    build the core into src/dpbandit, as `make core` does
+    python tools/backend.py needs              print what building needs, for pip install
+    python tools/backend.py requires lab,audit print what running needs, with these extras
 """
 
 from __future__ import annotations
@@ -174,6 +175,13 @@ def build_editable(
     return build.build_wheel(wheel_directory, _editable(config_settings), metadata_directory)
 
 
+def requires(extras: list[str]) -> list[str]:
+    """What the package needs when it runs, with these extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [project["optional-dependencies"][extra] for extra in extras]
+    return [*project["dependencies"], *(one for some in wanted for one in some)]
+
+
 def main(arguments: list[str]) -> None:
     match arguments:
         case []:
@@ -183,6 +191,8 @@ def main(arguments: list[str]) -> None:
                     f"build tools are missing: pip install -c constraints.txt {wanted}"
                 )
             print(build_in_place().relative_to(ROOT))
+        case ["requires", extras]:
+            print(*requires(extras.split(",")), sep="\n")
         case ["needs"]:
             if not compiler():
                 print("no C++ compiler: zig builds the core, in some 3 minutes", file=sys.stderr)

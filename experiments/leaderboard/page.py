@@ -214,7 +214,7 @@ def _setting(run: Run) -> str:
     ]
     lines += [f"- Left out: {text}" for text in run.left_out]
     lines.append(
-        f"- Version {version('dpbandit')}, code {code_version()}. The same command gives "
+        f"- Version {__version__}, code {code_version()}. The same command gives "
         "the same numbers on any number of cores."
     )
     return "\n".join(lines)

@@ -21,8 +21,8 @@ import pandas as pd
 from dpbandit import spread
 from dpbandit.algorithms import registry
 from dpbandit.errors import DpbanditError, PrivacyWarning
-from dpbandit.simulate.run import Match, play_all, prepare
 from dpbandit.simulate.results import Results
+from dpbandit.simulate.run import Match, play_all, prepare
 from dpbandit.worlds import World
 from experiments.leaderboard import grid, store
 from experiments.leaderboard.grid import Budget, Entry, Place, Profile
