@@ -21,7 +21,6 @@ from dpbandit.cli.shared import (
     err,
     print_json,
     room_for,
-    starting,
 )
 
 # Written here once more because their modules take seconds to import; a test compares them.
@@ -34,8 +33,8 @@ def reproduce(
     profile: Annotated[
         str,
         typer.Option(
-            help="quick (minutes), paper (the paper's sizes, 20 seeds) or full (100 seeds, "
-            "100,000 rounds).",
+            help="quick (half a minute), paper (the paper's sizes) or full (100 seeds, 100,000 "
+            "rounds).",
             autocompletion=names.one_of("quick", "paper", "full"),
         ),
     ] = "quick",
@@ -81,7 +80,7 @@ def reproduce(
 
     room_for(folder, folder=True)
     parts = [e.name for e in EXPERIMENTS if not figure or set(e.figures) & set(figure)]
-    with bar(starting(cluster)) as draw:
+    with bar("starting") as draw:
 
         def show(what: str, done: int, total: int) -> None:
             draw(f"{what} (part {parts.index(what) + 1} of {len(parts)})", done, total)
@@ -172,7 +171,7 @@ def privacy_cost(
     room_for(folder, folder=True)
     room_for(docs and docs.absolute().parent, folder=True)
     chosen: dict[str, Any] = {"worlds": worlds, "algorithms": algorithms}
-    with bar(starting(cluster)) as show:
+    with bar("starting") as show:
         where: dict[str, Any] = {"workers": workers, "cluster": cluster}
         run = runner.play(folder, grid.profile(profile), progress=show, **chosen, **where)
     standings = table.standings(run)
@@ -232,7 +231,7 @@ def speed(
 
     room_for(folder, folder=True)
     room_for(docs and docs.absolute().parent, folder=True)
-    with bar(starting()) as show:
+    with bar("starting") as show:
         result = measure.everything(rounds=rounds, repeats=repeats, growth=growth, say=show)
     result["complete"] = not show.stopped
     if not result["decisions"]:

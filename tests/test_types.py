@@ -1,5 +1,8 @@
 """What a strict type checker tells somebody who uses the package."""
 
+import ast
+import operator
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +29,30 @@ results = dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=10, seeds=1)
 assert_type(results, dpb.Results)
 arm: str = bandit.select(np.eye(2))
 """
+
+
+def test_the_stub_says_what_the_core_has():
+    from dpbandit import _core
+
+    stub = ast.parse((ROOT / "src/dpbandit/_core.pyi").read_text())
+    kinds = {"World": _core.World, "Engine": _core.Engine}
+    said = {one.name: one for one in stub.body if isinstance(one, ast.FunctionDef)}
+    here = {name for name in dir(_core) if not name.startswith("_")}
+    assert here == set(said) | set(kinds)
+    for one in stub.body:
+        if isinstance(one, ast.ClassDef):
+            said |= {f"{one.name}.{m.name}": m for m in one.body if isinstance(m, ast.FunctionDef)}
+            own = {name for name in dir(kinds[one.name]) if not name.startswith("_")}
+            assert own == {m.name for m in one.body if m.name != "__init__"}
+    for name, function in said.items():
+        found = operator.attrgetter(name)(_core)
+        if "->" not in (found.__doc__ or "") or function.decorator_list:
+            continue
+        given = re.findall(r"(\w+): |(\*),|(self)", found.__doc__.splitlines()[0].split(" -> ")[0])
+        told = function.args
+        names = [argument.arg for argument in told.args] + ["*"] * bool(told.kwonlyargs)
+        names += [argument.arg for argument in told.kwonlyargs]
+        assert ["".join(word) for word in given] == names, name
 
 
 @pytest.mark.slow  # the type checker reads the whole package first

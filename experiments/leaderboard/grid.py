@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
 from dpbandit.errors import OptionError, nearest
 from dpbandit.worlds import Degenerate, Drifting, LastFM, Synthetic, World
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pandas as pd
 
+from dpbandit import __version__
+from dpbandit.engine import core_status
 from experiments.leaderboard import drawing, grid, table
 from experiments.leaderboard.runner import Run
 from experiments.leaderboard.store import code_version
@@ -267,7 +269,9 @@ def _config(run: Run) -> dict[str, Any]:
         "code": code_version(),
         "versions": {
             "python": platform.python_version(),
-            **{n: version(n) for n in ("dpbandit", "numpy", "numba", "scipy", "pandas")},
+            "dpbandit": __version__,
+            **{n: version(n) for n in ("numpy", "scipy", "pandas")},
+            "engine": core_status(),
         },
     }
 

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from dpbandit import spread
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
 from dpbandit.errors import DpbanditError, PrivacyWarning
 from dpbandit.simulate.run import Match, play_all, prepare
 from dpbandit.simulate.results import Results

@@ -35,12 +35,10 @@ PACKAGE = Path(dpbandit.__file__).parent
 # Rooms of the package whose text decides no number of the leaderboard.
 NEUTRAL = (
     "adapters",
-    "audit",
-    "auditing",
+    "auditor",
     "cli",
     "client",
     "gpu",
-    "plan",
     "planner",
     "service",
     "warmstart",

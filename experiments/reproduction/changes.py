@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
+from dpbandit.simulate.players import arms_played
 from dpbandit.spread import Place, Task, Tell
 from dpbandit.worlds import LastFM, Synthetic
 from experiments.reproduction.setting import (
@@ -23,6 +25,8 @@ from experiments.reproduction.setting import (
     Profile,
     Progress,
 )
+
+Vector = NDArray[np.float64]
 
 
 def changed_arms(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
@@ -50,7 +54,7 @@ class Change:
     world: Any
     rounds: int
     positions: tuple[int, ...]
-    change: Callable[[float], float]
+    change: Callable[[Vector], Vector]  # of a round's rewards
     reward_range: tuple[float, float]
 
 
@@ -87,11 +91,15 @@ def _changed(change: Change, own: tuple[str, int], tell: Tell) -> list[dict[str,
         "public_contexts": episode.public_contexts,
         "seed": number,
     }
-    before = _arms(registry.construct(name, options), block, None, change.change)
+    before = arms_played(registry.construct(name, options), episode, block)
     rows = []
     for position in change.positions:
         tell(0)
-        after = _arms(registry.construct(name, options), block, position, change.change)
+        # Only the reward of the arm that is played is learned, so all of the round's may change.
+        rewards = block.rewards.copy()
+        rewards[position] = change.change(rewards[position])
+        changed = block._replace(rewards=rewards)
+        after = arms_played(registry.construct(name, options), episode, changed)
         rows.append(
             {
                 "algorithm": name,
@@ -101,13 +109,3 @@ def _changed(change: Change, own: tuple[str, int], tell: Tell) -> list[dict[str,
             }
         )
     return rows
-
-
-def _arms(bandit: Any, block: Any, position: int | None, change: Callable[[float], float]) -> Any:
-    arms = np.empty(len(block.shown), dtype=int)
-    for t, shown in enumerate(block.shown):
-        contexts = block.pool[shown]
-        arm = arms[t] = bandit.select(contexts)
-        reward = float(block.rewards[t, arm])
-        bandit.update(contexts[arm], change(reward) if t == position else reward)
-    return arms

@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbandit.bandits import registry, rounds
-from dpbandit.simulate.run import play_all, prepare, run
+from dpbandit.algorithms import registry
+from dpbandit.errors import OptionError
+from dpbandit.privacy.sensitivity import estimate_bounds
+from dpbandit.reference.random import START
+from dpbandit.simulate.players import arms_played
 from dpbandit.simulate.results import Results
-from dpbandit.sensitivity import estimate_bounds
+from dpbandit.simulate.run import play_all, prepare, run
 from dpbandit.spread import Place
 from dpbandit.worlds import LastFM, OpenBandit, Synthetic, replay
 from experiments.reproduction.changes import changed_arms, changed_arms_lastfm
@@ -103,25 +106,23 @@ def noise_levels(size: Profile, progress: Progress, place: Place) -> pd.DataFram
         "required, Laplace": ("dgs", {"noise": "laplace"}),
         "required, Gaussian": ("dgs", {}),
     }
-    bandits = {
-        label: registry.construct(name, options | own) for label, (name, own) in labels.items()
-    }
-    leader = registry.construct("linucb", options)
+    # All learn what LinUCB plays.
     block = episode.block(size.horizon)
-    marks = set(np.unique(np.geomspace(1, size.horizon, 120).astype(int)).tolist())
+    arms = arms_played(registry.construct("linucb", options), episode, block)
+    every = np.arange(size.horizon)
+    xs, rs = block.pool[block.shown[every, arms]], block.rewards[every, arms]
+    marks = np.unique(np.geomspace(1, size.horizon, 120).astype(int))
     rows = []
-    for t, shown in enumerate(block.shown, start=1):
-        contexts = block.pool[shown]
-        arm = leader.select(contexts)
-        reward = float(block.rewards[t - 1, arm])
-        leader.update(contexts[arm], reward)
-        for label, bandit in bandits.items():
-            scale = rounds.prepare_one(bandit.learner, bandit.plan, contexts[arm], reward, True)
-            if t in marks:
-                spread = 1.0 if bandit.noise == "gaussian" else np.sqrt(2)
-                rows.append({"calibration": label, "round": t, "noise": scale * spread})
-        if t % 500 == 0:
-            progress(t, size.horizon)
+    for number, (label, (name, own)) in enumerate(labels.items(), start=1):
+        bandit = registry.construct(name, options | own)
+        keys = {"noise_key": bandit.source.key, "start_key": bandit.keys[START]}
+        _, _, scales = bandit.engine.trace(xs, rs, bandit.in_public_set(xs), **keys)
+        spread = bandit.noise.standard_deviation(bandit.dim)
+        rows += [
+            {"calibration": label, "round": int(t), "noise": float(scales[t - 1] * spread)}
+            for t in marks
+        ]
+        progress(number, len(labels))
     return pd.DataFrame(rows)
 
 
@@ -140,17 +141,15 @@ def assumption(size: Profile, progress: Progress, place: Place) -> pd.DataFrame:
             episode = world.episode(0)
         except FileNotFoundError:
             continue
+        if episode.public_contexts is None:
+            raise OptionError(f"{label} has no contexts that are known before the first round")
         longest, smallest = estimate_bounds(episode.public_contexts)
         horizon = size.horizon
         bandit = registry.construct("linucb", {"dim": world.dim, "ridge": 1.0, "seed": 0})
-        gram = np.eye(world.dim)
         block = episode.block(horizon)
-        for t, shown in enumerate(block.shown):
-            contexts = block.pool[shown]
-            arm = bandit.select(contexts)
-            bandit.update(contexts[arm], float(block.rewards[t, arm]))
-            gram += np.outer(contexts[arm], contexts[arm])
-        least = float(np.linalg.eigvalsh(gram)[0])
+        arms = arms_played(bandit, episode, block)
+        played = block.pool[block.shown[np.arange(horizon), arms]]
+        least = float(np.linalg.eigvalsh(np.eye(world.dim) + played.T @ played)[0])
         rows.append(
             {
                 "world": label,

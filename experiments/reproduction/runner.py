@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from dpbandit import __version__, spread
+from dpbandit.engine import core_status
 from dpbandit.errors import OptionError, PrivacyWarning, nearest
 from dpbandit.spread import Place
 from experiments.reproduction import drawings, report, verdicts
@@ -153,18 +154,11 @@ def _config(size: str, sizes: dict[str, Any], left_out: list[str]) -> dict[str, 
         "left_out": left_out,
         "versions": {
             "python": platform.python_version(),
+            "dpbandit": __version__,
             **{
                 n: version(n)
-                for n in (
-                    "dpbandit",
-                    "numpy",
-                    "numba",
-                    "scipy",
-                    "pandas",
-                    "scikit-learn",
-                    "matplotlib",
-                    "opendp",
-                )
+                for n in ("numpy", "scipy", "pandas", "scikit-learn", "matplotlib", "opendp")
             },
+            "engine": core_status(),
         },
     }

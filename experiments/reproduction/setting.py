@@ -48,11 +48,9 @@ PROFILES = {
     "quick": replace(
         PAPER,
         name="quick",
-        seeds=8,
         lastfm_horizon=10_000,
-        lastfm_seeds=2,
+        lastfm_seeds=6,
         epsilons=(0.5, 1.0, 2.0, 3.0, 5.0),
-        lastfm_change_runs=2,
     ),
     "paper": PAPER,
     "full": replace(PAPER, name="full", horizon=100_000, seeds=100),

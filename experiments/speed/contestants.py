@@ -62,12 +62,10 @@ class Contestant:
 
 def _ours(algorithm: str, **options: Any) -> Callable[[int, int], Player]:
     def make(dim: int, _arms: int) -> Player:
-        from dpbandit.bandits.registry import construct
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            bandit = construct(
-                algorithm, {"dim": dim, "alpha": ALPHA, "reward_range": (-0.5, 1.5), **options}
+            bandit = dpbandit.make(
+                algorithm, dim=dim, alpha=ALPHA, reward_range=(-0.5, 1.5), **options
             )
         return Player(bandit.select, bandit.update)
 

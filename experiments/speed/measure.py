@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpbandit.bandits.registry import algorithms, construct
+from dpbandit.algorithms.registry import algorithms, construct
 from dpbandit.budget import Ledger
 from dpbandit.errors import DpbanditError
 from dpbandit.simulate.run import run

@@ -302,8 +302,7 @@ template <class Bandit> struct Held final : Core {
             }
             double alpha = record.alphas[record.alpha_count == 1 ? 0 : t];
             int arm = bandit.choose(slate, alpha, board);
-            double best = means[0];
-            for (i64 j = 1; j < arms; j++) best = larger(best, means[j]);
+            double best = largest_of(means, arms);
             double reward = given.rewards ? given.rewards[t * arms + arm] : means[arm] + given.noise[t];
             if ((code = gate.admit_reward(reward))) break;
             record.totals[0] += reward;

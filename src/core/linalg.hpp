@@ -253,7 +253,7 @@ DPB_CALL inline void add_equations(Size z, double* r, double* target, double* ro
         const int count = triangular ? i + 1 : z.n;
         double square = 0;
         for (int k = 0; k < count; k++) square += rows[(i64)k * z.s + i] * rows[(i64)k * z.s + i];
-        if (square == 0) continue;
+        if (square < 1e-300) continue;  // says nothing, and what follows divides by it
         const double length = root(own[i] * own[i] + square);
         const double first = -square / (own[i] + length), beta = 2 / (first * first + square);
         double sum = first * target[i];

@@ -25,7 +25,8 @@ struct Simulated final : World {
         means = (double*)fresh((size_t)cells * 8);
         rewards = (double*)fresh(clicks ? (size_t)cells * 8 : 8);
         noise = (double*)fresh((size_t)(LOT + 8) * 8);
-        lots = (double*)fresh((size_t)((clicks ? cells : LOT) + 8) * 8);
+        const i64 numbers = clicks ? cells : LOT;
+        lots = (double*)fresh((size_t)((numbers > d ? numbers : d) + 8) * 8);  // or a round's weights
         shown = (i64*)fresh((size_t)cells * 8);
         deck = (i64*)fresh((size_t)o.pool_size * 8);
         copy(o.theta, theta, d);

@@ -230,7 +230,7 @@ class Bandit:
         >>> oct(os.stat(file).st_mode & 0o777)
         '0o600'
         """
-        from dpbandit.files import save
+        from dpbandit.saving import save
 
         save(self, path)
 
@@ -243,7 +243,7 @@ class Bandit:
         >>> dpb.load(file).select([[1.0, 0.0], [0.0, 0.5]])
         0
         """
-        from dpbandit.files import export
+        from dpbandit.saving import export
 
         export(self, path)
 
@@ -448,6 +448,8 @@ def spent_of(claim: Claim, ledger: Ledger, rewards_per_unit: int) -> Spent:
     """What a ledger's total is in a claim's terms, for a unit of so many rewards."""
     if ledger.currency == "mu²":
         mu = rewards_per_unit * math.sqrt(ledger.total)
+        if claim.mu is not None and mu <= claim.mu * (1 + 1e-12):
+            mu = min(mu, claim.mu)  # the root's rounding is not spent
         epsilon = epsilon_of(mu=mu, delta=claim.delta) if 0 < claim.delta < 1 else 0.0
         return Spent(epsilon, claim.delta, mu, claim)
     if ledger.currency == "epsilon":

@@ -15,6 +15,22 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.codes import (
+    BUSY,
+    DIMENSION,
+    DUE,
+    FORKED,
+    HORIZON,
+    LEARNED,
+    NO_ARMS,
+    NO_RELEASE,
+    NOT_AN_ARRAY,
+    NOT_FINITE,
+    NOT_ONE_HOT,
+    REWARD_NOT_FINITE,
+    TOO_LONG,
+    TOO_LONG_L1,
+)
 from dpbandit.errors import (
     BudgetError,
     DpbanditError,
@@ -32,13 +48,13 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-# What `learn` says: the reward was learned; or a release is due and nothing was changed.
-LEARNED, DUE = 0, 1
-# What both engines refuse, by code.
-NOT_AN_ARRAY, DIMENSION, NO_ARMS, NOT_FINITE, TOO_LONG, TOO_LONG_L1, NOT_ONE_HOT = range(-1, -8, -1)
-REWARD_NOT_FINITE, HORIZON, BUSY, FORKED = -8, -9, -10, -11
-# What `prepare` says instead of a noise scale in a round without a release.
-NO_RELEASE = -1.0
+# The core's instruction sets, in words.
+INSTRUCTIONS = {
+    "v2": "x86-64-v2 (SSE4.2)",
+    "v3": "x86-64-v3 (AVX2)",
+    "v4": "x86-64-v4 (AVX-512)",
+    "generic": "this processor's own instructions",
+}
 
 _CONTEXT: dict[int, tuple[type[DpbanditError], str]] = {
     NOT_AN_ARRAY: (ShapeError, "contexts must be an array of numbers"),
@@ -172,13 +188,13 @@ def _core() -> tuple[Any, str]:
 def core_status() -> str:
     """What runs bandits here, in words; `doctor` prints it.
 
-    >>> core_status().split(":")[0] in ("the compiled core", "the reference in NumPy, some 100 times slower")
+    >>> core_status().startswith(("the compiled core: ", "the reference in NumPy"))
     True
     """
     module, why = _core()
     if module is None:
         return f"the reference in NumPy, some 100 times slower: no compiled core ({why})"
-    return f"the compiled core: {module.arch()}"
+    return f"the compiled core: {INSTRUCTIONS[module.arch()]}"
 
 
 def has_core() -> bool:
@@ -287,3 +303,28 @@ def raise_for(
     if code == FORKED:
         raise BudgetError(FORKED_WORDS)
     raise RuntimeError(f"the engine said {code}, which is no code")
+
+
+__all__ = [
+    "BUSY",
+    "DIMENSION",
+    "DUE",
+    "FORKED",
+    "HORIZON",
+    "LEARNED",
+    "NOT_AN_ARRAY",
+    "NOT_FINITE",
+    "NOT_ONE_HOT",
+    "NO_ARMS",
+    "NO_RELEASE",
+    "REWARD_NOT_FINITE",
+    "TOO_LONG",
+    "TOO_LONG_L1",
+    "Engine",
+    "backend_for",
+    "core_status",
+    "has_core",
+    "new_engine",
+    "new_world",
+    "raise_for",
+]

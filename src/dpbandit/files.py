@@ -1,19 +1,14 @@
-"""Saving, loading and exporting bandits.
+"""Reading what `saving` wrote: a saved bandit, which goes on, or an exported model, which ranks.
 
-A saved file is a zip of plain arrays and one JSON record; no code is ever loaded from it. It holds
-clean statistics and the noise in use, so it is written with mode 0600 and must stay on the trusted
-side. An exported file holds public numbers only. A field that is missing, unknown or of another
-shape is refused: nothing is read wrongly.
+No code is ever loaded from a file. A field that is missing, unknown or of another shape is refused:
+nothing is read wrongly.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
-import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -21,22 +16,18 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit import __version__
 from dpbandit.errors import RollbackError, SaveError
 from dpbandit.model import ReleasedModel
+from dpbandit.saving import FIELD, FORMAT, Arrays, export, pack, save
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
 
-Arrays = dict[str, NDArray[Any]]
-
-FORMAT = 2
 OLD = (
     "it was saved by dpbandit 0.1, whose sums were floats and cannot go on as whole numbers. Load "
     "it with dpbandit 0.1 and export its model, which this version reads and ranks with; to go on "
     "learning, make a new bandit"
 )
-_FIELD = "field_"
 _RECORD = {
     "format",
     "version",
@@ -51,55 +42,9 @@ _RECORD = {
 }
 
 
-def pack(bandit: Bandit) -> bytes:
-    """Everything, as the bytes of a saved file: trusted side only."""
-    with bandit.lock:
-        options = asdict(bandit.options)
-        public = options.pop("public_contexts")
-        arrays: Arrays = {f"{_FIELD}{name}": a for name, a in bandit.engine.fields().items()}
-        if public is not None:
-            arrays["public_contexts"] = public
-        if bandit.offered is not None:
-            arrays["offered"] = bandit.offered
-        if len(bandit.people.hashes):
-            arrays |= {"log_users": bandit.people.hashes, "log_counts": bandit.people.counts}
-        record = {
-            "format": FORMAT,
-            "version": __version__,
-            "name": bandit.name,
-            "identity": bandit.identity,
-            "options": options,
-            "ledger": bandit.ledger.to_dict(),
-            "over_cap": bandit.over_cap,
-            "user_counts": bandit.user_counts,
-            "log": None if bandit.log is None else bandit.log.to_dict(),
-            "keys": {str(purpose): key for purpose, key in bandit.keys.items()},
-        }
-        text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
-        packed = io.BytesIO()
-        np.savez(packed, record=text, **arrays)  # type: ignore[arg-type]
-    return packed.getvalue()
-
-
 def unpack(packed: bytes) -> Bandit:
     """The bandit that `pack` was given."""
     return _unpack(io.BytesIO(packed), "this", None)
-
-
-def save(bandit: Bandit, path: str | Path) -> None:
-    """Write the file in one step: the old one is there or the whole new one, never half of it."""
-    packed, target = pack(bandit), Path(path)
-    # mkstemp makes it 0600
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(packed)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
@@ -182,6 +127,7 @@ def _check_receipt(path: Path | str, record: dict[str, Any], receipt: dict[str, 
 
 
 def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit:
+    # Here, because an exported model is read without them.
     from dpbandit.algorithms.registry import construct
     from dpbandit.bandit import Bandit
     from dpbandit.logs.record import Log, People
@@ -215,8 +161,8 @@ def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit
 
 def _fields(path: Path | str, arrays: Arrays, into: Mapping[str, NDArray[Any]]) -> Arrays:
     """The engine's fields, or an error if one is not what this bandit has."""
-    found = {name.removeprefix(_FIELD): array for name, array in arrays.items()}
-    _same_names(path, "array", set(arrays), {_FIELD + name for name in into})
+    found = {name.removeprefix(FIELD): array for name, array in arrays.items()}
+    _same_names(path, "array", set(arrays), {FIELD + name for name in into})
     for name, array in found.items():
         wanted = into[name]
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
@@ -236,11 +182,6 @@ def _same_names(path: Path | str, what: str, have: set[str], want: set[str]) -> 
             )
 
 
-def export(bandit: Bandit, path: str | Path) -> None:
-    """Write the released model as JSON."""
-    Path(path).write_text(json.dumps(bandit.model().to_record(), indent=1))
-
-
 def _load_model(path: Path) -> ReleasedModel:
     try:
         record = json.loads(path.read_text())
@@ -252,3 +193,6 @@ def _load_model(path: Path) -> ReleasedModel:
         return ReleasedModel.from_record(record)
     except SaveError as error:
         raise SaveError(f"{path}: {error}") from error
+
+
+__all__ = ["export", "load", "pack", "save", "unpack"]

@@ -4,14 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from dpbandit.bandits.anytime_steps import FACTORS
-from dpbandit.bandits.outlook import DIFFERENCES, INTERCEPT, refresh
-from dpbandit.bandits.posterior import read
 
 import dpbandit as dpb
 from dpbandit.auditor.watch import Watch
-from dpbandit.bandits import rounds
 from dpbandit.errors import OptionError
+from dpbandit.learners.filter import FACTORS, Filter
+from dpbandit.learners.prior import DIFFERENCES, INTERCEPT, Prior
 from dpbandit.release import anytime as releases
 
 DIM = 3
@@ -35,25 +33,25 @@ def watched(**options):
 
 def dense_posterior(bandit, xs, us, predictions, published, noisy):
     """The posterior of (θ, intercept) from all releases at once: one big Gaussian, no filter."""
-    plan, n, d = bandit.plan, len(xs), bandit.dim
+    spec, n, d = bandit.spec, len(xs), bandit.dim
     weights, rows, noise_rows, targets = np.zeros(n), [], [], []
     left = np.zeros(n)
     start = 0
     for k, t in enumerate(published):
         left[start:t] = 1.0
         start = t
-        later = releases.next_time(t, plan.ratio)
-        rho = releases.kept(t, later, plan.knee)
+        later = releases.next_time(t, spec["ratio"])
+        rho = releases.kept(t, later, spec["knee"])
         q = math.sqrt(1 - rho**2)
-        weights = q * left / (2 * plan.window)
+        weights = q * left / (2 * spec["window"])
         rows.append((us * weights[:, None]).T @ np.column_stack([xs, np.ones(n)]))
         noise_rows.append((us * weights[:, None]).T)
         targets.append(noisy[k] + (us * weights[:, None]).T @ predictions)
         left *= rho
     design, spread, target = np.concatenate(rows), np.concatenate(noise_rows), np.concatenate(targets)
-    covariance = plan.scale**2 * np.eye(len(target)) + plan.reward_variance * spread @ spread.T
+    covariance = spec["scale"]**2 * np.eye(len(target)) + spec["reward_variance"] * spread @ spread.T
     m, c = xs.mean(axis=0), xs.T @ xs / n
-    size, width, middle = np.trace(c), plan.high - plan.low, (plan.low + plan.high) / 2
+    size, width, middle = np.trace(c), spec["high"] - spec["low"], (spec["low"] + spec["high"]) / 2
     scatter = size - m @ m
     prior = np.zeros((d + 1, d + 1))
     prior[:d, :d] = DIFFERENCES * width**2 / scatter * np.eye(d) + width**2 / 4 * np.outer(m, m) / size**2
@@ -64,8 +62,9 @@ def dense_posterior(bandit, xs, us, predictions, published, noisy):
 
 
 def instrument(bandit, x):
-    outlook = bandit.learner.outlook
-    u = np.linalg.solve(np.tril(outlook.factor), np.append(x / outlook.counts[5], 1.0))
+    fields = bandit.engine.fields()
+    longer = np.append(x / fields["context_size"], 1.0)
+    u = np.linalg.solve(fields["factor"].T, longer)
     return u / np.linalg.norm(u)
 
 
@@ -73,9 +72,9 @@ def test_the_filter_is_the_posterior_of_all_releases():
     xs, rs = stream(120)
     bandit, released = watched(public_contexts=xs, reward_range=(-1, 1))
     us = np.array([instrument(bandit, x) for x in xs])
-    predictions, published = [], []
+    predictions, published, fields = [], [], bandit.engine.fields()
     for t, (x, r) in enumerate(zip(xs, rs, strict=True), start=1):
-        half, estimate = bandit.plan.window, bandit.learner.estimate
+        half, estimate = bandit.spec["window"], fields["estimate"]
         predictions.append(np.clip(x @ estimate[:DIM] + estimate[DIM], -1 + half, 1 - half))
         before = len(released)
         bandit.update(x, r)
@@ -83,10 +82,10 @@ def test_the_filter_is_the_posterior_of_all_releases():
             published.append(t)
             noisy = [release.noisy for release in released]
             mean, covariance = dense_posterior(bandit, xs, us, _pad(predictions), published, noisy)
-            np.testing.assert_allclose(bandit.learner.estimate, mean, rtol=0, atol=1e-9)
-            np.testing.assert_allclose(bandit.learner.covariance, covariance, rtol=0, atol=1e-10)
+            np.testing.assert_allclose(fields["estimate"], mean, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(fields["posterior"], covariance, rtol=0, atol=1e-10)
     assert published == releases.times(5, 1.3, 120).tolist()
-    assert (bandit.theta == bandit.learner.estimate[:DIM]).all()
+    assert (bandit.theta == fields["estimate"][:DIM]).all()
 
 
 def _pad(values, n=120):
@@ -96,9 +95,9 @@ def _pad(values, n=120):
 def test_the_whitener_makes_instruments_that_take_every_direction_alike():
     xs, _ = stream(4000, seed=2)
     bandit, _ = watched(public_contexts=xs)
-    outlook = bandit.learner.outlook
-    augmented = np.column_stack([xs / outlook.counts[5], np.ones(len(xs))])
-    us = np.linalg.solve(np.tril(outlook.factor), augmented.T).T
+    fields = bandit.engine.fields()
+    augmented = np.column_stack([xs / fields["context_size"], np.ones(len(xs))])
+    us = np.linalg.solve(fields["factor"].T, augmented.T).T
     np.testing.assert_allclose(us.T @ us / len(us), np.eye(DIM + 1), atol=0.03)
 
 
@@ -136,9 +135,9 @@ def test_precision_grows_like_the_square_of_time():
     xs = np.ones((4000, 1))
     for _ in range(10):
         bandit.update(xs, np.zeros(4000))
-    t, plan = bandit.rounds, bandit.plan
-    per_round = 1 / (2 * plan.window * plan.scale)
-    root = bandit.learner.filter.root
+    t, spec = bandit.rounds, bandit.spec
+    per_round = 1 / (2 * spec["window"] * spec["scale"])
+    root = bandit.engine.fields()["information_root"]
     assert (root.T @ root)[0, 0] == pytest.approx(2 / 9 * (t * per_round) ** 2, rel=0.02)
 
 
@@ -157,25 +156,27 @@ def test_statistics_of_contexts_grow_from_slates_and_from_rewards_that_come_with
     for t in range(0, 80, 4):
         bandit.select(xs[t : t + 4])
         bandit.update(xs[t], rs[t])
-    outlook = bandit.learner.outlook
-    assert outlook.counts[0] == 20
-    assert 77 <= outlook.counts[1] <= 80  # two in the same cell are taken for one
-    np.testing.assert_allclose(outlook.second / 20, xs[:80].T @ xs[:80] / 80, atol=1e-12)
+    seen = {name: array.item() for name, array in bandit.engine.fields().items() if array.size == 1}
+    assert seen["slates"] == 20
+    assert 77 <= seen["different"] <= 80  # two in the same cell are taken for one
+    second = bandit.engine.fields()["context_second"]
+    np.testing.assert_allclose(second / 20, xs[:80].T @ xs[:80] / 80, atol=1e-12)
     within = np.mean([xs[t : t + 4].var(axis=0, ddof=1).sum() for t in range(0, 80, 4)])
-    assert outlook.counts[3] / outlook.counts[2] == pytest.approx(within)
+    assert seen["scatter"] / seen["pairs"] == pytest.approx(within)
     bandit.update(xs[80:90], rs[80:90])
-    assert outlook.counts[[0, 2]].tolist() == [30, 20]
-    assert 86 <= outlook.counts[1] <= 90
+    fields = bandit.engine.fields()
+    assert (fields["slates"].item(), fields["pairs"].item()) == (30, 20)
+    assert 86 <= fields["different"].item() <= 90
 
 
 def test_public_contexts_are_kept_and_offered_ones_do_not_change_them():
     xs, rs = stream(100)
     bandit, _ = watched(public_contexts=xs)
-    before = bandit.learner.outlook.factor.copy()
+    before = bandit.engine.fields()["factor"].copy()
     for t in range(0, 80, 4):
         bandit.select(xs[t : t + 4])
         bandit.update(xs[t], rs[t])
-    assert (bandit.learner.outlook.factor == before).all()
+    assert (bandit.engine.fields()["factor"] == before).all()
 
 
 def test_an_exported_model_ranks_like_the_bandit(tmp_path):
@@ -201,23 +202,33 @@ def test_empirical_bayes_takes_the_likeliest_of_its_grid():
     for bandit in (chosen, plain):
         bandit.update(xs, rs)
     assert (chosen.theta != plain.theta).any()
-    # the likelihood that picks the factor is that of one big Gaussian, up to a constant
-    state, outlook = plain.learner.filter, plain.learner.outlook
+    # The likelihood that picks the factor is that of one big Gaussian, up to a constant.
+    fields = plain.engine.fields()
+    state, prior = Filter(DIM + 1), Prior(DIM, xs)
+    state.root[:], state.target[:] = fields["information_root"], fields["target"]
     information, pull = state.root.T @ state.root, state.root.T @ state.target
     found, dense = [], []
     for factor in FACTORS:
-        refresh(outlook, plain.plan.low, plain.plan.high, float(factor))
-        found.append(read(state, outlook.precision, outlook.pull, np.zeros(4), np.zeros((4, 4)), np.zeros((4, 4))))
-        mean = np.linalg.solve(outlook.precision, outlook.pull)
-        posterior = information + outlook.precision
-        total = pull + outlook.pull
+        prior.refresh(plain.spec["low"], plain.spec["high"], factor)
+        found.append(state.read(prior.precision, prior.pull)[2])
+        posterior, total = information + prior.precision, pull + prior.pull
         dense.append(
-            0.5 * np.linalg.slogdet(outlook.precision)[1]
+            0.5 * np.linalg.slogdet(prior.precision)[1]
             - 0.5 * np.linalg.slogdet(posterior)[1]
             + 0.5 * total @ np.linalg.solve(posterior, total)
-            - 0.5 * mean @ outlook.pull
+            - 0.5 * np.linalg.solve(prior.precision, prior.pull) @ prior.pull
         )
     np.testing.assert_allclose(np.diff(found), np.diff(dense), atol=1e-6)
+    # The fitted bandit's earlier predictions were others, so its sums are: its factor may be, too.
+    own = chosen.engine.fields()
+    state.root[:], state.target[:] = own["information_root"], own["target"]
+    fits = []
+    for factor in FACTORS:
+        prior.refresh(chosen.spec["low"], chosen.spec["high"], factor)
+        estimate, _, likely = state.read(prior.precision, prior.pull)
+        fits.append((likely, estimate[:DIM]))
+    likeliest = max(fits, key=lambda fit: fit[0])[1]
+    np.testing.assert_allclose(chosen.theta, likeliest, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -261,42 +272,58 @@ def test_an_enormous_knee_still_releases_something():
     assert bandit.ledger.total > 0
 
 
-@pytest.mark.slow
-def test_a_hundred_million_rounds_lose_no_precision():
-    """An exact linear model and hardly any noise: what is left at the end is rounding. State stays as small as it began."""
-    from dpbandit.compiled import kernel
+def played(bandit, lots):
+    """Many rounds of an exact linear model, one arm in each: no Python in between."""
+    turns = np.arange(1 << 16)
+    pool = 0.5 + 0.3 * np.column_stack([np.sin(0.7 * turns), np.cos(1.3 * turns)])
+    means = (pool @ [0.4, -0.3])[:, None]
+    shown, totals = turns[:, None], np.zeros(2)
+    for _ in range(lots):
+        bandit.engine.play(
+            pool, shown, means, means, alphas=np.zeros(1), noise_key=1, start_key=1,
+            record=np.empty(0, dtype=np.int64), totals=totals,
+        )  # fmt: skip
 
-    bandit = dpb.make("anytime", dim=2, epsilon=1e9, delta=1e-3, seed=1, knee=100.0, window=0.5, reward_variance=1e-30)
 
-    @kernel
-    def play(learner, plan, n, x, noisy, key):
-        for t in range(n):
-            x[0] = 0.5 + 0.3 * math.sin(0.7 * t)
-            x[1] = 0.5 + 0.3 * math.cos(1.3 * t)
-            rounds.learn_simulated(learner, plan, x, 0.4 * x[0] - 0.3 * x[1], True, key, key, noisy)
-
-    play(bandit.learner, bandit.plan, 10**8, np.zeros(2), np.zeros(3), np.uint64(1))
-    assert bandit.rounds == 10**8
+@pytest.mark.parametrize("lots", [16, pytest.param(1600, marks=pytest.mark.slow)])
+def test_millions_of_rounds_lose_no_precision(lots):
+    """Hardly any noise: what is left at the end is rounding. State stays as small as it began."""
+    bandit = dpb.make(
+        "anytime", dim=2, epsilon=1e9, delta=1e-3, seed=1, knee=100.0, window=0.5,
+        reward_variance=1e-30,
+    )  # fmt: skip
+    before = len(bandit.engine.snapshot())
+    played(bandit, lots)
+    assert bandit.rounds == lots << 16
     np.testing.assert_allclose(bandit.theta, [0.4, -0.3], atol=1e-9)
-    assert sum(array.size for array in bandit._arrays().values()) < 300
-    assert bandit.learner.clock[4] < 1000
-    assert np.linalg.eigvalsh(bandit.learner.filter.covariance).min() >= 0
+    assert len(bandit.engine.snapshot()) == before
+    fields = bandit.engine.fields()
+    assert fields["releases"].item() < 1000
+    assert np.linalg.eigvalsh(fields["covariance"]).min() >= 0
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_best_of_a_small_catalogue_is_found_without_public_contexts(seed):
-    """Four articles offered again and again are four contexts, not thousands: otherwise the prior would take them to express a
-    constant, and be sure of differences that nobody has seen."""
+def test_the_best_of_a_small_catalogue_is_found_without_public_contexts():
+    """Four articles offered again and again are four contexts, not thousands: otherwise the prior
+    would take them to express a constant, and be sure of differences that nobody has seen.
+
+    At ε = 1 the noise hides the best article from about 5% of bandits (19 of 400 runs): more than
+    10 of 40 are as many with probability 1e-5.
+    """
     articles = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.3, 0.0, 0.9], [0.6, 0.8, 0.0]])
     chance = np.array([0.1, 0.7, 0.2, 0.5])
-    bandit = dpb.make("anytime", dim=3, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=seed)
-    rng, shown = np.random.default_rng(seed), np.zeros(4, dtype=int)
-    for _ in range(4_000):
-        arm = bandit.select(articles)
-        shown[arm] += 1
-        bandit.update(articles[arm], float(rng.random() < chance[arm]))
-    assert bandit.learner.outlook.counts[1] == 4
-    assert shown[1] > 3_000
+    missed = 0
+    for seed in range(40):
+        bandit = dpb.make(
+            "anytime", dim=3, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=seed
+        )
+        rng, shown = np.random.default_rng(seed), np.zeros(4, dtype=int)
+        for _ in range(2_000):
+            arm = bandit.select(articles)
+            shown[arm] += 1
+            bandit.update(articles[arm], float(rng.random() < chance[arm]))
+        assert bandit.engine.fields()["different"].item() == 4
+        missed += shown[1] < 1_200
+    assert missed <= 10
 
 
 @pytest.mark.parametrize("size", [1e-40, 1.0, 1e40])
@@ -304,4 +331,4 @@ def test_contexts_of_any_size_can_be_counted(size):
     bandit = dpb.make("anytime", dim=2, epsilon=1.0, delta=1e-6, max_norm=size, ridge=size**2, seed=0)
     for _ in range(3):
         bandit.select(size * np.array([[1.0, 0.0], [0.0, 1.0], [0.3, 0.0], [0.0, 0.0]]))
-    assert bandit.learner.outlook.counts[1] == 4
+    assert bandit.engine.fields()["different"].item() == 4

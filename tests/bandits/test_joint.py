@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
+from dpbandit import _core
 from dpbandit.auditor.watch import Watch
-from dpbandit.bandits import gram
 from dpbandit.errors import HorizonError, NoiseError, OptionError
-from dpbandit.noise import Simulation
+from dpbandit.learners.joint import JointLearner
+from dpbandit.learners.learner import Clock
+from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.wishart import calibrate
+from dpbandit.reference.random import NOISE, derive_key
 
 NOISES = ["gaussian", "wishart"]
 
@@ -69,10 +73,11 @@ def test_a_plain_implementation_gives_the_same_arms_and_parameters(noise, horizo
     centre = 0.5 if options.get("centre_rewards") else 0.0
     weight = math.sqrt(share) * reach / (1.0 if centre else 1.5)
     size = reach**2 * (1 + share)
-    assert bandit.plan.size == pytest.approx(size, rel=1e-4)  # room for rounding: more where the horizon is unknown
-    size, sensitivity = bandit.plan.size, bandit.plan.sensitivity
-    assert sensitivity == pytest.approx(math.sqrt(2) if noise == "gaussian" else 1.0, rel=1e-4)
-    source = Simulation(seed)
+    assert 1 <= bandit.spec["size"] / size <= 1 + 1e-8  # room for rounding
+    size, sensitivity = bandit.spec["size"], bandit.spec["sensitivity"]
+    one = math.sqrt(2) if noise == "gaussian" else 1.0
+    assert 1 <= sensitivity / one <= 1 + 1e-8
+    key = derive_key(seed, NOISE)
     mu = dpb.budget.mu_of(epsilon=5.0, delta=0.01)
     rng = np.random.default_rng(2)
     played, noises, theta, inverse = [], {}, np.zeros(d), np.eye(d) / ridge
@@ -91,11 +96,11 @@ def test_a_plain_implementation_gives_the_same_arms_and_parameters(noise, horizo
                 scale = sensitivity * math.sqrt(levels) / mu
                 amount += scale**2
             else:
-                scale = dpb.bandits.wishart.calibrate(epsilon=5.0, delta=0.01, levels=levels).degrees + d
+                scale = calibrate(epsilon=5.0, delta=0.01, levels=levels).degrees + d
                 amount += scale
             if end not in noises:
                 zero = np.zeros((d + 1) * (d + 2) // 2)
-                noises[end] = source.release(noise, zero, scale=scale, shift=1.0, index=end)
+                noises[end] = find_noise(noise).simulate(key, end, scale, zero)
             total += size * unpacked(noises[end])
             total += sum(np.outer(v, v) for v in played[start:end])
         tail = math.sqrt(2 * math.log(4 / zeta * (horizon or t * (t + 1))))
@@ -109,8 +114,8 @@ def test_a_plain_implementation_gives_the_same_arms_and_parameters(noise, horizo
         inverse = vectors @ np.diag(1 / np.maximum(values, ridge / 2)) @ vectors.T
         theta = inverse @ total[:d, d] / weight
         np.testing.assert_allclose(bandit.theta, theta, rtol=2e-7, atol=1e-9)
-        np.testing.assert_allclose(bandit.learner.inverse, inverse, rtol=2e-7, atol=1e-9)
-    assert bandit.learner.clock[2] == guarded
+        np.testing.assert_allclose(bandit.model().view.matrix, inverse, rtol=2e-7, atol=1e-9)
+    assert bandit.engine.fields()["raised"].item() == guarded
     assert (guarded > 0) == bool(options), "a small shift needs the guard, the default does not"
 
 
@@ -128,10 +133,11 @@ def test_a_gram_matrix_that_noise_made_indefinite_has_its_eigenvalues_raised():
     bandit = make(shift=0, epsilon=0.1, ridge=3.0)
     for _ in range(50):
         drive(bandit, 1)
-        values = np.linalg.eigvalsh(bandit.learner.gram)
+        fields = bandit.engine.fields()
+        values = np.linalg.eigvalsh(fields["gram"])
         assert values.min() >= 1.5 * (1 - 1e-9)
-        np.testing.assert_allclose(bandit.learner.gram @ bandit.learner.inverse, np.eye(3), atol=1e-8)
-    assert bandit.learner.clock[2] > 40
+        np.testing.assert_allclose(fields["gram"] @ fields["inverse"], np.eye(3), atol=1e-8)
+    assert fields["raised"].item() > 40
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -141,7 +147,7 @@ def test_the_shift_of_one_bound_is_enough_without_the_guard(noise, horizon):
     for seed in range(20):
         bandit = make(noise=noise, horizon=horizon, shift=1.0, zeta=0.1, epsilon=0.5, seed=seed)
         bandit.update(np.zeros((300, 3)), np.zeros(300))
-        assert bandit.learner.clock[2] == 0
+        assert bandit.engine.fields()["raised"].item() == 0
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -152,8 +158,8 @@ def test_saved_in_the_middle_and_loaded_it_continues_bit_for_bit(noise, tmp_path
     broken.save(tmp_path / "bandit.npz")
     loaded = dpb.load(tmp_path / "bandit.npz")
     assert drive(straight, 40, seed=1) == drive(loaded, 40, seed=1)
-    for name, array in straight._arrays().items():
-        assert (array == loaded._arrays()[name]).all(), name
+    for name, array in straight.engine.fields().items():
+        assert (array == loaded.engine.fields()[name]).all(), name
     assert loaded.spent == straight.spent
 
 
@@ -192,21 +198,22 @@ def test_nothing_clean_is_kept_outside_the_trees_sums(horizon):
     kept, script = [], None
     for _ in range(2):
         bandit = make(horizon=horizon)
-        watch = Watch(script=script)
+        watch = Watch(bandit.source, script)
         bandit.source = watch
         bandit.update(contexts(rng, arms=45), rng.normal(size=45))
         script = watch.transcript
-        kept.append(bandit._arrays())
+        kept.append(bandit.engine.fields())
     different = {name for name, array in kept[0].items() if (array != kept[1][name]).any()}
-    assert different == {"tree_sums"}
+    assert {"sums_low"} <= different <= {"sums_low", "sums_high", "clipped"}
 
 
 def test_a_wishart_draw_has_the_moments_of_the_distribution():
     p, degrees, draws = 3, 7.0, 20_000
-    source = Simulation(seed=4)
-    drawn = np.array(
-        [unpacked(source.release("wishart", np.zeros(6), scale=degrees, shift=1.0, index=i)) for i in range(draws)]
-    )
+    noise = find_noise("wishart")
+    drawn = np.array([unpacked(_core.noise("wishart", 4, i, degrees, np.zeros(6))) for i in range(draws)])
+    for i in range(3):
+        reference = noise.simulate(4, i, degrees, np.zeros(6))
+        np.testing.assert_allclose(drawn[i], unpacked(reference), rtol=1e-12)
     # E W = k·I, var W_ii = 2k, var W_ij = k: within 5 standard errors (of a variance: kurtosis below 6)
     assert np.abs(drawn.mean(axis=0) - degrees * np.eye(p)).max() < 5 * math.sqrt(2 * degrees / draws)
     spread = drawn.var(axis=0)
@@ -273,17 +280,17 @@ def test_the_theoretical_bonus_covers_the_truth():
             x = contexts(rng, arms=1)[0]
             bandit.update(x, float(x @ truth + 0.5 * rng.normal()))
             error = bandit.theta - truth
-            outside |= bool(math.sqrt(error @ bandit.learner.gram @ error) > alphas[t])
+            outside |= bool(math.sqrt(error @ bandit.engine.fields()["gram"] @ error) > alphas[t])
         late += outside
     assert late <= 10  # Binomial(30, 0.1) exceeds 10 with probability 2e-4; in truth the bound is loose
 
 
 def test_a_user_with_several_rewards_gets_that_much_more_noise():
     one, three = make(), make(unit=("user", 3))
-    assert three.plan.multipliers[8] == pytest.approx(3 * one.plan.multipliers[8])
+    assert three.spec["multipliers"][8] == pytest.approx(3 * one.spec["multipliers"][8])
     assert three.claim.mu == pytest.approx(one.claim.mu)
     assert three.claim.unit == "one user with at most 3 contexts and rewards"
-    assert make(noise="wishart", unit=("user", 2)).plan.multipliers[8] > 3 * make(noise="wishart").plan.multipliers[8]
+    assert make(noise="wishart", unit=("user", 2)).spec["multipliers"][8] > 3 * make(noise="wishart").spec["multipliers"][8]
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -299,12 +306,16 @@ def test_what_is_spent_grows_and_ends_at_the_claim_or_below(noise, horizon):
 
 
 def test_the_amount_of_noise_is_that_of_the_nodes_in_use():
-    known, unknown = make(horizon=20).plan, make(horizon=None).plan
-    each = (math.sqrt(2) * known.multipliers[5]) ** 2
-    assert gram.amount(known, 13) == pytest.approx(3 * each, rel=1e-6)
-    shares = (math.sqrt(2) * unknown.multipliers) ** 2
+    def amount(spec):
+        return JointLearner(spec, Clock()).amount(13)
+
+    known, unknown = make(horizon=20).spec, make(horizon=None).spec
+    each = (math.sqrt(2) * known["multipliers"][5]) ** 2
+    assert amount(known) == pytest.approx(3 * each, rel=1e-6)
     # 13 = blocks 1, 2, 4 and then 6 rounds of the block of 8, which are two nodes
-    assert gram.amount(unknown, 13) == pytest.approx(shares[1] + shares[2] + shares[3] + 2 * shares[4], rel=1e-4)
+    shares = (math.sqrt(2) * unknown["multipliers"]) ** 2
+    blocks = shares[1] + shares[2] + shares[3] + 2 * shares[4]
+    assert amount(unknown) == pytest.approx(blocks, rel=1e-6)
 
 
 def test_no_message_says_what_is_in_a_private_context():

@@ -175,7 +175,7 @@ def test_a_port_that_is_taken_is_a_mistake_and_not_a_broken_promise(tmp_path):
 
 def test_the_start_is_light():
     """Help, lists and completion import nothing that takes long."""
-    heavy = ("numpy", "numba", "scipy", "opendp", "pandas", "matplotlib", "pyarrow", "uvicorn")
+    heavy = ("numpy", "scipy", "opendp", "pandas", "matplotlib", "pyarrow", "uvicorn")
     code = f"""
 import sys
 sys.argv = ["dpbandit", "algorithms"]

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
 from dpbandit.cli import compare, names
 
-HEAVY = ("numpy", "numba", "scipy", "opendp", "pandas", "matplotlib", "pyarrow")
+HEAVY = ("numpy", "scipy", "opendp", "pandas", "matplotlib", "pyarrow")
 
 
 def complete(shell, words):

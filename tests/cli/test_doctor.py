@@ -1,4 +1,5 @@
-"""`dpbandit doctor`: it finds what is there, says what is missing, and its exit status says whether the library can work."""
+"""`dpbandit doctor`: it finds what is there, says what is missing, and its exit status says whether
+the library can work."""
 
 import json
 import sys

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpbandit.cli import extras
-from dpbandit.simulate import engine
+from dpbandit.simulate import run as simulation
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,14 +46,14 @@ def test_mistakes_say_what_to_do(dpbandit_, arguments, words):
 
 
 def test_a_place_that_cannot_be_written_to_is_found_before_the_work(dpbandit_, monkeypatch):
-    monkeypatch.setattr(engine, "run", lambda *_, **__: pytest.fail("it was worked for in vain"))
+    monkeypatch.setattr(simulation, "run", lambda *_, **__: pytest.fail("it was worked for in vain"))
     assert dpbandit_("run", "linucb", "--out", "/proc/nothing").status == 2
 
 
 @pytest.mark.parametrize(
     ("module", "extra", "arguments"),
     [
-        ("numba", None, ["run", "linucb"]),
+        ("numpy", None, ["run", "linucb"]),
         ("pandas", "lab", ["run", "linucb", "--horizon", "50", "--seeds", "1"]),
         ("msgspec", "service", ["serve", "--store", "sqlite:///s.db"]),
         ("psycopg", "postgres", ["store", "status", "--store", "postgresql://nobody@127.0.0.1:1/x"]),

@@ -52,8 +52,18 @@ def test_other_code_is_refused_on_a_node_that_joins_later_and_another_processor_
     with pytest.raises(ClusterError, match="joined later"):
         versions.refuse_other_versions(HERE, HERE | {"dpbandit": "another"}, "node a", code=True)
     versions.refuse_other_versions(HERE, HERE | {"dpbandit": None}, "node a")
+    other = HERE | {"processor": "abacus", "core": "its own"}
     with pytest.warns(ClusterWarning, match="last digits"):
-        versions.refuse_other_versions(HERE, HERE | {"processor": "abacus"}, "node a")
+        versions.refuse_other_versions(HERE, other, "node a")
+    for lacking in ({"core": None}, {"core": HERE["core"]}, {"dpbandit": None}):
+        with pytest.raises(ClusterError, match="processor of another kind"):
+            versions.refuse_other_versions(HERE, other | lacking, "node a")
+
+
+def test_another_core_is_other_code():
+    assert versions.same_code(HERE, HERE)
+    assert not versions.same_code(HERE, HERE | {"core": "another"})
+    assert not versions.same_code(HERE, HERE | {"core": None})
 
 
 def test_threads_draw_tasks_as_they_go_and_stop_when_closed():

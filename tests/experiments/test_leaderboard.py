@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpbandit as dpb
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
 from dpbandit.cli.shared import app
 from dpbandit.errors import OptionError
 from dpbandit.spread import threads

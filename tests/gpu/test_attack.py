@@ -51,7 +51,8 @@ def cpu_scores(frozen, positions, *, side, key, first=0, count=1):
     ],
 )
 def test_scores_have_the_distribution_of_the_cpu_engines(name, options):
-    """Kolmogorov's distance of 4,000 scores on either side; 2.3 times its scale has probability 5e-5 for each case."""
+    """Kolmogorov's distance of 4,000 scores on either side; 2.3 times its scale has probability
+    5e-5 for each case."""
     frozen, positions = attacked(name, **options)
     runs = 4000
     ours = np.sort(

@@ -1,4 +1,5 @@
-"""The kernels, compiled by g++ in double precision, do what the CPU engine does: same slates, rewards and noise, same arms and θ."""
+"""The kernels, compiled by g++ in double precision, do what the CPU engine does: same slates,
+rewards and noise, same arms and θ."""
 
 import shutil
 from itertools import pairwise
@@ -24,7 +25,8 @@ RECORDED = [1, 2, 3, 17, 255, 256, 257, 1000, ROUNDS]
 
 
 def on_both(name, **options):
-    """(arms, thetas, cumulative rewards and regrets) of the CPU engine and of the kernels on identical draws."""
+    """(arms, thetas, cumulative rewards and regrets) of the CPU engine and of the kernels on
+    identical draws."""
     world, seed = Synthetic(), 5
     episode = world.episode(seed)
     block = episode.block(ROUNDS)
@@ -86,8 +88,8 @@ CASES = {
     "tree-gauss": {},
     "toeplitz": {},
     # Two valid bounds on the largest ‖A⁻¹x‖, brought up to date at different times: the noise is
-    # alike, not equal. So hardly any of it here; with Laplace noise, below, and in regret (test_play)
-    # there is as much as ever.
+    # alike, not equal. So hardly any of it here; with Laplace noise, below, and in regret
+    # (test_play) there is as much as ever.
     "dgs": {"epsilon": 1e16},
     "dgs with Laplace noise": {"noise": "laplace"},
     "dgs-published": {},

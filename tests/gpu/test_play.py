@@ -1,4 +1,5 @@
-"""Runs through the kernels (compiled by g++ here): what comes back, that it agrees with the CPU engine, and what is refused."""
+"""Runs through the kernels (compiled by g++ here): what comes back, that it agrees with the CPU
+engine, and what is refused."""
 
 import os
 import shutil
@@ -28,7 +29,8 @@ SETTING = {"epsilon": 2.0, "delta": 1e-3, "reward_range": (-0.5, 1.5)}
 
 @needs_compiler
 def test_regret_in_single_precision_agrees_with_the_cpu_engine():
-    """Both means are over independent seeds; a gap of 4 standard errors has probability 6e-5 for each of 4 algorithms."""
+    """Both means are over independent seeds; a gap of 4 standard errors has probability 6e-5 for
+    each of 4 algorithms."""
     names, horizon = ["linucb", "tree-gauss", "dgs", "anytime"], 250
     options = {"horizon": horizon, "record": [horizon], **SETTING}
     gpu = dpb.run(dpb.worlds.Synthetic(), names, seeds=128, device="host", **options).summary()
@@ -59,13 +61,15 @@ def test_a_seed_gives_the_same_result_whatever_it_runs_beside():
 
 @needs_compiler
 def test_every_slate_has_distinct_arms_and_every_arm_its_share():
-    """`random` earns what a mean arm earns: regret per round as the CPU engine's, within 4 standard errors (6e-5)."""
+    """`random` earns what a mean arm earns: regret per round as the CPU engine's, within 4 standard
+    errors (6e-5)."""
     options = {"horizon": 200, "record": [200], **SETTING}
     gpu = dpb.run(
         dpb.worlds.Synthetic(arms=12), ["random"], seeds=128 * 4, device="host", **options
     ).summary()
     cpu = dpb.run(dpb.worlds.Synthetic(arms=12), ["random"], seeds=200, **options).summary()
-    # Replications of a group share their twelve arms, so the pools are what is independent here: four of them.
+    # Replications of a group share their twelve arms, so the pools are what is independent here:
+    # four of them.
     error = np.hypot(gpu.loc["random", "regret_se"] * np.sqrt(128), cpu.loc["random", "regret_se"])
     assert abs(gpu.loc["random", "regret"] - cpu.loc["random", "regret"]) < 4 * error
 
@@ -169,7 +173,8 @@ def test_without_cupy_the_message_says_what_to_install(monkeypatch):
 
 @needs_compiler
 def test_the_module_needs_numpy_alone(tmp_path):
-    """Where Numba, SciPy, OpenDP and the rest cannot be imported, `python -m dpbandit.gpu run` still plays."""
+    """Where Numba, SciPy, OpenDP and the rest cannot be imported, `python -m dpbandit.gpu run`
+    still plays."""
     blocker = """
 import runpy, sys
 for name in ("numba", "scipy", "opendp", "pandas", "typer", "rich"):

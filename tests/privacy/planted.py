@@ -7,6 +7,7 @@ there is this one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import sys
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from dpbandit.logs.enter import INDEX
 from dpbandit.logs.users import Tally
 from dpbandit.model import ReleasedModel
 from dpbandit.policies import View
+from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Pending, Real, Simulation
 from dpbandit.reference.random import normals
 from dpbandit.release import anytime
@@ -77,7 +79,7 @@ def bent(bandit, kind, *given):
 
 
 def engine_ratio(bandit, xs) -> float:
-    """Exact joint cost of the worst position over what was asked for, through the engine's trace."""
+    """Exact joint cost of the worst position over what was asked for, by the engine's trace."""
     _, cost, _why = worst_of(freeze(bandit, xs), 1)
     return math.sqrt(cost) / bandit.claim.mu if bandit.claim.mu else cost / EPSILON
 
@@ -96,6 +98,13 @@ def stepwise_ratio(factory, xs, positions, **given) -> float:
     cost, _why = stepwise_cost(factory, xs, positions, **given)
     claim = factory().claim
     return math.sqrt(cost) / claim.mu if claim.mu else cost / EPSILON
+
+
+def wholes(engine) -> list[list[int]]:
+    """The clean sums, in whole numbers of STEP."""
+    fields = engine.fields()
+    words = zip(fields["sums_high"].tolist(), fields["sums_low"].tolist(), strict=True)
+    return [[(h << 64) + low % 2**64 for h, low in zip(*row, strict=True)] for row in words]
 
 
 def ones(rounds: int, dim: int = 1) -> np.ndarray:
@@ -199,15 +208,10 @@ def plant_reward_schedule() -> str:
 def plant_redraw_after_load() -> str:
     def redraw(bandit, t):
         if t == 62:  # a "load" that keeps clean sums and draws the nodes in use again
-            for level, (low, high) in enumerate(bandit.engine.fields()["sums"][:6].tolist()):
-                whole = (high << 64) + low % 2**64
-                pending, scale = (
-                    Pending(np.array([whole * 2.0**-40]), [whole]),
-                    bandit.release.scale(t),
-                )
-                bandit.source.release(
-                    bandit.noise, pending, scale=scale, shift=1.0, index=1000 + level
-                )
+            for level, (whole,) in enumerate(wholes(bandit.engine)[:6]):
+                pending = Pending(np.array([whole * STEP]), [whole])
+                scale, index = bandit.release.scale(t), 1000 + level
+                bandit.source.release(bandit.noise, pending, scale=scale, shift=1.0, index=index)
         return bandit
 
     ratio = stepwise_ratio(make, ones(64), [0], between=redraw)
@@ -391,7 +395,7 @@ def plant_repeated_noise() -> str:
 
 
 def plant_overlapping_noise() -> str:
-    """No two releases carry the same noise: each has two of its three numbers from the one before."""
+    """No two releases carry the same noise: each has two of three numbers from the one before."""
     found = as_shipped(lambda: with_source(make(dim=3), Overlapping(0)), ones(16, 3))
     assert found == (math.inf, TWICE)
     return TWICE
@@ -516,11 +520,12 @@ class Unshrunk(Bent):
 
     def commit(self, noisy):
         self.inner.commit(noisy)
-        t, words = self.inner.rounds, self.inner.fields()["sums"]
+        t, fields = self.inner.rounds, self.inner.fields()
         rho = anytime.kept(t, anytime.next_time(t, 1.2), 10.0)
-        for at, (low, high) in enumerate(words.reshape(-1, 2).tolist()):
-            high, low = divmod(round(((high << 64) + low % 2**64) / rho), 2**64)
-            words[0, 2 * at : 2 * at + 2] = low - 2**64 if low >> 63 else low, high
+        for at, whole in enumerate(wholes(self.inner)[0]):
+            high, low = divmod(round(whole / rho), 2**64)
+            fields["sums_high"][0, at] = high
+            fields["sums_low"][0, at] = low - 2**64 if low >> 63 else low
 
 
 def plant_unshrunk_sum() -> str:
@@ -663,8 +668,14 @@ BUGS = [
 ]
 
 
+@functools.cache
+def evidence(bug: Bug) -> str:
+    """That the bug was caught."""
+    return bug.plant()
+
+
 def table() -> str:
-    rows = [f"| {bug.name} | {bug.caught_by} | {bug.plant()} |" for bug in BUGS]
+    rows = [f"| {bug.name} | {bug.caught_by} | {evidence(bug)} |" for bug in BUGS]
     return "\n".join(["| planted bug | caught by | evidence |", "|---|---|---|", *rows])
 
 

@@ -1,4 +1,5 @@
-"""Attacks. Seeds are fixed; the confidence of every bound is stated, and with it the expected number of false alarms."""
+"""Attacks. Seeds are fixed; the confidence of every bound is stated, and with it the expected
+number of false alarms."""
 
 import math
 
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning"
 
 
 def per_node_releases(rounds, per_level):
-    """The 'exact Δ, per-node accounting' mutant in closed form: d = 1, x = 1, λ = 1, first reward changed by 2."""
+    """The 'exact Δ, per-node accounting' mutant in closed form: d = 1, x = 1, λ = 1, first reward
+    changed by 2."""
     t = np.arange(1, rounds + 1)
     start = t - (t & -t)
     shift = 2 * (1 / (1 + t) - np.where(start > 0, 1 / (1 + start), 0))

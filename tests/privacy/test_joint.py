@@ -47,7 +47,7 @@ def random_contexts(rounds, dim=2, seed=0):
     return streams.families(dim, rounds, seed)["random directions"]
 
 
-# ---------------------------------------------------------------------------------------------------------------- exact costs
+# ---------------------------------------------------------------------------------- exact costs
 
 
 def test_a_pair_moves_the_gram_matrix_by_at_most_root_two_and_orthogonal_pairs_attain_it():
@@ -119,11 +119,11 @@ def test_wishart_noise_is_sent_to_the_audit():
         dpb.verify("joint", noise="wishart", horizon=16, dim=2)
 
 
-# ---------------------------------------------------------------------------------------------------------------- planted bugs
+# ------------------------------------------------------------------------------------- planted bugs
 
 
 def test_planted_sensitivity_without_root_two():
-    """‖v‖² is how far one pair added or left out moves the sum; a pair replaced moves it by √2·‖v‖²."""
+    """‖v‖² is how far one pair added or left out moves a sum; one replaced moves it by √2·‖v‖²."""
     bandit = changed(make(), sensitivity=1.0)
     assert worst_ratio(bandit, random_contexts(64)) == pytest.approx(math.sqrt(2), rel=1e-6)
     assert worst_ratio(make(), random_contexts(64)) == pytest.approx(1, abs=1e-6)
@@ -187,7 +187,7 @@ def test_planted_unclipped_rewards():
     assert worst_ratio(broken, random_contexts(24)) > 5
 
 
-# ---------------------------------------------------------------------------------------------------------------- attacks
+# ------------------------------------------------------------------------------------------ attacks
 
 
 def attack(bandit, *, horizon, runs, seed=0):
@@ -236,7 +236,7 @@ def test_the_shipped_object_with_real_noise_is_attacked_too():
     assert result.bound.epsilon > 0.8
 
 
-# ---------------------------------------------------------------------------------------------------------------- Wishart
+# ------------------------------------------------------------------------------------------ Wishart
 
 
 def losses(v, u, degrees, draws, seed):
@@ -274,7 +274,8 @@ def test_the_loss_of_wishart_noise_is_below_the_derived_bound(lengths, cosine):
     for drawn in (x, y):
         assert kstest(drawn, chi2(nu).cdf).pvalue > 1e-5
     for rate in (1.0, 4.0):
-        # X and Y are associated, so F and G are against each other: E e^{F+G} ≤ E e^F · E e^G, within 4 standard errors
+        # X and Y are associated, so F and G are against each other: E e^{F+G} ≤ E e^F · E e^G,
+        # within 4 standard errors
         both = np.exp(rate * (f + g))
         assert both.mean() <= np.exp(rate * f).mean() * np.exp(
             rate * g
@@ -309,7 +310,8 @@ def test_fewer_levels_more_epsilon_or_more_delta_need_less_noise():
     assert wishart.calibrate(epsilon=1.0, delta=1e-4, levels=4).degrees < base.degrees
     assert wishart.calibrate(epsilon=2.0, delta=1e-4, levels=8).degrees < base.degrees
     assert wishart.calibrate(epsilon=1.0, delta=1e-2, levels=8).degrees < base.degrees
-    # a Gaussian tree needs h/μ²; the bound stays within 40% of it where there are many degrees of freedom
+    # a Gaussian tree needs h/μ²; the bound stays within 40% of it where there are many degrees of
+    # freedom
     for epsilon, delta in ((0.5, 1e-5), (0.1, 1e-6)):
         gauss = 14 / dpb.budget.mu_of(epsilon=epsilon, delta=delta) ** 2
         assert (

@@ -101,7 +101,7 @@ class PrefixSums(Sums):
 
 @dataclass(frozen=True, eq=False)
 class FreshNoise(Tree):
-    """Shows the whole sum in every round, with fresh noise of a tree's size: the classic mistake."""
+    """Shows the whole sum in every round, with fresh noise of a tree's size: a classic mistake."""
 
     name = "fresh-noise"
     in_core = False
@@ -199,7 +199,7 @@ def test_scores_of_a_mechanism_are_the_same_in_the_core_and_in_python(noise):
 
 
 def test_scores_of_a_mechanism_with_a_noise_that_the_core_lacks(known):
-    """One release of shift 1: 1.0 is true. False alarms with probability 0.001; the seed is fixed."""
+    """One release of shift 1: 1.0 is true. False alarms: probability 0.001; the seed is fixed."""
     both = scores_of_releases(known[0], [[0.0]], [[1.0]], [1.0], runs=2_000, workers=1)
     assert 0.3 < lower_bound(*both, delta=0.0).epsilon <= 1.0
 
@@ -208,8 +208,8 @@ def test_scores_of_a_mechanism_with_a_noise_that_the_core_lacks(known):
 
 
 def test_a_word_in_the_tables_makes_no_noise(monkeypatch):
-    """Once 'logistic' was a number in a table; the bandit then drew Gaussian numbers, claimed pure ε,
-    and `verify` said HOLDS."""
+    """Once 'logistic' was a number in a table; the bandit then drew Gaussian numbers, claimed pure
+    ε, and `verify` said HOLDS."""
     monkeypatch.setitem(NOISES, "logistic", 4)
     monkeypatch.setattr(moments, "NOISES", (*moments.NOISES, "logistic"))
     for check in (

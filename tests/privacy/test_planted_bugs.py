@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning"
 
 @pytest.mark.parametrize("bug", planted.BUGS, ids=lambda bug: bug.name)
 def test_the_planted_bug_is_caught(bug):
-    assert bug.plant()
+    assert planted.evidence(bug)
 
 
 def test_the_table_in_the_documentation_is_the_one_made_here():

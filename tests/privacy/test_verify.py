@@ -1,4 +1,5 @@
-"""The exact joint cost: proven algorithms hold on every stream, the others fail by the known factors."""
+"""The exact joint cost: proven algorithms hold on every stream, the others fail by the known
+factors."""
 
 import math
 
@@ -151,7 +152,7 @@ def test_dgs_published_and_dgs_figure_at_4096_rounds_fail_by_the_known_factors()
 
 
 def test_dgs_published_on_the_papers_simulation_at_4096_rounds_overspends():
-    """The stream of the test above with the first 64 positions only: the worst one is among them."""
+    """The stream of the test above, the first 64 positions only: the worst is among them."""
     world = dpb.worlds.Synthetic(dim=10)
     episode = world.episode(0)
     options = {
@@ -232,7 +233,7 @@ def test_the_engines_cost_is_that_of_the_step_by_step_object(name, noise, horizo
 
 
 def test_a_users_group_cost_is_m_times_the_single_cost_at_worst_and_not_the_root_of_m():
-    """Ten neighbouring rewards cost nearly ten times one reward's μ: 99.4 of the bound 100 in μ²."""
+    """Ten neighbouring rewards cost nearly ten times one's μ: 99.4 of the bound 100, in μ²."""
     given = {"dim": 1, "epsilon": 2.0, "delta": 1e-3, "horizon": 4096, "seed": 0}
     bandit = registry.construct("tree-gauss", given | {"unit": ("user", 10)})
     frozen = freeze(bandit, np.ones((4096, 1)))  # a user's rewards all move the same way

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# A fresh checkout compiles the learner's kernels first.
-PATIENCE = 240
+# Far more than anything here takes, on a machine that is busy with other things too.
+PATIENCE = 60
 
 
 def free_port():
@@ -83,14 +83,31 @@ class Caller:
 class Service:
     """`dpbandit serve` as a process."""
 
-    def __init__(self, store, folder, *options, role="all", port=None, listens=True):
+    def __init__(
+        self, store, folder, *options, role="all", port=None, listens=True, prefix=(), env=None
+    ):
         self.store, self.port = store, port or free_port()
         self.log = Path(folder) / f"serve-{self.port}.log"
-        command = [sys.executable, "-m", "dpbandit.cli", "serve", "--store", store, "--role", role]
-        command += ["--witness", str(Path(folder) / "witness")] if "--witness" not in options else []
+        command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            "dpbandit.cli",
+            "serve",
+            "--store",
+            store,
+            "--role",
+            role,
+        ]
+        command += (
+            ["--witness", str(Path(folder) / "witness")] if "--witness" not in options else []
+        )
         command += ["--port", str(self.port)] if listens else []
         with self.log.open("ab") as file:
-            self.process = subprocess.Popen([*command, *options], stdout=file, stderr=file)
+            environment = {**os.environ, **(env or {})}
+            self.process = subprocess.Popen(
+                [*command, *options], stdout=file, stderr=file, env=environment
+            )
         if listens:
             until(self.answers, 60)
 

@@ -1,7 +1,8 @@
-"""A process that has everything imported and compiled, and forks learners and rankers on demand.
+"""A process that has everything imported, and forks learners and rankers on demand.
 
-Killing a hundred of them would otherwise be a test of how fast Python imports SciPy. The children are ordinary processes with
-connections, leases and threads of their own, which nobody tells that they are about to die.
+Killing a hundred of them would otherwise be a test of how fast Python imports OpenDP. The children
+are ordinary processes with connections, leases and threads of their own, which nobody tells that
+they are about to die.
 """
 
 import json
@@ -12,20 +13,21 @@ from pathlib import Path
 
 
 def main():
-    import numpy as np
     import psycopg  # noqa: F401
     import uvicorn  # noqa: F401
     import uvloop  # noqa: F401
 
-    from dpbandit.bandits.files import pack
-    from dpbandit.service import blueprint, learner, server  # noqa: F401 - the learner, for whoever is born to be one
-    from dpbandit.service.lessons import warm_up
+    from dpbandit.service import blueprint, learner, server  # noqa: F401 - for a learner
     from dpbandit.service.settings import Settings
 
     config = json.loads(sys.argv[1])
     bandit = blueprint.build(config)
-    bandit.source.release("gaussian", np.zeros(config["dim"]), scale=1.0, shift=1.0, index=0)  # loads the sampler
-    warm_up(config, pack(bandit))
+    for _ in range(1000):  # loads the sampler; nothing of this copy is kept
+        bandit.update(
+            [0.0] * config["dim"], 0.0, **({} if config["unit"] == "reward" else {"user": "nobody"})
+        )
+        if bandit.ledger.releases:
+            break
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
     for line in sys.stdin:

@@ -1,4 +1,6 @@
-"""Killed at any moment, as often as you like: nothing acknowledged is lost, nothing is counted or drawn twice."""
+"""Killed at any moment, as often as you like: nothing acknowledged is lost, nothing is counted or
+drawn twice.
+"""
 
 import http.client
 import json
@@ -37,11 +39,18 @@ class Nursery:
     def __init__(self, folder, store, config):
         self.folder, self.store = folder, store
         unit = config.get("unit", "reward")
-        request = {**config, "reward_range": (0, 1), "unit": unit if isinstance(unit, str) else tuple(unit)}
+        request = {
+            **config,
+            "reward_range": (0, 1),
+            "unit": unit if isinstance(unit, str) else tuple(unit),
+        }
         normal = blueprint.normalised(blueprint.Request(**request), max_dim=100)
         here = Path(__file__).parent / "nursery.py"
         self.process = subprocess.Popen(
-            [sys.executable, str(here), json.dumps(normal)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(here), json.dumps(normal)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout.readline().strip() == "ready"
         self.children = set()
@@ -106,7 +115,9 @@ class Visitors(threading.Thread):
             contexts = [[self.random.uniform(-0.5, 0.5) for _ in range(DIM)] for _ in range(3)]
             request = f"{self.random.getrandbits(128):032x}"
             who = {"user": f"visitor {self.random.randrange(PEOPLE)}"} if self.personal else {}
-            status, answer = self.ask("/v1/bandits/crash/decisions", {"contexts": contexts, "request": request, **who})
+            status, answer = self.ask(
+                "/v1/bandits/crash/decisions", {"contexts": contexts, "request": request, **who}
+            )
             assert status in (200, 201), answer  # 200: it was made before its ranker died
             self.decided.append(answer["decision"])
             if self.random.random() < 0.9:
@@ -117,7 +128,10 @@ class Visitors(threading.Thread):
                 self.reported[answer["decision"]] = (value, result["status"])
                 if self.random.random() < 0.1:  # a retry, for good measure
                     status, again = self.ask("/v1/bandits/crash/rewards", report)
-                    assert (status, again["status"]) == (200, "late" if result["status"] == "late" else "duplicate")
+                    assert (status, again["status"]) == (
+                        200,
+                        "late" if result["status"] == "late" else "duplicate",
+                    )
 
 
 class Script:
@@ -128,7 +142,7 @@ class Script:
     def __init__(self, values):
         self.values = iter(values)
 
-    def release(self, noise, value, *, scale, shift, index):
+    def release(self, noise, pending, *, scale, shift, index):
         return next(self.values).copy()
 
 
@@ -154,7 +168,9 @@ def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tm
 
 
 def test_killed_again_and_again_people_are_counted_once(tmp_path):
-    _kill_again_and_again(f"sqlite:///{tmp_path}/store.db", tmp_path, PERSONAL, kills=24, rewards=500, pause=1.6)
+    _kill_again_and_again(
+        f"sqlite:///{tmp_path}/store.db", tmp_path, PERSONAL, kills=24, rewards=500, pause=1.6
+    )
 
 
 def _kill_again_and_again(store_url, tmp_path, config, *, kills, rewards, pause):
@@ -180,7 +196,10 @@ def _kill_again_and_again(store_url, tmp_path, config, *, kills, rewards, pause)
             thread.start()
         chance = random.Random(11)
         killed = {"learner": 0, "ranker": 0}
-        accepted = lambda: sum(s != "late" for v in visitors for _, s in list(v.reported.values()))  # noqa: E731
+
+        def accepted():
+            return sum(s != "late" for v in visitors for _, s in list(v.reported.values()))
+
         while sum(killed.values()) < kills or accepted() < rewards:
             time.sleep(chance.uniform(0.1, pause))
             if chance.random() < 0.5:
@@ -208,7 +227,11 @@ def _kill_again_and_again(store_url, tmp_path, config, *, kills, rewards, pause)
 
 def _check(store, visitors, seen, kills, rewards):
     reported = {d: pair for visitor in visitors for d, pair in visitor.reported.items()}
-    taken = {int(d.split("-")[0], 16): value for d, (value, status) in reported.items() if status != "late"}
+    taken = {
+        int(d.split("-")[0], 16): value
+        for d, (value, status) in reported.items()
+        if status != "late"
+    }
     assert len(taken) >= rewards
 
     # every acknowledged reward is there, once, as it was sent; and nothing else is
@@ -217,14 +240,15 @@ def _check(store, visitors, seen, kills, rewards):
 
     # a crash-free replay of the stream the clients saw, with the noise that was published
     releases = db.all(
-        "SELECT number, position, fingerprint, charged, noisy, token FROM releases WHERE bandit = 1 ORDER BY number"
+        "SELECT number, position, fingerprint, charged, noisy, token FROM releases WHERE bandit = "
+        "1 ORDER BY number"
     )
     assert [row[0] for row in releases] == list(range(len(releases)))
     line = store.lines()[0]
     replay = blueprint.build(line.config)
     personal = line.config["unit"] != "reward"
     noisy = np.concatenate([np.frombuffer(row[4]) for row in releases if row[4] is not None])
-    noisy = noisy.reshape(-1, len(replay.learner.pending))
+    noisy = noisy.reshape(-1, len(replay.engine.pending()))
     decisions = db.all("SELECT seq, context, person FROM decisions WHERE bandit = 1 ORDER BY seq")
     assert [row[0] for row in decisions] == list(range(1, len(decisions) + 1))
     # asked again until answered, every decision was made once
@@ -234,21 +258,27 @@ def _check(store, visitors, seen, kills, rewards):
     marks = {row[1]: row for row in releases}
     for seq, context, person in decisions:
         who = {"user": bytes(person).hex()} if personal else {}
-        replay.update(np.frombuffer(bytes(context)), taken.get(seq, line.config["default_reward"]), **who)
+        replay.update(
+            np.frombuffer(bytes(context)), taken.get(seq, line.config["default_reward"]), **who
+        )
         if seq in marks:
             assert replay.ledger.fingerprint == marks[seq][2]
             assert replay.ledger.releases == marks[seq][3]
     assert next(replay.source.values, None) is None  # every draw was needed: none was drawn again
-    counts = {bytes(person).hex(): count for person, count in db.all("SELECT person, decisions FROM people")}
-    assert counts == replay._user_counts
+    counts = {
+        bytes(person).hex(): count
+        for person, count in db.all("SELECT person, decisions FROM people")
+    }
+    assert counts == replay.user_counts
     assert not personal or replay.over_cap > 50
 
     # the final model and the clean statistics behind it are those of the replay, to the last bit
-    from dpbandit.bandits.files import unpack
+    from dpbandit.files import unpack
 
     kept = unpack(store.state(1)[2])
-    for name, array in kept._arrays().items():
-        assert np.array_equal(array, replay._arrays()[name]), name
+    replayed = replay.engine.fields()
+    for name, array in kept.engine.fields().items():
+        assert np.array_equal(array, replayed[name]), name
     assert kept.ledger.to_dict() == replay.ledger.to_dict()
     assert store.model(1)[1]["theta"] == replay.theta.tolist()
 

@@ -1,4 +1,6 @@
-"""Old copies put in place more than once, live copies beside each other, witnesses that are broken, absent or elsewhere."""
+"""Old copies put in place more than once, live copies beside each other, witnesses that are broken,
+absent or elsewhere.
+"""
 
 import asyncio
 import dataclasses
@@ -22,26 +24,37 @@ from dpbandit.service.witness import Witness
 
 @pytest.fixture
 def settings(store_url, tmp_path):
-    return Settings(store=store_url, role="learner", witness=tmp_path / "elsewhere" / "witness", lease_seconds=0.2)
+    return Settings(
+        store=store_url,
+        role="learner",
+        witness=tmp_path / "elsewhere" / "witness",
+        lease_seconds=0.2,
+    )
 
 
 @pytest.fixture
 def here(tmp_path):
     """SQLite is enough where it does not matter which store it is."""
     url = f"sqlite:///{tmp_path}/store.db"
-    return Settings(store=url, role="learner", witness=tmp_path / "elsewhere" / "witness", lease_seconds=0.2)
+    return Settings(
+        store=url, role="learner", witness=tmp_path / "elsewhere" / "witness", lease_seconds=0.2
+    )
 
 
 def decide(settings, name="shop", *, pay_again, folder=None):
     store = Store(settings.store)
     try:
-        return restore.accept_restore(store, Witness(folder or settings.witness), name, pay_again=pay_again)
+        return restore.accept_restore(
+            store, Witness(folder or settings.witness), name, pay_again=pay_again
+        )
     finally:
         store.close()
 
 
 def restored(settings, tmp_path, name="old.db"):
-    """A store whose bandit has one release, put back after the second; returns how to put it back again."""
+    """A store whose bandit has one release, put back after the second; returns how to put it back
+    again.
+    """
     bandit = make_bandit(settings.store)
     add_decisions(settings.store, bandit, 2)
     assert learn(settings)["shop"].version == 1
@@ -106,7 +119,9 @@ def copied_empty(settings, tmp_path):
 
 
 def test_nothing_new_begins_on_a_copy_that_lacks_a_bandit_whoever_learns(here, tmp_path):
-    """A ranker that does not know makes a bandit on the old copy; the learner is bound to that one by --learn."""
+    """A ranker that does not know makes a bandit on the old copy; the learner is bound to that one
+    by --learn.
+    """
     store = Store(here.store)
     store.set_cap(1.2, 1e-6)
     store.close()
@@ -122,7 +137,9 @@ def test_nothing_new_begins_on_a_copy_that_lacks_a_bandit_whoever_learns(here, t
     assert (found.status, found.learned) == ("learning", 0)
     with pytest.raises(CapError, match="accept-restore --lost"):
         make_bandit(here.store, name="another", epsilon=0.01)
-    ran = dpbandit("store", "accept-restore", "--lost", "--store", here.store, "--witness", str(here.witness))
+    ran = dpbandit(
+        "store", "accept-restore", "--lost", "--store", here.store, "--witness", str(here.witness)
+    )
     assert ran.returncode == 0, ran.stderr
     # what was lost counts now, and the new one does not fit beside it
     found = learn(bound)["new"]
@@ -174,16 +191,27 @@ def test_only_a_witness_that_knows_them_books_what_was_lost(here, tmp_path):
     store.close()
 
 
-# ---------------------------------------------------------------------- what an operator cannot vouch for
+# ------------------------------------------------------- what an operator cannot vouch for
 
 
 def test_nobody_can_vouch_against_a_witness_that_knows_better(here, tmp_path):
     bandit, _ = restored(here, tmp_path)
-    ran = dpbandit("store", "trust", "--bandit", "shop", "--store", here.store, "--witness", str(here.witness))
+    ran = dpbandit(
+        "store", "trust", "--bandit", "shop", "--store", here.store, "--witness", str(here.witness)
+    )
     assert ran.returncode == 2
     assert "accept-restore" in ran.stderr
     assert learn(here)["shop"].status == "restored"
-    ran = dpbandit("store", "trust", "--bandit", "shop", "--store", here.store, "--witness", str(tmp_path / "none"))
+    ran = dpbandit(
+        "store",
+        "trust",
+        "--bandit",
+        "shop",
+        "--store",
+        here.store,
+        "--witness",
+        str(tmp_path / "none"),
+    )
     assert (ran.returncode, (tmp_path / "none").exists()) == (2, False)
     assert bandit
 
@@ -237,7 +265,7 @@ def test_two_live_copies_cannot_publish_at_the_same_moment(here, tmp_path):
 
 
 def test_a_store_that_moved_on_meanwhile_is_not_taken_for_an_old_copy(settings):
-    """What a learner read at the start of its turn is old by the time that it asks for the lease."""
+    """What a learner read at the start of its turn is old when it asks for the lease."""
     bandit = make_bandit(settings.store)
     first, second = Learner(settings), Learner(settings)
     first.turn()
@@ -259,7 +287,9 @@ def learn_status(one):
 
 
 def test_one_broken_witness_stops_one_bandit_and_an_operator_can_decide(here):
-    bandits = {name: make_bandit(here.store, name=name, epsilon=0.1) for name in ("first", "second")}
+    bandits = {
+        name: make_bandit(here.store, name=name, epsilon=0.1) for name in ("first", "second")
+    }
     for bandit in bandits.values():
         add_decisions(here.store, bandit, 1)
     lines = learn(here)
@@ -273,12 +303,16 @@ def test_one_broken_witness_stops_one_bandit_and_an_operator_can_decide(here):
         "second": ("learning", 2),
     }
     assert "not a readable witness" in lines["first"].reason
-    ran = dpbandit("store", "trust", "--bandit", "first", "--store", here.store, "--witness", str(here.witness))
+    ran = dpbandit(
+        "store", "trust", "--bandit", "first", "--store", here.store, "--witness", str(here.witness)
+    )
     assert ran.returncode == 0, ran.stderr
     assert learn(here)["first"].learned == 2
 
 
-def test_a_witness_that_cannot_be_written_delays_the_next_release_and_nothing_else(here, monkeypatch):
+def test_a_witness_that_cannot_be_written_delays_the_next_release_and_nothing_else(
+    here, monkeypatch
+):
     bandits = [make_bandit(here.store, name=name, epsilon=0.1) for name in ("first", "second")]
     for bandit in bandits:
         add_decisions(here.store, bandit, 1)
@@ -298,7 +332,10 @@ def test_a_witness_that_cannot_be_written_delays_the_next_release_and_nothing_el
         for bandit in bandits:
             add_decisions(here.store, bandit, 1)
         one.turn()
-    assert [(line.status, line.learned) for line in one.store.lines()] == [("learning", 2), ("learning", 4)]
+    assert [(line.status, line.learned) for line in one.store.lines()] == [
+        ("learning", 2),
+        ("learning", 4),
+    ]
     assert "No space left" in one._said[bandits[0]]
     monkeypatch.undo()
     until(lambda: one.turn() or one.store.lines()[0].learned == 4, 10)
@@ -352,7 +389,9 @@ def test_what_was_spent_never_falls(here, tmp_path, serve):
     after = call.get("/v1/bandits/shop/privacy")
     whole = before["claim"]
     for part in ("epsilon", "mu"):
-        assert 0 < before["spent"][part] <= whole[part] < after["spent"][part] <= after["claim"][part]
+        assert (
+            0 < before["spent"][part] <= whole[part] < after["spent"][part] <= after["claim"][part]
+        )
     assert after["spent"]["delta"] == after["claim"]["delta"] == whole["delta"]
     assert after["spent"]["mu"] ** 2 == pytest.approx(whole["mu"] ** 2 + before["spent"]["mu"] ** 2)
     remaining = after["remaining"]
@@ -378,7 +417,12 @@ def test_rewards_of_a_paused_bandit_are_taken_for_when_it_goes_on(here):
         await journal.stop()
         return found
 
-    assert asyncio.run(report()) == {"failed": "accepted", "restored": "accepted", "spent": "late", "retired": "late"}
+    assert asyncio.run(report()) == {
+        "failed": "accepted",
+        "restored": "accepted",
+        "spent": "late",
+        "retired": "late",
+    }
     store.close()
 
 
@@ -403,7 +447,9 @@ def test_a_lease_outlives_a_turn_that_is_longer_than_it(settings):
     stop.set()
     thread.join(30)
     assert seen == [False]
-    assert other.store.connection.all("SELECT expires_at FROM leases") == [(0,)]  # given back, and not prolonged after
+    assert other.store.connection.all("SELECT expires_at FROM leases") == [
+        (0,)
+    ]  # given back, and not prolonged after
     other.stop()
 
 
@@ -423,7 +469,7 @@ def test_a_stuck_learner_loses_its_lease(here, monkeypatch):
     thread.start()
     assert asleep.wait(60)
     until(lambda: other.turn() or learn_status(other)[1] == 1, 30)
-    assert not first.well
+    assert not first.healthy
     stop.set()
     wake.set()
     thread.join(30)
@@ -474,9 +520,9 @@ def test_a_learner_that_is_stuck_is_not_ready(here):
     from dpbandit.service.server import _Helper
 
     helper = _Helper(here, threading.Event())
-    assert helper.well()
+    assert helper.healthy()
     helper._learner = Learner(here)
-    assert helper.well()
+    assert helper.healthy()
     helper._learner._moved -= learner.STUCK_SECONDS
-    assert not helper.well()
+    assert not helper.healthy()
     helper._learner.stop()

@@ -18,7 +18,6 @@ struct Own : Common {
     double unit, middle;
     i64* item;
     double *scaled, *moved, *prefix, *context_sum, *context_sum_low;
-    double* gram;  // A itself: the regression's own is behind by some contexts
     Own(Block& b, const Spec& spec)
         : Common(b, spec, spec.dim),
           ridge(b, spec.dim, spec.ridge),
@@ -29,17 +28,20 @@ struct Own : Common {
         item = b.take<i64>(z.s);
         scaled = b.vector(z);
         moved = b.vector(z);
-        gram = b.matrix(z);
         prefix = b.vector(z);
         context_sum = b.vector(z);
         context_sum_low = b.vector(z);
         if (b.at) loaded();
     }
-    // A as of now, from what is kept of it.
-    void loaded() {
-        for (i64 i = 0; i < z.square(); i++) gram[i] = ridge.gram[i] + ridge.gram_low[i];
-        add_rows(z, gram, ridge.recent, ridge.recent, (int)*ridge.waiting);
-        reach.look_anew();
+    void loaded() { reach.look_anew(); }
+    // out = A·v. The regression's A is behind by the contexts that wait: a function of what is saved,
+    // so that a bandit that was loaded goes on with the same bits.
+    DPB_INLINE void apply_gram(const double* v, double* out) const {
+        multiply(z, ridge.gram, v, out);
+        for (i64 t = 0; t < *ridge.waiting; t++) {
+            const double* x = ridge.recent + t * z.s;
+            add_scaled(z, out, dot(z, x, v), x);
+        }
     }
     i64 numbers() const { return o.dim; }
     bool quiet(const double*) const { return false; }
@@ -54,11 +56,9 @@ struct Own : Common {
             reach.forget();
         }
         double quadratic = ridge.add_context(x);
-        add_outer(z, gram, 1, x, x);
         // Refreshed first: the bound must be that of the very matrix that is multiplied below.
         if (ridge.due(quadratic)) {
             ridge.refresh_inverse();
-            copy(ridge.gram, gram, z.square());
             reach.distrust();
         }
         double bound = reach.after(ridge.inverse, x, ridge.step, quadratic, clock->outside);
@@ -90,7 +90,7 @@ struct Own : Common {
     DPB_CALL void commit(const double* value) {
         copy(value, noisy, z.n);
         for (int i = z.n; i < z.s; i++) noisy[i] = 0;
-        multiply(z, gram, noisy, moved);  // back to moments: old nodes' noise shrinks with A⁻¹ too
+        apply_gram(noisy, moved);  // back to moments: old nodes' noise shrinks with A⁻¹ too
         tree.publish(Place(clock->rounds, o.unknown_horizon, o.levels), moved, prefix);
         if (middle != 0)
             for (int i = 0; i < z.s; i++) prefix[i] += middle * (context_sum[i] + context_sum_low[i]);

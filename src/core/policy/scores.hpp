@@ -55,6 +55,36 @@ template <int V> DPB_INLINE void pack(const Slate& slate, i64 first, const doubl
         }
     }
 }
+// The same sums in the same order as `bounds`, for four arms alone: four rows of M at a time, or each
+// addition would wait for the one before. Returns the rows done.
+DPB_INLINE int bounds_of_few(Size z, const double* m, const double* theta, const double* x, four& half,
+                             four& mean) {
+    int i = 0;
+    for (; i + 3 < z.n; i += 4) {
+        const double *p = m + (i64)i * z.s, *q = p + z.s, *r = q + z.s, *t = r + z.s;
+        four a = splat(0), b = a, c = a, d = a;
+        for (int k = 0; k < i; k++) {
+            four y = load(x + 4 * k);
+            a += splat(p[k]) * y;
+            b += splat(q[k]) * y;
+            c += splat(r[k]) * y;
+            d += splat(t[k]) * y;
+        }
+        four y = load(x + 4 * i), w = load(x + 4 * i + 4), u = load(x + 4 * i + 8), v = load(x + 4 * i + 12);
+        b += splat(q[i]) * y;
+        c = (c + splat(r[i]) * y) + splat(r[i + 1]) * w;
+        d = ((d + splat(t[i]) * y) + splat(t[i + 1]) * w) + splat(t[i + 2]) * u;
+        half += (a + splat(0.5 * p[i]) * y) * y;
+        half += (b + splat(0.5 * q[i + 1]) * w) * w;
+        half += (c + splat(0.5 * r[i + 2]) * u) * u;
+        half += (d + splat(0.5 * t[i + 3]) * v) * v;
+        mean += splat(theta[i]) * y;
+        mean += splat(theta[i + 1]) * w;
+        mean += splat(theta[i + 2]) * u;
+        mean += splat(theta[i + 3]) * v;
+    }
+    return i;
+}
 // constant + x·θ + α√(xᵀMx) of the packed arms, two rows of M at a time.
 template <int V>
 DPB_INLINE void bounds(Size z, const double* m, const double* theta, double alpha, double constant,
@@ -65,6 +95,7 @@ DPB_INLINE void bounds(Size z, const double* m, const double* theta, double alph
         mean[v] = splat(constant);
     }
     int i = 0;
+    if constexpr (V == 1) i = bounds_of_few(z, m, theta, x, half[0], mean[0]);
     for (; i + 1 < z.n; i += 2) {
         four a[V], b[V];
         DPB_UNROLL for (int v = 0; v < V; v++) a[v] = b[v] = splat(0);
@@ -104,14 +135,20 @@ DPB_INLINE void bounds(Size z, const double* m, const double* theta, double alph
         store(out + 4 * v, mean[v] + splat(alpha) * width);
     }
 }
+// Apart, so that the registers of the loop over many arms are not shared with it.
+DPB_CALL inline void score_few(Size z, const double* m, const double* theta, const Slate& slate, i64 first,
+                               double alpha, double constant, const double* mean, double* work,
+                               double* scores) {
+    pack<1>(slate, first, mean, work);
+    bounds<1>(z, m, theta, alpha, constant, work, scores + first);
+}
 // All scores of a slate, x·θ + α·√((x − mean)ᵀM(x − mean)); mean may be null.
 DPB_CALL inline void score(Size z, const double* m, const double* theta, const Slate& slate,
                            double alpha, const double* mean, double* work, double* scores) {
     double constant = mean ? dot(z, mean, theta) : 0;
     for (i64 first = 0; first < slate.arms; first += PACK) {
         if (slate.arms - first <= 4) {
-            pack<1>(slate, first, mean, work);
-            bounds<1>(z, m, theta, alpha, constant, work, scores + first);
+            score_few(z, m, theta, slate, first, alpha, constant, mean, work, scores);
         } else {
             pack<3>(slate, first, mean, work);
             bounds<3>(z, m, theta, alpha, constant, work, scores + first);
@@ -138,14 +175,24 @@ DPB_CALL inline void mean_of(Size z, const Slate& slate, double* out) {
         out[i] = sum * share;
     }
 }
+DPB_INLINE double largest_of(const double* a, i64 count) {
+    i64 j = 0;
+    double best = a[0];
+    if (count >= 4) {
+        four lanes = load(a);
+        for (j = 4; j + 4 <= count; j += 4) lanes = larger(load(a + j), lanes);
+        best = larger(larger(lanes[0], lanes[1]), larger(lanes[2], lanes[3]));
+    }
+    for (; j < count; j++) best = larger(a[j], best);
+    return best;
+}
 // The highest score; among ties one by lot, a function of (key, decision) alone.
 DPB_INLINE int pick(const double* scores, i64 arms, u64 key, u64 decision) {
-    double best = scores[0];
-    for (i64 j = 1; j < arms; j++) best = larger(best, scores[j]);
+    const double enough = largest_of(scores, arms) - TIE;
     i64 chosen = -1;
     u64 highest = 0;
     for (i64 j = 0; j < arms; j++) {
-        if (!(scores[j] >= best - TIE)) continue;
+        if (!(scores[j] >= enough)) continue;
         if (chosen < 0) {
             chosen = j;
             continue;

@@ -19,8 +19,8 @@ from coba.exceptions import CobaException
 from coba.primitives import Environment, Learner, is_batch
 from numpy.typing import NDArray
 
-from dpbandit.adapters.late import LateBandit, shortened
-from dpbandit.bandits import registry
+from dpbandit.adapters.deferred import DeferredBandit, shortened
+from dpbandit.algorithms import registry
 from dpbandit.errors import OptionError, PropensityError, ShapeError
 from dpbandit.worlds.block import World
 
@@ -59,46 +59,46 @@ class CobaLearner(Learner):
     ) -> None:
         if options.get("unit", "reward") != "reward":
             raise OptionError("coba does not say whose reward it is: only unit='reward' is possible here")
-        self._late = LateBandit(algorithm, {"reward_range": reward_range, "max_norm": max_norm, **options})
+        self._deferred = DeferredBandit(algorithm, {"reward_range": reward_range, "max_norm": max_norm, **options})
         self._features, self._hash_to = list(features), hash_to
         self._encoder = InteractionsEncoder(self._features)
 
     @property
     def bandit(self) -> Any:
         """The dpbandit policy inside, with its `claim` and `spent`; None before the first round."""
-        return self._late.bandit
+        return self._deferred.bandit
 
     @property
     def params(self) -> Mapping[str, Any]:
         """What coba writes beside results; an ε among them comes with its claim."""
-        options = {n: v for n, v in self._late.options.items() if v is not None and n != "public_contexts"}
+        options = {n: v for n, v in self._deferred.options.items() if v is not None and n != "public_contexts"}
         options = {n: list(v) if isinstance(v, tuple) else v for n, v in options.items()}
-        claim = registry.find(self._late.algorithm).claim
+        claim = registry.find(self._deferred.algorithm).claim
         hashed = {} if self._hash_to is None else {"hash_to": self._hash_to}
-        family = f"dpbandit {self._late.algorithm}"
+        family = f"dpbandit {self._deferred.algorithm}"
         return {"family": family, "claim": claim, **options, "features": self._features, **hashed}
 
     def predict(self, context: Any, actions: Any) -> dict[str, Any]:
         """The action to take: with its propensity where the algorithm has one."""
         rows = self._rows(context, actions)
-        bandit = self._late.of(rows.shape[1])
+        bandit = self._deferred.of(rows.shape[1])
         arm = int(bandit.select(rows))
-        if not self._late.draws_lots:
+        if not self._deferred.draws_lots:
             return {"action": actions[arm]}
         return {"action_prob": (actions[arm], float(bandit.propensities(rows).probabilities[arm]))}
 
     def score(self, context: Any, actions: Any, action: Any) -> float:
         """The propensity of an action."""
-        if not self._late.draws_lots:
-            raise PropensityError(f"{self._late.algorithm} has no score: it draws no lots, and so has no propensities")
+        if not self._deferred.draws_lots:
+            raise PropensityError(f"{self._deferred.algorithm} has no score: it draws no lots, and so has no propensities")
         rows = self._rows(context, actions)
-        return float(self._late.of(rows.shape[1]).propensities(rows).probabilities[list(actions).index(action)])
+        return float(self._deferred.of(rows.shape[1]).propensities(rows).probabilities[list(actions).index(action)])
 
     def learn(self, context: Any, action: Any, reward: Any, probability: Any, **kwargs: Any) -> None:
         """Learn from one reward."""
         del probability, kwargs
         rows = self._rows(context, [action])
-        self._late.of(rows.shape[1]).update(rows[0], float(reward))
+        self._deferred.of(rows.shape[1]).update(rows[0], float(reward))
 
     def _rows(self, context: Any, actions: Any) -> NDArray[np.float64]:
         if is_batch(context) or is_batch(actions):
@@ -114,7 +114,7 @@ class CobaLearner(Learner):
             raise ShapeError(
                 "these actions have different numbers of features, or features that are no numbers"
             ) from None
-        return shortened(rows, self._late.options["max_norm"])
+        return shortened(rows, self._deferred.options["max_norm"])
 
     def _hashed(self, row: Any) -> list[float]:
         if self._hash_to is None:

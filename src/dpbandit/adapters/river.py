@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river.bandit.base import ContextualPolicy
 
-from dpbandit.adapters.late import LateBandit, shortened
+from dpbandit.adapters.deferred import DeferredBandit, shortened
 from dpbandit.errors import OptionError, ShapeError
 
 
@@ -51,14 +51,14 @@ class RiverPolicy(ContextualPolicy):
         # river clones a policy from the attributes named like these parameters
         self.algorithm, self.options = algorithm, options
         self.reward_range, self.arms, self.features, self.max_norm = reward_range, arms, features, max_norm
-        self._late = LateBandit(algorithm, {"reward_range": reward_range, "max_norm": max_norm, **options})
+        self._deferred = DeferredBandit(algorithm, {"reward_range": reward_range, "max_norm": max_norm, **options})
         self._blocks: dict[Any, int] | None = None
         self._places: dict[Any, int] = {}
 
     @property
     def bandit(self) -> Any:
         """The dpbandit policy inside, with its `claim` and `spent`; None before the first round."""
-        return self._late.bandit
+        return self._deferred.bandit
 
     def pull(self, arm_ids: Sequence[Any], context: Mapping[Any, float] | None = None) -> Any:
         """The arm to play."""
@@ -67,7 +67,7 @@ class RiverPolicy(ContextualPolicy):
 
     def _pull(self, arm_ids: Sequence[Any], context: Mapping[Any, float] | None = None) -> Any:
         rows = self._rows(arm_ids, context)
-        return arm_ids[int(self._late.of(rows.shape[1]).select(rows))]
+        return arm_ids[int(self._deferred.of(rows.shape[1]).select(rows))]
 
     def update(self, arm_id: Any, *observed: Any, user: Any = None) -> None:
         """Learn from (context, reward), or from a reward alone; `user` with unit=('user', m)."""
@@ -77,7 +77,7 @@ class RiverPolicy(ContextualPolicy):
             )
         context, reward = observed if len(observed) == 2 else (None, observed[0])
         rows = self._rows([arm_id], context)
-        self._late.of(rows.shape[1]).update(rows[0], float(reward), user=user)
+        self._deferred.of(rows.shape[1]).update(rows[0], float(reward), user=user)
         self._counts[arm_id] += 1
         self._n += 1
 

@@ -82,8 +82,8 @@ class Audit:
                 f"status: {self.claim.status}]",
                 f"  found: ε ≥ {self.bound.epsilon:.4g} at δ = {self.delta:g}, with confidence "
                 f"{self.confidence:g}",
-                f"  by {self.statistic}, {what} {self.position} changed, {self.runs:,} runs a side, "
-                f"{self.horizon} rounds, dim {self.dim}, {self.noise} noise",
+                f"  by {self.statistic}, {what} {self.position} changed, {self.runs:,} runs a "
+                f"side, {self.horizon} rounds, dim {self.dim}, {self.noise} noise",
                 f"  event: score {side} {self.bound.threshold:.4g}; seen in "
                 f"{self.bound.power:.4%} of runs on one stream, "
                 f"{self.bound.false_alarms:.4%} on the other",

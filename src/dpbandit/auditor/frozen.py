@@ -64,7 +64,7 @@ class Frozen:
         return used_twice(self.noisy[made].ravel(), self.values[made].ravel(), each)
 
     def costs(self, positions: Positions, workers: int = 1) -> Vector:
-        """What it costs to change the rewards (contexts, where private) at each row of positions."""
+        """What changing the rewards (and private contexts) at each row of positions costs."""
 
         def work(rows: Positions) -> list[float]:
             engine = self.bandit.engine.copy()

@@ -1,5 +1,5 @@
-"""Checks that are not about noise scales: does the source repeat itself, do outputs lie on its grid,
-is the claim true to it."""
+"""Checks that are not about noise scales: does the source repeat itself, do outputs lie on its
+grid, is the claim true to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Streams of played contexts to try a mechanism on: ordinary, degenerate, and searched for.
 
-A mechanism's claim must hold on every one of them: contexts are public and an adversary may choose them.
+A mechanism's claim must hold on every one of them: contexts are public and an adversary may choose
+them.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def turned(xs: Matrix, max_norm: float, angles: int = 33) -> Matrix:
     rounds, dim = xs.shape
     lengths = np.linalg.norm(xs, axis=1, keepdims=True)
     along = np.where(lengths > 0, xs / np.maximum(lengths, 1e-300), np.eye(dim)[0])
-    # Away from the coordinate in which the context is smallest: a direction that is never parallel to it.
+    # Away from the coordinate in which the context is smallest: a direction that is never parallel
+    # to it.
     across = np.eye(dim)[np.argmin(np.abs(along), axis=1)]
     across = across - (across * along).sum(axis=1, keepdims=True) * along
     across /= np.maximum(np.linalg.norm(across, axis=1, keepdims=True), 1e-300)

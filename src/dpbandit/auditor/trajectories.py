@@ -1,9 +1,10 @@
 """What a GPU must know to attack a bandit on a frozen stream: made once, by the engine that ships.
 
-Clean values under both streams come from the bandit's own engine (`auditor.frozen`); a run then only
-draws noise. That is exact where no clean value depends on earlier noise. The anytime bandit takes
-the released prediction off each reward, so its values do; but contexts are fixed, so everything else
-about it (instruments, gains, covariances) is the same in every run, and is read off its engine here.
+Clean values under both streams come from the bandit's own engine (`auditor.frozen`); a run then
+only draws noise. That is exact where no clean value depends on earlier noise. The anytime bandit
+takes the released prediction off each reward, so its values do; but contexts are fixed, so
+everything else about it (instruments, gains, covariances) is the same in every run, and is read off
+its engine here.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.auditor import streams
-from dpbandit.auditor.verify import Progress, Verification, compare_with
+from dpbandit.auditor.verification import Verification, compare_with
+from dpbandit.auditor.verify import Progress
 from dpbandit.auditor.watch import Transcript, Watch, fixed_slate, joint_cost, shown
 from dpbandit.bandit import Bandit
 from dpbandit.logs import enter

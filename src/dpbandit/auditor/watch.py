@@ -194,8 +194,10 @@ def used_twice(noisy: Vector, values: Vector, scales: Vector) -> bool:
     most 1, as our noises have, a false alarm has probability at most `FALSE_ALARMS`.
 
     >>> noise = np.array([0.3, -1.2, 0.7, 0.3])
-    >>> used_twice(noise + 5.0, np.full(4, 5.0), np.ones(4)), used_twice(noise[:3], 0 * noise[:3], np.ones(3))
-    (True, False)
+    >>> used_twice(noise + 5.0, np.full(4, 5.0), np.ones(4))
+    True
+    >>> used_twice(noise[:3] + 5.0, np.full(3, 5.0), np.ones(3))
+    False
     """
     numbers = np.abs(noisy - values) / scales
     rounding = 2.0**-50 * (1 + (np.abs(noisy) + np.abs(values)) / scales)

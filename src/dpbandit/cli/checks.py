@@ -1,6 +1,8 @@
-"""What `dpbandit doctor` looks at. Each check answers what was found and, where something is missing, what would bring it.
+"""What `dpbandit doctor` looks at. Each check answers what was found and, where something is
+missing, what would bring it.
 
-Nothing is downloaded or installed, and no check may raise: a broken part is a line, not the end of the report.
+Nothing is downloaded or installed, and no check may raise: a broken part is a line, not the end of
+the report.
 """
 
 from __future__ import annotations
@@ -172,7 +174,11 @@ def gpu() -> Findings:
         runtime = device.arrays.cuda.runtime
         free, total = (part / 2**30 for part in runtime.memGetInfo())
         driver = runtime.driverGetVersion()
-        words = f"{device.name}, {free:.0f} of {total:.0f} GiB free, CUDA {driver // 1000}.{driver % 1000 // 10}, CuPy {device.arrays.__version__}"
+        version = f"{driver // 1000}.{driver % 1000 // 10}"
+        words = (
+            f"{device.name}, {free:.0f} of {total:.0f} GiB free, CUDA {version}, "
+            f"CuPy {device.arrays.__version__}"
+        )
         yield Finding("GPU", "fine", words)
     except DeviceError as error:
         yield Finding(

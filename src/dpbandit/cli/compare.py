@@ -22,7 +22,6 @@ from dpbandit.cli.shared import (
     print_json,
     print_table,
     room_for,
-    starting,
 )
 
 if TYPE_CHECKING:
@@ -127,8 +126,8 @@ def run(
     dpbandit run linucb dgs anytime --seeds 10000 --device cuda
     """
     from dpbandit import spread, worlds
-    from dpbandit.bandits.registry import algorithms as known
-    from dpbandit.bandits.registry import find
+    from dpbandit.algorithms.registry import algorithms as known
+    from dpbandit.algorithms.registry import find
     from dpbandit.cli.progress import bar
     from dpbandit.errors import ClusterWarning, OptionError, PrivacyWarning, nearest
     from dpbandit.simulate.run import run as play
@@ -158,7 +157,7 @@ def run(
     except ValueError as error:
         raise OptionError(str(error)) from error
     room_for(folder, folder=True)
-    with warnings.catch_warnings(record=True) as caught, bar(starting(cluster)) as show, ExitStack() as stack:
+    with warnings.catch_warnings(record=True) as caught, bar("starting") as show, ExitStack() as stack:
         warnings.simplefilter("always", PrivacyWarning)
         warnings.simplefilter("always", ClusterWarning)
         where: dict[str, Any] = {"workers": workers, "cluster": cluster, "device": device}
@@ -193,10 +192,10 @@ def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
     if noise is None or name in ("random", "linucb"):
         return {}
     from dpbandit.errors import OptionError
-    from dpbandit.noise import CODES, check_noise
+    from dpbandit.privacy.noise import find_noise
 
-    check_noise(noise, tuple(CODES))
-    from dpbandit.bandits.registry import find, make
+    find_noise(noise)
+    from dpbandit.algorithms.registry import find, make
 
     if find(name).registered_by_user:
         return {"noise": noise}

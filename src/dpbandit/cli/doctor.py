@@ -35,7 +35,7 @@ def doctor(json_: Json = False) -> None:
     """
     from dpbandit.cli import checks
 
-    with err.status("looking (compiles once, under a minute)") if err.is_interactive else nullcontext():
+    with err.status("looking") if err.is_interactive else nullcontext():
         found = checks.everything()
     if json_:
         print_json(checks.as_record(found))

@@ -15,7 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "adapters": ("coba", "river", "gymnasium"),
     "bench": ("vowpalwabbit", "mabwiser", "contextualbandits", "river", "bayesianbandits"),
 }
-ESSENTIAL = ("numpy", "scipy", "numba", "llvmlite", "opendp")
+ESSENTIAL = ("numpy", "scipy", "opendp")
 WHAT_FOR = {
     "lab": "comparisons, figures, this command line",
     "audit": "a second opinion on budgets",
@@ -31,7 +31,7 @@ WHAT_FOR = {
 def what_brings(module: str) -> str | None:
     """The command that brings a module; None for one that is not ours to bring.
 
-    >>> what_brings("pandas.core"), what_brings("numba"), what_brings("nothing_of_ours")
+    >>> what_brings("pandas.core"), what_brings("opendp"), what_brings("nothing_of_ours")
     ("pip install 'dpbandit[lab]'", 'pip install dpbandit', None)
     """
     root = module.split(".")[0]

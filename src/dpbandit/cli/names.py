@@ -1,4 +1,4 @@
-"""Names that can be completed and listed at once: read from the source, because importing the algorithms takes seconds.
+"""Names that can be completed and listed at once: read from the source, because importing the algorithms imports NumPy.
 
 The registry remains the only list: what is read here is its dictionary and the constants that it refers to.
 """

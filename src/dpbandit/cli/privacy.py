@@ -22,7 +22,6 @@ from dpbandit.cli.shared import (
     out,
     print_json,
     room_for,
-    starting,
 )
 
 Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
@@ -72,16 +71,17 @@ def verify(
     log_rows: Annotated[
         int,
         typer.Option(
-            help="Start from a log of so many rows (see warm-start), then go on for the horizon; keep both short."
+            help="Start from a log of so many rows (see warm-start), then go on for the horizon; "
+            "keep both short."
         ),
     ] = 0,
     folder: Folder = None,
     json_: Json = False,
 ) -> None:
-    """Compute the exact joint cost of an algorithm over all its releases, and compare it with (ε, δ).
+    """Compute the exact joint cost of an algorithm over all its releases; compare it with (ε, δ).
 
-    Every position's reward is changed, on ordinary, degenerate and searched contexts. Exit status 0 if the request holds
-    on all of them, 3 if not.
+    Every position's reward is changed, on ordinary, degenerate and searched contexts. Exit status 0
+    if the request holds on all of them, 3 if not.
 
     [dim]Examples:[/dim]
 
@@ -99,7 +99,7 @@ def verify(
         pan_private=pan_private or None,
     )
     room_for(folder, folder=True)
-    with bar(starting()) as show:
+    with bar("starting") as show:
         result = check(
             name,
             epsilon=epsilon,
@@ -128,7 +128,8 @@ def audit(
     runs: Annotated[
         int | None,
         typer.Option(
-            help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, if not given."
+            help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, "
+            "if not given."
         ),
     ] = None,
     seed: Seed = 0,
@@ -151,11 +152,12 @@ def audit(
     folder: Folder = None,
     json_: Json = False,
 ) -> None:
-    """Attack an algorithm: many runs on two neighbouring streams, and the ε that telling them apart proves.
+    """Attack an algorithm: many runs on two neighbouring streams, and the ε that they prove.
 
-    The threshold is chosen on one half of the runs and tested on the other. Exit status 0 if no violation was found,
-    3 if the request is refuted. With --out, a picture of the two score distributions is written. Ctrl-C judges by the runs that
-    are finished: their bound is as valid, and weaker.
+    The threshold is chosen on one half of the runs and tested on the other. Exit status 0 if no
+    violation was found, 3 if the request is refuted. With --out, a picture of the two score
+    distributions is written. Ctrl-C judges by the runs that are finished: their bound is as valid,
+    and weaker.
 
     [dim]Examples:[/dim]
 
@@ -173,7 +175,7 @@ def audit(
     from dpbandit.cli.progress import bar
 
     room_for(folder, folder=True)
-    with bar(starting(cluster)) as show:
+    with bar("starting") as show:
         result = attack(
             name,
             epsilon=epsilon,
@@ -199,7 +201,7 @@ def audit(
 
 
 def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
-    """Print what was found, write it where asked, and leave with status 0, 3, or 130 after Ctrl-C."""
+    """Print what was found, write it where asked, leave with status 0, 3, or 130 after Ctrl-C."""
     record = result.to_dict()
     if folder:
         (folder / f"{kind}-{result.name}.json").write_text(
@@ -255,7 +257,9 @@ def claim(
 ) -> None:
     """Print the claim sheet of an algorithm at these settings: one page for a reviewer to sign.
 
-    [dim]Example:[/dim]  dpbandit claim dgs --epsilon 1 --delta 1e-6 --horizon 100000 --user-rewards 5
+    [dim]Example:[/dim]
+
+    dpbandit claim dgs --epsilon 1 --delta 1e-6 --horizon 100000 --user-rewards 5
     """
     from dpbandit.algorithms.registry import construct
     from dpbandit.auditor.sheet import claim_sheet

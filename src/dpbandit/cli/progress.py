@@ -16,7 +16,7 @@ from types import FrameType
 from dpbandit.cli.shared import INTERRUPTED, err
 
 SECONDS = 30.0  # between two lines where there is no terminal: quick commands print none
-EARLY = 0.05  # of the work: until then it is compiling that takes the time
+EARLY = 0.05  # of the work: until then too little is done to say how long the rest takes
 STOPPING = "stopping; Ctrl-C again leaves at once"
 
 # Called with what is being done, how much of it is done, and how much there is (0 if nobody knows).

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from dpbandit.cli import extras, names
 from dpbandit.cli.shared import Json, app, err, note, out, print_json
@@ -16,71 +19,104 @@ if TYPE_CHECKING:
     from dpbandit.service.witness import Witness
 
 Store = Annotated[
-    str, typer.Option("--store", help="sqlite:///file.db or postgresql://user@host/name.", envvar="DPBANDIT_STORE")
+    str,
+    Option(
+        "--store", help="sqlite:///file.db or postgresql://user@host/name.", envvar="DPBANDIT_STORE"
+    ),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--witness", help="Folder that tells an old copy of the store from the newest; not in the store's."),
+    Option(
+        "--witness",
+        help="Folder that tells an old copy of the store from the newest; not in the store's.",
+    ),
 ]
-Bandit = Annotated[str, typer.Option("--bandit", help="The bandit's name.")]
+Bandit = Annotated[str, Option("--bandit", help="The bandit's name.")]
 
 keys = typer.Typer(
     no_args_is_help=True,
-    help="Keys to the service: create, list, revoke.\n\n[dim]Example:[/dim]  dpbandit keys create --role admin --store sqlite:///bandits.db",
+    help="Keys to the service: create, list, revoke.\n\n[dim]Example:[/dim]  "
+    "dpbandit keys create --role admin --store sqlite:///bandits.db",
 )
 store_ = typer.Typer(
     no_args_is_help=True,
-    help="The service's store: its state, and what only an operator may decide.\n\n[dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db",
+    help="The service's store: its state, and what only an operator may decide.\n\n"
+    "[dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db",
 )
 app.add_typer(keys, name="keys")
 app.add_typer(store_, name="store")
 
 
+SETTINGS = (
+    *("store", "role", "host", "witness", "lease_seconds", "release_seconds", "retain_rewards"),
+    *("retain_decisions", "max_body", "max_arms", "max_dim", "max_rewards", "max_connections"),
+    *("body_seconds", "allow_unproven", "keep_transcript"),
+)
+
+
 @app.command()
 def serve(
+    context: typer.Context,
     store: Store,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 8080 unless only learning.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, Option(help="Port to listen on; 8080 unless only learning.")
+    ] = None,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     role: Annotated[
         str,
-        typer.Option(
-            help="ranker (answers requests), learner (reads rewards, one per bandit), or all.",
+        Option(
+            help="ranker (answers), learner (reads rewards, one per bandit), or all.",
             autocompletion=names.one_of("ranker", "learner", "all"),
         ),
     ] = "all",
     cap_epsilon: Annotated[
-        float | None, typer.Option(help="All bandits of this store together may promise at most this ε; set once.")
+        float | None,
+        Option(help="All bandits of this store together may promise at most this ε; set once."),
     ] = None,
-    cap_delta: Annotated[float | None, typer.Option(help="The δ of that cap.")] = None,
+    cap_delta: Annotated[float | None, Option(help="The δ of that cap.")] = None,
     witness: Folder = None,
     bandits: Annotated[
-        list[str] | None, typer.Option("--learn", help="Learn for this bandit only; may be given several times.")
+        list[str] | None,
+        Option("--learn", help="Learn for this bandit only; may be given several times."),
     ] = None,
-    lease_seconds: Annotated[float, typer.Option(help="How long a silent learner keeps its bandits.")] = 10.0,
-    release_seconds: Annotated[float, typer.Option(help="Pause between two looks for decisions to learn.")] = 0.25,
-    retain_rewards: Annotated[float, typer.Option(help="Seconds until a learned reward is erased.")] = 3_600.0,
-    retain_decisions: Annotated[float, typer.Option(help="Seconds until a learned decision is erased.")] = 604_800.0,
-    max_body: Annotated[int, typer.Option(help="Largest request, in bytes.")] = 4 << 20,
-    max_arms: Annotated[int, typer.Option(help="Most arms in one decision.")] = 1_000,
-    max_dim: Annotated[int, typer.Option(help="Most features of a context.")] = 512,
-    max_rewards: Annotated[int, typer.Option(help="Most rewards in one call.")] = 1_000,
-    body_seconds: Annotated[float, typer.Option(help="How long a request may take to arrive.")] = 10.0,
-    max_connections: Annotated[int, typer.Option(help="Most connections at a time.")] = 10_000,
+    lease_seconds: Annotated[
+        float, Option(help="How long a silent learner keeps its bandits.")
+    ] = 10.0,
+    release_seconds: Annotated[
+        float, Option(help="Pause between two looks for decisions to learn.")
+    ] = 0.25,
+    retain_rewards: Annotated[
+        float, Option(help="Seconds until a learned reward is erased.")
+    ] = 3_600.0,
+    retain_decisions: Annotated[
+        float, Option(help="Seconds until a learned decision is erased.")
+    ] = 604_800.0,
+    max_body: Annotated[int, Option(help="Largest request, in bytes.")] = 4 << 20,
+    max_arms: Annotated[int, Option(help="Most arms in one decision.")] = 1_000,
+    max_dim: Annotated[int, Option(help="Most features of a context.")] = 512,
+    max_rewards: Annotated[int, Option(help="Most rewards in one call.")] = 1_000,
+    body_seconds: Annotated[float, Option(help="How long a request may take to arrive.")] = 10.0,
+    max_connections: Annotated[int, Option(help="Most connections at a time.")] = 10_000,
     allow_unproven: Annotated[
-        bool, typer.Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven.")
+        bool, Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven.")
     ] = False,
     keep_transcript: Annotated[
-        bool, typer.Option("--keep-transcript", help="Keep every noisy value, so that learning can be replayed.")
+        bool,
+        Option(
+            "--keep-transcript", help="Keep every noisy value, so that learning can be replayed."
+        ),
     ] = False,
     json_: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--json",
-            help="Print one JSON line on standard output when it listens; log lines on standard error are JSON too.",
+            help="Print one JSON line on standard output when it listens; log lines on standard "
+            "error are JSON too.",
         ),
     ] = False,
 ) -> None:
-    """Serve bandits over HTTP: decisions, rewards, privacy accounts. docs/operate.md says how to run it.
+    """Serve bandits over HTTP: decisions, rewards, privacy accounts. docs/operate.md says how to
+    run it.
 
     Ctrl-C and SIGTERM let requests in hand finish; the exit status is then 0.
 
@@ -90,43 +126,26 @@ def serve(
 
     dpbandit serve --store postgresql://app@db/bandits --role ranker --port 8081
 
-    dpbandit serve --store postgresql://app@db/bandits --role learner --witness /var/lib/dpbandit/witness
+    dpbandit serve --store postgresql://app@db/bandits --role learner --witness
+    /var/lib/dpbandit/witness
     """
-    _need_service()
-    from dpbandit.service.server import serve as run
-    from dpbandit.service.settings import Settings
-    from dpbandit.service.store import Store as Open
-
     if role not in ("ranker", "learner", "all"):
         raise OptionError(f"--role is ranker, learner or all, not {role!r}")
     if (cap_epsilon is None) != (cap_delta is None):
         raise OptionError("a cap needs both --cap-epsilon and --cap-delta")
-    opened = Open(store)
-    if cap_epsilon is not None and cap_delta is not None:
-        opened.set_cap(cap_epsilon, cap_delta)
-    if role != "learner" and not opened.connection.all("SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"):
-        note("no key is in force, so nobody is answered: dpbandit keys create --role admin --store …")
-    opened.close()
+    with _opened(store, create=True) as opened:
+        if cap_epsilon is not None and cap_delta is not None:
+            opened.set_cap(cap_epsilon, cap_delta)
+        in_force = "SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"
+        if role != "learner" and not opened.connection.all(in_force):
+            note("nobody has a key yet: dpbandit keys create --role admin --store …")
+    from dpbandit.service.server import serve as run
+    from dpbandit.service.settings import Settings
+
+    # All other options have the names of the settings.
+    given = {name: context.params[name] for name in SETTINGS}
     settings = Settings(
-        store=store,
-        role=role,  # type: ignore[arg-type]
-        host=host,
-        port=8080 if port is None else port,
-        witness=witness,
-        bandits=tuple(bandits or ()),
-        lease_seconds=lease_seconds,
-        release_seconds=release_seconds,
-        retain_rewards=retain_rewards,
-        retain_decisions=retain_decisions,
-        max_body=max_body,
-        max_arms=max_arms,
-        max_dim=max_dim,
-        max_rewards=max_rewards,
-        max_connections=max_connections,
-        body_seconds=body_seconds,
-        allow_unproven=allow_unproven,
-        keep_transcript=keep_transcript,
-        json=json_,
+        **given, port=8080 if port is None else port, bandits=tuple(bandits or ()), json=json_
     )
     run(settings, health_port=role != "learner" or port is not None)
 
@@ -135,27 +154,27 @@ def serve(
 def create_key(
     role: Annotated[
         str,
-        typer.Option(
+        Option(
             help="rank (decisions), reward (rewards) or admin (everything).",
             autocompletion=names.one_of("rank", "reward", "admin"),
         ),
     ],
     store: Store,
-    label: Annotated[str, typer.Option(help="A note on who has it.")] = "",
+    label: Annotated[str, Option(help="A note on who has it.")] = "",
     json_: Json = False,
 ) -> None:
     """Make a key. It is shown now and never again; the store keeps a hash.
 
     [dim]Example:[/dim]  dpbandit keys create --role admin --store sqlite:///bandits.db
     """
-    _need_service()
-    from dpbandit.service.keys import create
-    from dpbandit.service.store import Store as Open
+    with _opened(store, create=True) as opened:
+        from dpbandit.service.keys import create
 
-    opened = Open(store)
-    key = create(opened.connection, role, label=label)
-    opened.close()
-    print_json({"role": role, "key": key}) if json_ else print(f"a key for {role}, shown this once: {key}")
+        key = create(opened.connection, role, label=label)
+    if json_:
+        print_json({"role": role, "key": key})
+    else:
+        print(f"a key for {role}, shown this once: {key}")
 
 
 @keys.command("list")
@@ -164,22 +183,18 @@ def list_keys(store: Store, json_: Json = False) -> None:
 
     [dim]Example:[/dim]  dpbandit keys list --store sqlite:///bandits.db
     """
-    _need_service()
-    from dpbandit.service.store import Store as Open
-
-    opened = Open(store, create=False)
-    rows = opened.connection.all("SELECT id, role, label, created_at, revoked_at FROM keys ORDER BY created_at")
-    opened.close()
-    listed = [
-        {"id": i, "role": r, "label": n, "created_at": c / 1e6, "revoked_at": None if v is None else v / 1e6}
-        for i, r, n, c, v in rows
-    ]
+    with _opened(store) as opened:
+        columns = ("id", "role", "label", "created_at", "revoked_at")
+        rows = opened.connection.all(f"SELECT {', '.join(columns)} FROM keys ORDER BY created_at")
+    listed = [dict(zip(columns, row, strict=True)) for row in rows]
+    for key in listed:  # seconds, where the store has microseconds
+        key |= {name: key[name] and key[name] / 1e6 for name in ("created_at", "revoked_at")}
     if json_:
         print_json(listed)
         return
-    for row in listed:
-        state = "in force" if row["revoked_at"] is None else "revoked"
-        out.print(f"{row['id']}  {row['role']:6}  {state}  {row['label']}", highlight=False, markup=False)
+    for key in listed:
+        state = "in force" if key["revoked_at"] is None else "revoked"
+        _plain(f"{key['id']}  {key['role']:6}  {state}  {key['label']}")
 
 
 @keys.command("revoke")
@@ -192,16 +207,12 @@ def revoke_key(
 
     [dim]Example:[/dim]  dpbandit keys revoke 3fa95c0e12ab --store sqlite:///bandits.db
     """
-    _need_service()
-    from dpbandit.service.keys import revoke
-    from dpbandit.service.store import Store as Open
+    with _opened(store) as opened:
+        from dpbandit.service.keys import revoke
 
-    opened = Open(store, create=False)
-    done = revoke(opened.connection, key)
-    opened.close()
-    if not done:
-        raise OptionError("there is no such key in force: dpbandit keys list shows them")
-    print_json({"revoked": True}) if json_ else out.print("revoked", highlight=False)
+        if not revoke(opened.connection, key):
+            raise OptionError("there is no such key in force: dpbandit keys list shows them")
+    print_json({"revoked": True}) if json_ else _plain("revoked")
 
 
 @store_.command("status")
@@ -210,54 +221,49 @@ def status(store: Store, json_: Json = False) -> None:
 
     [dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db
     """
-    _need_service()
-    from dpbandit.service.store import Store as Open
-
-    opened = Open(store, create=False)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": line.name,
-            "status": line.status,
-            "reason": line.reason,
-            "decisions": line.decisions,
-            "learned": line.learned,
-            "model_version": line.version,
-        }
-        for line in opened.lines()
-    ]
-    restored = opened.meta("restored")
-    opened.close()
+    with _opened(store) as opened:
+        lines, restored = opened.lines(), opened.meta("restored")
     if json_:
+        shown = ("name", "status", "reason", "decisions", "learned")
+        rows = [
+            {n: getattr(line, n) for n in shown} | {"model_version": line.version} for line in lines
+        ]
         print_json({"restored": restored, "bandits": rows})
         return
     if restored:
         err.print(restored, style="red", highlight=False, markup=False)
-    if not rows:
-        out.print("no bandit yet: POST /v1/bandits makes one", highlight=False)
-    for row in rows:
-        words = f"{row['name']}: {row['status']}, {row['learned']:,} of {row['decisions']:,} decisions learned"
-        out.print(f"{words}{': ' + row['reason'] if row['reason'] else ''}", highlight=False, markup=False)
+    if not lines:
+        _plain("no bandit yet: POST /v1/bandits makes one")
+    for line in lines:
+        words = (
+            f"{line.name}: {line.status}, {line.learned:,} of {line.decisions:,} decisions learned"
+        )
+        _plain(f"{words}: {line.reason}" if line.reason else words)
 
 
 @store_.command("accept-restore")
 def accept_restore(
     store: Store,
-    bandit: Annotated[str | None, typer.Option("--bandit", help="The bandit to decide about.")] = None,
+    bandit: Annotated[str | None, Option("--bandit", help="The bandit to decide about.")] = None,
     pay_again: Annotated[
         bool,
-        typer.Option("--pay-again", help="Go on learning from the old copy; the bandit's budget counts once more."),
+        Option(
+            "--pay-again",
+            help="Go on learning from the old copy; the bandit's budget counts once more.",
+        ),
     ] = False,
-    retire: Annotated[bool, typer.Option("--retire", help="Rank for ever, learn no more.")] = False,
+    retire: Annotated[bool, Option("--retire", help="Rank for ever, learn no more.")] = False,
     lost: Annotated[
-        bool, typer.Option("--lost", help="Book the budgets of bandits that the old copy lacks as spent.")
+        bool, Option("--lost", help="Book the budgets of bandits that the old copy lacks as spent.")
     ] = False,
     witness: Folder = None,
     json_: Json = False,
 ) -> None:
     """Decide about a store that was restored from an old copy.
 
-    What was released after the copy was made cannot be taken back. --retire ends learning; --pay-again goes on and counts the
-    bandit's budget once more, in its own claim and under the cap.
+    What was released after the copy was made cannot be taken back. --retire ends learning;
+    --pay-again goes on and counts the bandit's budget once more, in its own claim and under the
+    cap.
 
     [dim]Examples:[/dim]
 
@@ -265,42 +271,39 @@ def accept_restore(
 
     dpbandit store accept-restore --store sqlite:///bandits.db --lost
     """
-    from dpbandit.service import restore
-
     if (bandit is not None) != (pay_again != retire) or (bandit is None and not lost):
         raise OptionError("say --lost, or --bandit NAME with one of --retire and --pay-again")
-    opened, seen = _with_witness(store, witness)
     decided: dict[str, Any] = {}
-    if lost:
-        decided["booked as spent"] = restore.accept_lost(opened, seen)
-    if bandit is not None:
-        decided[bandit] = restore.accept_restore(opened, seen, bandit, pay_again=pay_again)
-    opened.close()
+    with _opened(store) as opened:
+        from dpbandit.service import restore
+
+        seen = _witness(opened, witness)
+        if lost:
+            decided["booked as spent"] = restore.accept_lost(opened, seen)
+        if bandit is not None:
+            decided[bandit] = restore.accept_restore(opened, seen, bandit, pay_again=pay_again)
+    _say(decided, json_)
+
+
+def _say(decided: dict[str, Any], json_: bool) -> None:
     if json_:
         print_json(decided)
         return
     for what, words in decided.items():
-        _say(what, words if isinstance(words, str) else ", ".join(words) or "none", json_)
-
-
-def _say(what: str, words: Any, json_: bool) -> None:
-    if json_:
-        print_json({what: words})
-    else:
-        out.print(f"{what}: {words}", highlight=False, markup=False)
+        _plain(f"{what}: {words if isinstance(words, str) else ', '.join(words) or 'none'}")
 
 
 @store_.command("trust")
 def trust(store: Store, bandit: Bandit, witness: Folder = None, json_: Json = False) -> None:
-    """Vouch that this store is the newest copy: for a learner that moved to a machine without a witness.
+    """Vouch that this store is the newest copy: for a learner that moved to a machine without a
+    witness.
 
     [dim]Example:[/dim]  dpbandit store trust --store postgresql://app@db/bandits --bandit shop
     """
-    from dpbandit.service import restore
+    with _opened(store) as opened:
+        from dpbandit.service import restore
 
-    opened, seen = _with_witness(store, witness)
-    _say(bandit, restore.trust(opened, seen, bandit), json_)
-    opened.close()
+        _say({bandit: restore.trust(opened, _witness(opened, witness), bandit)}, json_)
 
 
 @store_.command("resume")
@@ -309,25 +312,29 @@ def resume(store: Store, bandit: Bandit, json_: Json = False) -> None:
 
     [dim]Example:[/dim]  dpbandit store resume --store sqlite:///bandits.db --bandit shop
     """
-    _need_service()
-    from dpbandit.service import restore
-    from dpbandit.service.store import Store as Open
+    with _opened(store) as opened:
+        from dpbandit.service import restore
 
-    opened = Open(store, create=False)
-    _say(bandit, restore.resume(opened, bandit), json_)
-    opened.close()
+        _say({bandit: restore.resume(opened, bandit)}, json_)
 
 
-def _with_witness(store: str, folder: Path | None) -> tuple[OpenStore, Witness]:
-    _need_service()
-    from dpbandit.service.store import Store as Open
-    from dpbandit.service.witness import Witness, default_place
-
-    opened = Open(store, create=False)
-    # Never made here: an empty one would explain everything away.
-    return opened, Witness(folder or default_place(opened.meta("store") or ""), create=False)
-
-
-def _need_service() -> None:
+@contextlib.contextmanager
+def _opened(url: str, *, create: bool = False) -> Iterator[OpenStore]:
+    """The store, closed at the end."""
     if not extras.there("msgspec") or not extras.there("uvicorn"):
         raise OptionError(f"the service needs the extra 'service': {extras.pip_install('service')}")
+    from dpbandit.service.store import Store as Open
+
+    with contextlib.closing(Open(url, create=create)) as store:
+        yield store
+
+
+def _witness(store: OpenStore, folder: Path | None) -> Witness:
+    from dpbandit.service.witness import Witness, default_place
+
+    # Never made here: an empty one would explain everything away.
+    return Witness(folder or default_place(store.meta("store") or ""), create=False)
+
+
+def _plain(words: str) -> None:
+    out.print(words, highlight=False, markup=False)

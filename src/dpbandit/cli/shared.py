@@ -82,11 +82,6 @@ Device = Annotated[
 ]
 
 
-def starting(cluster: str | None = None) -> str:
-    """What a bar says before there is progress."""
-    return f"starting ({'every node ' if cluster else ''}compiles once, under a minute)"
-
-
 def print_table(table: Any) -> None:
     """A table; where nobody sees columns, without the blanks that fill them up."""
     if out.is_terminal:

@@ -21,7 +21,6 @@ from dpbandit.cli.shared import (
     out,
     print_json,
     room_for,
-    starting,
 )
 
 
@@ -96,7 +95,7 @@ def warm_start(
     if user_rewards:
         options["unit"] = ("user", user_rewards)
     began = time.perf_counter()
-    with bar(starting(cluster)) as draw:
+    with bar("starting") as draw:
 
         def show(done: int, total: int) -> None:
             draw(f"{total:,} rows", done, total)

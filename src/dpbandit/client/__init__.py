@@ -1,4 +1,6 @@
-"""A client for the service: small, typed, and safe to retry. Needs nothing but Python's standard library."""
+"""A client for the service: small, typed, and safe to retry. Needs nothing but Python's standard
+library.
+"""
 
 from dpbandit.client.blocking import Client
 from dpbandit.client.calls import Decision

@@ -19,15 +19,33 @@ T = TypeVar("T")
 class Client:
     """Ask a dpbandit service for decisions and report their rewards.
 
-    Connections are kept and reused, also by several threads. What goes unanswered is sent again, with growing random pauses, for
-    up to `patience` seconds; that is safe, because decisions and rewards are counted once however often they are sent.
+    Connections are kept and reused, also by several threads. What goes unanswered is sent again,
+    with growing random pauses, for up to `patience` seconds; that is safe, because decisions and
+    rewards are counted once however often they are sent.
 
-    url: where the service listens. Without TLS only on this machine, unless `insecure`.
-    key: as printed by `dpbandit keys create`; the environment's DPBANDIT_KEY if not given.
-    timeout: seconds to wait for a connection, and for each piece of an answer.
-    patience: seconds over all attempts of one call.
-    ssl: for a certificate authority of your own.
+    Parameters
+    ----------
+    url : str
+        Where the service listens. Without TLS only on this machine, unless `insecure`.
+    key : str, optional
+        As printed by `dpbandit keys create`; the environment's DPBANDIT_KEY if not given.
+    timeout : float
+        Seconds to wait for a connection, and for each piece of an answer.
+    patience : float
+        Seconds over all attempts of one call.
+    insecure : bool
+        Whether plain http may leave this machine: key and rewards are then in the clear.
+    ssl : ssl.SSLContext, optional
+        For a certificate authority of your own.
 
+    Raises
+    ------
+    OptionError, AccessError
+        If the address or the key cannot be one. Every call may raise RequestError (what was asked
+        is not possible), AccessError, ServiceError and UnreachableError.
+
+    Examples
+    --------
     >>> client = Client("https://bandits.example.org", key="dpb_0123456789ab_secret")
     >>> client
     Client('https://bandits.example.org')
@@ -51,7 +69,9 @@ class Client:
         insecure: bool = False,
         ssl: tls.SSLContext | None = None,
     ) -> None:
-        self._address = calls.Address(url, key=key, timeout=timeout, patience=patience, insecure=insecure)
+        self._address = calls.Address(
+            url, key=key, timeout=timeout, patience=patience, insecure=insecure
+        )
         self._ssl = ssl
         self._idle: list[http.client.HTTPConnection] = []
         self._process = os.getpid()
@@ -63,7 +83,10 @@ class Client:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -83,10 +106,25 @@ class Client:
         *,
         request: str | None = None,
     ) -> Decision:
-        """Choose one of the arms that `contexts` describe, one row each.
+        """Choose one of the arms that `contexts` describe.
 
-        `user` is needed where the bandit protects users. `request` is an id of your own, for a decision that must survive a
-        crash of the caller: the same id gives the same decision.
+        Parameters
+        ----------
+        bandit : str
+            Its name.
+        contexts : array of shape (arms, dim)
+            One row for each arm.
+        arms : list of str, optional
+            Names of the arms; the chosen one comes back as `arm_id`.
+        user : str, optional
+            Whose decision it is: needed where the bandit protects users.
+        request : str, optional
+            An id of your own, for a decision that must survive a crash of the caller: the same id
+            gives the same decision.
+
+        Returns
+        -------
+        Decision
         """
         return self._send(calls.decide(bandit, contexts, arms, user, request))
 
@@ -94,8 +132,11 @@ class Client:
         """Report a reward: 'accepted' or 'duplicate' (counted, once), or 'late' (not counted)."""
         return self._send(calls.reward(bandit, decision, reward))
 
-    def rewards(self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]) -> list[str]:
-        """Report many rewards: a status for each, also 'conflict' (another was reported before) and 'unknown'."""
+    def rewards(
+        self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
+    ) -> list[str]:
+        """Report many rewards: a status for each, also 'conflict' (another was reported before) and
+        'unknown'."""
         return [status for call in calls.rewards(bandit, reports) for status in self._send(call)]
 
     def create_bandit(
@@ -113,20 +154,36 @@ class Client:
         unit: str | tuple[str, int] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Make a bandit (the key must be an admin's). The same again changes nothing; another of that name is an error."""
-        settings = {
+        """Make a bandit; the key must be an admin's. The same again changes nothing.
+
+        Parameters
+        ----------
+        name, algorithm, dim, reward_range, epsilon, delta, horizon, unit, **options
+            As for `dpb.make`.
+        reward_window : float, optional
+            Seconds after a decision in which its reward may be reported; half an hour.
+        default_reward : float, optional
+            What is learned where none was; the lower end of the range.
+
+        Returns
+        -------
+        dict
+            The bandit as `bandit` describes it.
+
+        Raises
+        ------
+        RequestError
+            If it cannot be made, or another one has that name.
+        """
+        asked: dict[str, Any] = {
             "name": name,
             "algorithm": algorithm,
             "dim": dim,
             "reward_range": list(reward_range),
-            "epsilon": epsilon,
-            "delta": delta,
-            "reward_window": reward_window,
-            "default_reward": default_reward,
-            "horizon": horizon,
-            "unit": unit,
         }
-        return self._send(calls.create_bandit(settings, options))
+        asked |= {"epsilon": epsilon, "delta": delta, "horizon": horizon, "unit": unit}
+        asked |= {"reward_window": reward_window, "default_reward": default_reward}
+        return self._send(calls.create_bandit(asked, options))
 
     def bandits(self) -> list[dict[str, Any]]:
         """All bandits: settings, claim, status, how far they have learned."""
@@ -160,11 +217,15 @@ class Client:
                 if used and not isinstance(error, TimeoutError):
                     self.close()  # the service has closed what lay idle; that is no reason to wait
                     continue
-                problem = "no answer in time" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+                problem = (
+                    "no answer in time"
+                    if isinstance(error, TimeoutError)
+                    else f"{type(error).__name__}: {error}"
+                )
             time.sleep(attempts.wait(problem, retry_after))
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
-        """(connection, whether it was used before). A forked child leaves its parent's connections alone."""
+        """(connection, used before). A forked child leaves its parent's connections alone."""
         if self._process != os.getpid():
             self._process, self._idle = os.getpid(), []
         try:
@@ -174,10 +235,14 @@ class Client:
         where = self._address
         if where.secure:
             context = self._ssl or tls.create_default_context()
-            return http.client.HTTPSConnection(where.host, where.port, timeout=where.timeout, context=context), False
+            return http.client.HTTPSConnection(
+                where.host, where.port, timeout=where.timeout, context=context
+            ), False
         return http.client.HTTPConnection(where.host, where.port, timeout=where.timeout), False
 
-    def _exchange(self, connection: http.client.HTTPConnection, call: Call[Any]) -> tuple[int, str | None, bytes]:
+    def _exchange(
+        self, connection: http.client.HTTPConnection, call: Call[Any]
+    ) -> tuple[int, str | None, bytes]:
         headers = dict(self._address.headers)
         if call.body is not None:
             headers["Content-Type"] = "application/json"

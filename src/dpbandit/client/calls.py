@@ -1,8 +1,8 @@
 """What the client sends, what the answers mean, and how long it keeps trying. No sockets here.
 
-Everything a client asks for may safely be asked twice: a decision carries a request id, a reward its decision's, and making
-the same bandit again changes nothing. So a call that was cut off is simply sent again. No reward is ever logged, and none is
-part of an error.
+Everything a client asks for may safely be asked twice: a decision carries a request id, a reward
+its decision's, and making the same bandit again changes nothing. So a call that was cut off is
+simply sent again. No reward is ever logged, and none is part of an error.
 """
 
 from __future__ import annotations
@@ -76,25 +76,38 @@ class Call(Generic[T]):
 class Address:
     """Where the service is, and what every request says."""
 
-    def __init__(self, url: str, *, key: str | None, timeout: float, patience: float, insecure: bool) -> None:
+    def __init__(
+        self, url: str, *, key: str | None, timeout: float, patience: float, insecure: bool
+    ) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-            raise OptionError("an address is http://host:port or https://host, with nothing behind but a path")
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.username
+            or parts.query
+        ):
+            raise OptionError(
+                "an address is http://host:port or https://host, with nothing behind but a path"
+            )
         here = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
         if parts.scheme == "http" and not here and not insecure:
             raise OptionError(
-                "over plain http the key and every reward travel in the clear: use https, or say insecure=True inside a network "
-                "you trust"
+                "over plain http the key and every reward travel in the clear: use https, or say "
+                "insecure=True inside a network you trust"
             )
         for name, seconds in (("timeout", timeout), ("patience", patience)):
             if not 0 < seconds < math.inf:
                 raise OptionError(f"{name} is a number of seconds above 0")
         key = key or os.environ.get("DPBANDIT_KEY") or ""
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise OptionError("this cannot be a key: it is one word, the last that dpbandit keys create prints")
+            raise OptionError(
+                "this cannot be a key: it is one word, the last that dpbandit keys create prints"
+            )
         if not key:
             raise AccessError(
-                "a key is needed: pass key=… or set DPBANDIT_KEY (an operator makes one with dpbandit keys create)", 401
+                "a key is needed: pass key=… or set DPBANDIT_KEY (an operator makes one with "
+                "dpbandit keys create)",
+                401,
             )
         self.url = url.rstrip("/")
         self.secure, self.host = parts.scheme == "https", parts.hostname
@@ -102,18 +115,22 @@ class Address:
         self.prefix = parts.path.rstrip("/")
         self.timeout, self.patience = timeout, patience
         # As sent, so that a name-based proxy finds the service.
-        self.headers = {"Host": parts.netloc, "Authorization": f"Bearer {key}", "Accept": "application/json"}
+        self.headers = {
+            "Host": parts.netloc,
+            "Authorization": f"Bearer {key}",
+            "Accept": "application/json",
+        }
 
     def distrusted(self, error: ssl.SSLCertVerificationError) -> ServiceError:
         """Trying again would not help."""
         return ServiceError(
-            f"{self.url} shows a certificate that is not trusted ({error.verify_message}): pass ssl= a context that knows its "
-            "authority"
+            f"{self.url} shows a certificate that is not trusted ({error.verify_message}): pass "
+            "ssl= a context that knows its authority"
         )
 
 
 class Attempts:
-    """Counts the attempts of one call and says how long to wait for the next: longer each time, and by lot."""
+    """Counts the attempts of one call. It waits longer each time, and by lot."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -129,8 +146,9 @@ class Attempts:
         passed = time.monotonic() - self._began
         if passed + pause > self._address.patience:
             raise UnreachableError(
-                f"{self._address.url} did not answer in {self.count} attempts over {passed:.1f} s; the last: {problem}. Look "
-                "whether the service runs and /readyz says ok; to ask again is safe"
+                f"{self._address.url} did not answer in {self.count} attempts over {passed:.1f} s; "
+                f"the last: {problem}. Look whether the service runs and /readyz says ok; to ask "
+                "again is safe"
             )
         return pause
 
@@ -149,7 +167,9 @@ def answer(call: Call[T], status: int, body: bytes) -> T:
     words = said.get("error") if isinstance(said, dict) else None
     if status == 401:
         raise AccessError(
-            f"the service does not take this key ({words}): it may be mistyped, revoked, or another store's", 401
+            f"the service does not take this key ({words}): it may be mistyped, revoked, or "
+            "another store's",
+            401,
         )
     if status == 403:
         raise AccessError(f"{words}: use a key of another role", 403)
@@ -157,16 +177,25 @@ def answer(call: Call[T], status: int, body: bytes) -> T:
         raise RequestError(str(words), status)
     if words is not None:
         raise ServiceError(f"the service failed: {words}", status)
-    raise ServiceError(f"status {status} is not an answer of this service: is the address right?", status)
+    raise ServiceError(
+        f"status {status} is not an answer of this service: is the address right?", status
+    )
 
 
 # ---------------------------------------------------------------------- the calls
 
 
 def decide(
-    bandit: str, contexts: Contexts, arms: Sequence[str] | None, user: str | None, request: str | None
+    bandit: str,
+    contexts: Contexts,
+    arms: Sequence[str] | None,
+    user: str | None,
+    request: str | None,
 ) -> Call[Decision]:
-    body: dict[str, Any] = {"contexts": _numbers(contexts), "request": request or secrets.token_hex(16)}
+    body: dict[str, Any] = {
+        "contexts": _numbers(contexts),
+        "request": request or secrets.token_hex(16),
+    }
     if arms is not None:
         body["arms"] = [str(arm) for arm in arms]
     if user is not None:
@@ -179,25 +208,32 @@ def decide(
 
 
 def reward(bandit: str, decision: str | Decision, value: float) -> Call[str]:
-    return _post(f"{_place(bandit)}/rewards", _report(decision, value), lambda said: str(said["status"]))
+    return _post(
+        f"{_place(bandit)}/rewards", _report(decision, value), lambda said: str(said["status"])
+    )
 
 
 def rewards(
     bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
 ) -> list[Call[list[str]]]:
     """As many calls as it takes."""
-    pairs: Iterable[tuple[str | Decision, float]] = reports.items() if isinstance(reports, Mapping) else reports
+    pairs: Iterable[tuple[str | Decision, float]] = (
+        reports.items() if isinstance(reports, Mapping) else reports
+    )
     items = [_report(decision, value) for decision, value in pairs]
 
     def read(said: Any) -> list[str]:
         return [str(one["status"]) for one in said]
 
     path = f"{_place(bandit)}/rewards"
-    return [_post(path, items[at : at + MOST_REWARDS], read) for at in range(0, len(items), MOST_REWARDS)]
+    return [
+        _post(path, items[at : at + MOST_REWARDS], read)
+        for at in range(0, len(items), MOST_REWARDS)
+    ]
 
 
-def create_bandit(settings: dict[str, Any], options: dict[str, Any]) -> Call[dict[str, Any]]:
-    body = {name: value for name, value in settings.items() if value is not None}
+def create_bandit(asked: dict[str, Any], options: dict[str, Any]) -> Call[dict[str, Any]]:
+    body = {name: value for name, value in asked.items() if value is not None}
     return _post("/v1/bandits", body | ({"options": options} if options else {}), dict)
 
 
@@ -221,11 +257,17 @@ def _place(bandit: str) -> str:
 
 def _post(path: str, body: Any, read: Callable[[Any], T]) -> Call[T]:
     try:
-        return Call("POST", path, json.dumps(body, allow_nan=False, separators=(",", ":")).encode(), read)
+        return Call(
+            "POST", path, json.dumps(body, allow_nan=False, separators=(",", ":")).encode(), read
+        )
     except ValueError:
-        raise NotFiniteError("NaN or infinity cannot be sent: every number must be finite") from None
+        raise NotFiniteError(
+            "NaN or infinity cannot be sent: every number must be finite"
+        ) from None
     except TypeError:
-        raise OptionError("only plain values can be sent: numbers, strings, lists and dictionaries") from None
+        raise OptionError(
+            "only plain values can be sent: numbers, strings, lists and dictionaries"
+        ) from None
 
 
 def _numbers(contexts: Contexts) -> list[list[float]]:

@@ -22,11 +22,16 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class AsyncClient:
     """`Client` for asyncio: the same calls, to be awaited; options as there.
 
-    connections: how many requests are under way at a time; further ones wait.
+    Parameters
+    ----------
+    connections : int
+        How many requests are under way at a time; further ones wait.
 
+    Examples
+    --------
     >>> import asyncio
     >>> async def main():
-    ...     async with AsyncClient("https://bandits.example.org", key="dpb_0123456789ab_secret") as client:
+    ...     async with AsyncClient("https://bandits.example.org", key="dpb_0123_secret") as client:
     ...         return repr(client)  # await client.decide("shop", contexts)
     >>> asyncio.run(main())
     "AsyncClient('https://bandits.example.org')"
@@ -43,7 +48,9 @@ class AsyncClient:
         insecure: bool = False,
         ssl: tls.SSLContext | None = None,
     ) -> None:
-        self._address = calls.Address(url, key=key, timeout=timeout, patience=patience, insecure=insecure)
+        self._address = calls.Address(
+            url, key=key, timeout=timeout, patience=patience, insecure=insecure
+        )
         self._ssl = (ssl or tls.create_default_context()) if self._address.secure else None
         self._most = connections
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -57,7 +64,10 @@ class AsyncClient:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -92,7 +102,9 @@ class AsyncClient:
         self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
     ) -> list[str]:
         """Report many rewards: see `Client.rewards`."""
-        return [status for call in calls.rewards(bandit, reports) for status in await self._send(call)]
+        return [
+            status for call in calls.rewards(bandit, reports) for status in await self._send(call)
+        ]
 
     async def create_bandit(
         self,
@@ -110,19 +122,15 @@ class AsyncClient:
         **options: Any,
     ) -> dict[str, Any]:
         """Make a bandit: see `Client.create_bandit`."""
-        settings = {
+        asked: dict[str, Any] = {
             "name": name,
             "algorithm": algorithm,
             "dim": dim,
             "reward_range": list(reward_range),
-            "epsilon": epsilon,
-            "delta": delta,
-            "reward_window": reward_window,
-            "default_reward": default_reward,
-            "horizon": horizon,
-            "unit": unit,
         }
-        return await self._send(calls.create_bandit(settings, options))
+        asked |= {"epsilon": epsilon, "delta": delta, "horizon": horizon, "unit": unit}
+        asked |= {"reward_window": reward_window, "default_reward": default_reward}
+        return await self._send(calls.create_bandit(asked, options))
 
     async def bandits(self) -> list[dict[str, Any]]:
         """All bandits: settings, claim, status, how far they have learned."""
@@ -153,9 +161,17 @@ class AsyncClient:
                 raise self._address.distrusted(error) from None
             except TimeoutError:
                 problem = "no answer in time"
-            except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, http.client.HTTPException) as error:
+            except (
+                OSError,
+                EOFError,
+                ValueError,
+                asyncio.LimitOverrunError,
+                http.client.HTTPException,
+            ) as error:
                 if used:
-                    await self.close()  # the service has closed what lay idle; that is no reason to wait
+                    await (
+                        self.close()
+                    )  # the service has closed what lay idle; that is no reason to wait
                     continue
                 problem = f"{type(error).__name__}: {error}"
             else:
@@ -167,13 +183,21 @@ class AsyncClient:
     async def _exchange(self, call: Call[Any]) -> tuple[int, str | None, bytes]:
         where = self._address
         reader, writer = (
-            self._idle.pop() if self._idle else await asyncio.open_connection(where.host, where.port, ssl=self._ssl)
+            self._idle.pop()
+            if self._idle
+            else await asyncio.open_connection(where.host, where.port, ssl=self._ssl)
         )
         try:
             headers = dict(where.headers)
             if call.body is not None:
-                headers |= {"Content-Type": "application/json", "Content-Length": str(len(call.body))}
-            lines = [f"{call.method} {where.prefix}{call.path} HTTP/1.1", *(f"{n}: {v}" for n, v in headers.items())]
+                headers |= {
+                    "Content-Type": "application/json",
+                    "Content-Length": str(len(call.body)),
+                }
+            lines = [
+                f"{call.method} {where.prefix}{call.path} HTTP/1.1",
+                *(f"{n}: {v}" for n, v in headers.items()),
+            ]
             writer.write("\r\n".join([*lines, "", ""]).encode() + (call.body or b""))
             await writer.drain()
             status, said, body, stays = await _read(reader)
@@ -207,5 +231,10 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, http.client.HTTPMess
             pass
         return status, headers, b"".join(chunks), stays
     if status == 204 or headers.get("Content-Length") is not None:
-        return status, headers, await reader.readexactly(int(headers.get("Content-Length") or 0)), stays
+        return (
+            status,
+            headers,
+            await reader.readexactly(int(headers.get("Content-Length") or 0)),
+            stays,
+        )
     return status, headers, await reader.read(), False

@@ -1,9 +1,9 @@
 """`python -m dpbandit.gpu`: what a machine with NumPy and CuPy alone can do.
 
-python -m dpbandit.gpu doctor                                   what is here, and what is missing
-python -m dpbandit.gpu plans plans.json --horizon 10000         (needs the whole library) plans for `run`
-python -m dpbandit.gpu run [plans.json] --seeds 10000           regret of linucb, tree-gauss, dgs and anytime, or of plans
-python -m dpbandit.gpu attack attacks.npz counts.npz            count an audit's hits; `benchmarks/audit_table.py` makes both
+python -m dpbandit.gpu doctor   what is here, and what is missing
+python -m dpbandit.gpu plans plans.json --horizon 10000   (needs the whole library) plans for `run`
+python -m dpbandit.gpu run [plans.json] --seeds 10000   regret of four algorithms, or of plans
+python -m dpbandit.gpu attack attacks.npz counts.npz   hits; benchmarks/audit_table.py makes both
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def _plans(given: Any) -> None:
         made[name] = plan_of(bandit, given.horizon)
     Book(made).save(given.file)
     print(
-        f"{len(made)} plans in {given.file}; their noise is scaled for the first pool where it depends on one"
+        f"{len(made)} plans in {given.file}; their noise is scaled for the first pool "
+        "where it depends on one"
     )
 
 
@@ -104,7 +105,8 @@ def _run(given: Any) -> None:
         last = played.regret[:, -1]
         error = last.std(ddof=1) / np.sqrt(len(last)) if len(last) > 1 else float("nan")
         print(
-            f"{name:<24} regret {last.mean():8.1f} ± {error:.1f}   {given.seeds:,} seeds in {time.perf_counter() - began:.1f} s",
+            f"{name:<24} regret {last.mean():8.1f} ± {error:.1f}   "
+            f"{given.seeds:,} seeds in {time.perf_counter() - began:.1f} s",
             flush=True,
         )
 

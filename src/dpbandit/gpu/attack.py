@@ -1,8 +1,10 @@
-"""Runs an audit's attack on a machine: every run draws its own noise, and its score is the likelihood ratio of all releases.
+"""Runs an audit's attack on a machine: every run draws its own noise, and its score is the
+likelihood ratio of all releases.
 
-What the two streams would have published is computed once, elsewhere, by the bandit itself (`auditor.trajectories`). Where a
-clean value never depends on earlier noise only the shifts between the two streams matter; the anytime bandit's values do
-depend on it, and its public coefficients come along.
+What the two streams would have published is computed once, elsewhere, by the bandit itself
+(`auditor.trajectories`). Where a clean value never depends on earlier noise only the shifts between
+the two streams matter; the anytime bandit's values do depend on it, and its public coefficients
+come along.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ SAMPLE = 100_000
 
 @dataclass(frozen=True)
 class Shifts:
-    """How far apart the two streams are in each coordinate of each release, in units of its noise; zeros left out.
+    """How far apart the two streams are in each coordinate of each release, in units of its noise;
+    zeros left out.
 
-    For K-norm noise one length for each release, of `width` coordinates. `certain` is what releases without noise add.
+    For K-norm noise one length for each release, of `width` coordinates. `certain` is what releases
+    without noise add.
     """
 
     noise: str
@@ -41,7 +45,8 @@ class Shifts:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The anytime bandit on a fixed stream: what is public of every round and of every release, in kernels.cu's order."""
+    """The anytime bandit on a fixed stream: what is public of every round and of every release, in
+    kernels.cu's order."""
 
     dim: int
     rows: Array
@@ -62,7 +67,8 @@ def scores(
     seed: int,
     injected: Array | None = None,
 ) -> Any:
-    """Scores of `runs` runs on one stream (0 as it was, 1 changed), on the machine. A run's noise depends on its number."""
+    """Scores of `runs` runs on one stream (0 as it was, 1 changed), on the machine. A run's noise
+    depends on its number."""
     arrays, real = machine.arrays, machine.real
     sign, key = np.int32(2 * side - 1), np.uint64((2 * seed + side) % 2**64)
     blocks, zero = -(-runs // THREADS), np.uint64(0)
@@ -123,7 +129,8 @@ class Found:
 
 
 def attack(machine: Machine, what: Attack, *, runs: int, seed: int) -> Found:
-    """Score both sides and count. Single precision scores: a step of theirs is far below any distance between thresholds."""
+    """Score both sides and count. Single precision scores: a step of theirs is far below any
+    distance between thresholds."""
     if runs > 2**31:
         raise OptionError(f"runs must be at most 2³¹ a side on one device, not {runs}")
     began = time.perf_counter()

@@ -1,7 +1,9 @@
-"""How often scores pass thresholds: all that a lower bound on ε needs to know of millions of runs. NumPy or CuPy, the same code.
+"""How often scores pass thresholds: all that a lower bound on ε needs to know of millions of runs.
+NumPy or CuPy, the same code.
 
-Thresholds are quantiles of the first half of the runs; hits are counted in that half, where one is chosen, and in the other,
-where it is tried. Choosing and bounding are `auditor.bounds`'s: counts are few numbers that travel.
+Thresholds are quantiles of the first half of the runs; hits are counted in that half, where one is
+chosen, and in the other, where it is tried. Choosing and bounding are `auditor.bounds`'s: counts
+are few numbers that travel.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ THRESHOLDS = 400
 
 @dataclass(frozen=True)
 class Counts:
-    """Hits of each threshold: arrays of shape (side, direction, threshold), direction 0 for scores above it, 1 for below."""
+    """Hits of each threshold: arrays of shape (side, direction, threshold), direction 0 for scores
+    above it, 1 for below."""
 
     thresholds: NDArray[np.float64]
     train: NDArray[np.int64]
@@ -46,7 +49,8 @@ def count(arrays: Any, scores0: Any, scores1: Any) -> Counts:
 
 
 def _quantiles(arrays: Any, ordered: Any, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """As numpy.quantile, of numbers that are in order already; in their own precision, so that they can be compared with."""
+    """As numpy.quantile, of numbers that are in order already; in their own precision, so that they
+    can be compared with."""
     at = shares * (len(ordered) - 1)
     low = np.floor(at).astype(np.int64)
     high = np.minimum(low + 1, len(ordered) - 1)

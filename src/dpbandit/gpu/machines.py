@@ -1,4 +1,5 @@
-"""Where the kernels run: on a CUDA device through CuPy, or on this processor through g++ (for tests, slowly).
+"""Where the kernels run: on a CUDA device through CuPy, or on this processor through g++ (for
+tests, slowly).
 
 Both compile the same source with the same definitions and are called with the same arguments.
 """
@@ -58,7 +59,8 @@ class Cuda:
             import cupy
         except ImportError as error:
             raise DeviceError(
-                "device='cuda' needs CuPy: pip install 'dpbandit[gpu]' (for CUDA 13; for another version install the cupy "
+                "device='cuda' needs CuPy: pip install 'dpbandit[gpu]' (for CUDA 13; for another "
+                "version install the cupy "
                 "package that matches it), or use device='cpu'"
             ) from error
         try:
@@ -69,7 +71,8 @@ class Cuda:
             ) from error
         if count == 0:
             raise DeviceError(
-                "CuPy is installed but there is no CUDA device: check nvidia-smi, or use device='cpu'"
+                "CuPy is installed but there is no CUDA device: check nvidia-smi, or use "
+                "device='cpu'"
             )
         self.arrays = cupy
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
@@ -89,7 +92,8 @@ class Cuda:
         if shared > 48 * 1024:
             if shared > self.shared_memory:
                 raise OptionError(
-                    f"the arm pool takes {shared:,} bytes of shared memory and this device has {self.shared_memory:,}: use "
+                    f"the arm pool takes {shared:,} bytes of shared memory and this device has "
+                    f"{self.shared_memory:,}: use "
                     "fewer arms or dimensions, or device='cpu'"
                 )
             run.max_dynamic_shared_size_bytes = shared

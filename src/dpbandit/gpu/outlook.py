@@ -1,4 +1,5 @@
-"""The anytime bandit's instruments and prior for contexts that are all public: `learners.prior` for many pools, in NumPy."""
+"""The anytime bandit's instruments and prior for contexts that are all public: `learners.prior` for
+many pools, in NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ INTERCEPT = 0.01
 
 
 def instruments_and_prior(pools: Array, low: float, high: float) -> tuple[Array, Array]:
-    """Unit instruments (pool, arm, d + 1), and precision (packed lower triangle) with pull (pool, …) of the prior."""
+    """Unit instruments (pool, arm, d + 1), and precision (packed lower triangle) with pull (pool,
+    …) of the prior."""
     count, arms, d = pools.shape
     second, first = np.einsum("gai,gak->gik", pools, pools) / arms, pools.mean(axis=1)
     size = np.trace(second, axis1=1, axis2=2)

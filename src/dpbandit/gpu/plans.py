@@ -1,4 +1,5 @@
-"""What the simulation kernel must know of an algorithm and of a world: plain numbers, so that they can be made elsewhere."""
+"""What the simulation kernel must know of an algorithm and of a world: plain numbers, so that they
+can be made elsewhere."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Anytime:
 
 @dataclass(frozen=True)
 class Plan:
-    """One algorithm, ready to be played. `scales` and `alphas` have one number, or one for every round."""
+    """One algorithm, ready to be played. `scales` and `alphas` have one number, or one for every
+    round."""
 
     family: str
     noise: str = "gaussian"
@@ -133,7 +135,8 @@ PAPERS_MU = 1.3662024
 def papers_plans(
     rounds: int, *, width: float = 2.0, low: float = -0.5, dim: int = 10
 ) -> dict[str, Plan]:
-    """`linucb`, `tree-gauss`, `dgs` and `anytime` at (2, 0.1), as `translation` makes them (a test compares)."""
+    """`linucb`, `tree-gauss`, `dgs` and `anytime` at (2, 0.1), as `translation` makes them (a test
+    compares)."""
     levels = rounds.bit_length()
     multiplier = math.sqrt(levels) / PAPERS_MU
     clip = (low, low + width)

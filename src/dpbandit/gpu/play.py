@@ -1,9 +1,10 @@
 """Plays a plan on many replications of the paper's simulation, all rounds inside one kernel.
 
-Replications come in groups of THREADS that share a pool of arms (it has to fit into a block's fast memory); each has its own
-θ*, slates, reward noise and privacy noise. Whole groups are always played, so that a replication depends on its seed alone:
-seed s is replication s mod THREADS of group s // THREADS. Sharing a pool correlates regrets a little (docs/gpu.md has by how
-much): standard errors over seeds alone are somewhat too small, most for `dgs`.
+Replications come in groups of THREADS that share a pool of arms (it has to fit into a block's fast
+memory); each has its own θ*, slates, reward noise and privacy noise. Whole groups are always
+played, so that a replication depends on its seed alone: seed s is replication s mod THREADS of
+group s // THREADS. Sharing a pool correlates regrets a little (docs/gpu.md has by how much):
+standard errors over seeds alone are somewhat too small, most for `dgs`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ LARGEST_DIM = {"anytime": 16}
 LARGEST_SEED = 2**31 * THREADS
 LONGEST = 2**31 - 2
 
-# Blocks that share a multiprocessor, found by measuring (benchmarks/gpu_rounds.py --blocks 2 3 4): fewer leave more registers,
-# and these kernels have enough independent work in each thread to need no more.
+# Blocks that share a multiprocessor, found by measuring (benchmarks/gpu_rounds.py --blocks 2 3 4):
+# fewer leave more registers, and these kernels have enough independent work in each thread to need
+# no more.
 BLOCKS = 2
 
 
@@ -245,7 +247,8 @@ def play(
     advance: Callable[[int], None] = lambda replications: None,
     at_once: int = 528,
 ) -> Played:
-    """Play these seeds, `at_once` groups in one launch. `plans` is one for all, or made for each group and its pool."""
+    """Play these seeds, `at_once` groups in one launch. `plans` is one for all, or made for each
+    group and its pool."""
     wanted = np.array([int(seed) for seed in seeds], dtype=np.int64)
     groups = groups_of(wanted.tolist())
     parts = []

@@ -24,8 +24,8 @@ PLAYED = (
 )
 # The rule that the kernels play for each learner.
 POLICIES = {"none": "uniform", "ridge": "ucb", "filter": "centred-ucb"}
-# The choices that this module knows, for each learner. One that is new elsewhere is refused here, not
-# left out.
+# The choices that this module knows, for each learner. One that is new elsewhere is refused here,
+# not left out.
 COMMON = (
     "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
     "context_noise contexts_key"

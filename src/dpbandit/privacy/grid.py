@@ -24,6 +24,8 @@ FLOAT_GRID_BITS = 44
 
 # What OpenDP's own rounding can add to a proven cost, and much more; noise is larger by this.
 PROVEN_SLACK = 1e-9
+# Real Gaussian noise lives on a grid: a claim sets aside at most this part of its δ for it.
+GRID_SHARE = 0.01
 # Up to here, twice the slack of a float release is still nothing.
 _COARSE = 2.0**-20
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.engine import (
+from dpbandit.codes import (
     DIMENSION,
     LEARNED,
     NOT_FINITE,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit.engine import HORIZON, LEARNED, NO_RELEASE
+from dpbandit.codes import HORIZON, LEARNED, NO_RELEASE
 from dpbandit.reference.random import lot
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ def play(
     noise_key, start_key : int
         Of the noise, and of the noise that pan-private nodes begin with.
     in_public_set : array of shape (n,), optional
-        Whether each row of the pool is one of the contexts that the noise was scaled for; None: all
-        are.
+        Whether each row of the pool is one of the contexts that the noise was scaled for; all are,
+        if not given.
     truth : array of shape (dim,), optional
-        What θ should be; None: nobody knows, and errors are NaN.
+        What θ should be.
     record : array of int
         Rounds of this block, ascending, after which a row is returned.
     totals : array of shape (2,)
@@ -62,8 +63,8 @@ def play(
     Returns
     -------
     array of shape (len(record), 3), or int
-        Reward, regret and ‖θ − truth‖ after those rounds; or the code with which a context or a
-        reward would be refused. Nothing was played then.
+        Reward, regret and ‖θ − truth‖ (NaN without a truth) after those rounds; or the code with
+        which the block is refused.
     """
     code = _code(engine, pool, rewards.ravel(), len(shown))
     if code != LEARNED:
@@ -80,7 +81,7 @@ def play(
         known = in_public_set is None or bool(in_public_set[rows[arm]])
         engine._simulate(offered[arm], float(rewards[n, arm]), known, noise_key, start_key)
         if n in wanted:
-            error = np.nan if truth is None else np.linalg.norm(engine.theta() - truth)
+            error = math.nan if truth is None else float(np.linalg.norm(engine.theta() - truth))
             out[wanted[n]] = (*totals, error)
     return out
 
@@ -168,6 +169,14 @@ def scores(
             own.commit(told)
             twin.commit(told)
     return out
+
+
+def _code(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> int:
+    """LEARNED, or the code with which these contexts, rewards or rounds are refused."""
+    code = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
+    if code == LEARNED and engine.rounds + more > engine.most_rounds:
+        code = HORIZON
+    return code
 
 
 def _refuse(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> None:

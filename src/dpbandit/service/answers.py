@@ -13,30 +13,44 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+Headers = tuple[tuple[bytes, bytes], ...]
+
 encode = msgspec.json.Encoder().encode
 
 JSON = b"application/json"
+AGAIN = ((b"retry-after", b"1"),)
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a failure
     """An answer that is not the one that was hoped for."""
 
-    def __init__(self, status: int, why: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def __init__(self, status: int, why: str, headers: Headers = ()) -> None:
         super().__init__(why)
         self.status, self.why, self.headers = status, why, headers
 
 
-def as_refusal(error: DpbanditError) -> Refused:
-    """Our own errors, by what the caller can do about them."""
+class Overloaded(Exception):  # noqa: N818 - an answer, not a failure
+    """More is waiting than this process is willing to hold."""
+
+
+def why_refused(error: Refused | DpbanditError | Overloaded) -> tuple[int, str, Headers]:
+    """Status, words and headers, by what the caller can do about the error.
+
+    Not an exception: one that a frame holds keeps that frame, and with it the request.
+    """
+    if isinstance(error, Refused):
+        return error.status, error.why, error.headers
+    if isinstance(error, Overloaded):
+        return 503, "too much is waiting: try again", AGAIN
     if isinstance(error, StoreError):
-        return Refused(503, "the store cannot be reached: try again", ((b"retry-after", b"1"),))
+        return 503, "the store cannot be reached: try again", AGAIN
     if isinstance(error, CapError):
-        return Refused(409, str(error))
-    return Refused(422, str(error))
+        return 409, str(error), ()
+    return 422, str(error), ()
 
 
 def why_undecodable(error: Exception) -> Refused:
-    """400 for what is not JSON, 422 for JSON of another shape. The text names types and places, never values."""
+    """400 for what is not JSON, 422 for JSON of another shape. The text never names values."""
     if isinstance(error, msgspec.ValidationError):
         return Refused(422, f"the body does not fit: {error}")
     if isinstance(error, RecursionError):
@@ -45,9 +59,18 @@ def why_undecodable(error: Exception) -> Refused:
 
 
 async def respond(
-    send: Send, status: int, body: bytes, kind: bytes = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()
+    send: Send,
+    status: int,
+    body: bytes,
+    kind: bytes = JSON,
+    headers: Headers = (),
 ) -> None:
     """One whole answer."""
-    head = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store"), *headers]
+    head = [
+        (b"content-type", kind),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+        *headers,
+    ]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})

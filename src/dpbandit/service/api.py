@@ -1,5 +1,5 @@
-"""The HTTP API as one ASGI application. Decisions and rewards are handled here, with as little in between as possible; the
-rest is in `pages`.
+"""The HTTP API as one ASGI application. Decisions and rewards are handled here, with as little in
+between as possible; the rest is in `pages`.
 
 No answer, log line or metric shows a reward, a clean statistic, or noise.
 """
@@ -21,16 +21,34 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import DpbanditError
 from dpbandit.service.access import AccessLog
-from dpbandit.service.answers import Receive, Refused, Scope, Send, as_refusal, encode, respond, why_undecodable
+from dpbandit.service.answers import (
+    Overloaded,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    encode,
+    respond,
+    why_refused,
+    why_undecodable,
+)
 from dpbandit.service.catalog import Catalog, Served
 from dpbandit.service.dashboard import Dashboard
-from dpbandit.service.journal import Journal, Overloaded
+from dpbandit.service.journal import Journal
 from dpbandit.service.metrics import Metrics
-from dpbandit.service.records import CONFLICT, UNKNOWN, Asked, Earlier, decision_id, parse_decision_id
+from dpbandit.service.records import (
+    CONFLICT,
+    UNKNOWN,
+    Asked,
+    Earlier,
+    decision_id,
+    parse_decision_id,
+)
 from dpbandit.service.settings import Settings
 
 log = logging.getLogger("dpbandit.service")
 
+UNEXPECTED = b'{"error":"unexpected: this is a bug, and nothing was changed"}'
 LONGEST_TEXT = 256
 LONGEST_REQUEST = 64
 
@@ -63,18 +81,20 @@ decode_rewards = msgspec.json.Decoder(RewardRequest | list[RewardRequest]).decod
 
 
 def no_key() -> Refused:
-    """Made anew each time: one exception object raised again and again would keep every request it was raised in."""
+    """Made anew each time: an exception object keeps every request that it was raised in."""
     return Refused(
-        401, "a key is needed: Authorization: Bearer …", ((b"www-authenticate", b'Bearer realm="dpbandit"'),)
+        401,
+        "a key is needed: Authorization: Bearer …",
+        ((b"www-authenticate", b'Bearer realm="dpbandit"'),),
     )
 
 
 class App:
     """One process's API. `settings.role` 'learner' serves health and metrics only."""
 
-    def __init__(self, settings: Settings, *, well: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, settings: Settings, *, healthy: Callable[[], bool] = lambda: True) -> None:
         self.settings = settings
-        self._well = well  # what else must be so for `/readyz`
+        self._healthy = healthy  # what else must be so for `/readyz`
         self.catalog = Catalog(settings.store)
         self.journal = Journal(settings.store, most_waiting=settings.max_waiting)
         self.metrics = Metrics()
@@ -143,7 +163,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path in ("/healthz", "/readyz"):
-            ready = path == "/healthz" or (self.catalog.ready and self._well())
+            ready = path == "/healthz" or (self.catalog.ready and self._healthy())
             await respond(send, 200 if ready else 503, b'{"ok":true}' if ready else b'{"ok":false}')
             return
         if self.dashboard.has(scope) and self.settings.role != "learner":
@@ -157,21 +177,17 @@ class App:
                     authorization = value
                 elif name == b"content-length":
                     length = int(value)
-            who = self.catalog.keys.check(authorization) or await self.catalog.authorise(authorization)
+            who = self.catalog.keys.check(authorization)
+            who = who or await self.catalog.authorise(authorization)
             if who is None:
                 raise no_key()
             key, role = who
             if length > self.settings.max_body:
-                raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
+                raise self._too_large()
             parts = path.split("/")
-            if (
-                len(parts) == 5
-                and parts[4] in ("decisions", "rewards")
-                and parts[1] == "v1"
-                and parts[2] == "bandits"
-                and scope["method"] == "POST"
-                and self.settings.role != "learner"
-            ):
+            hot = len(parts) == 5 and parts[4] in ("decisions", "rewards")
+            hot = hot and parts[1] == "v1" and parts[2] == "bandits"
+            if hot and scope["method"] == "POST" and self.settings.role != "learner":
                 action, bandit = parts[4], parts[3]
                 if action == "decisions":
                     status, body = await self._decide(bandit, key, role, receive)
@@ -180,34 +196,34 @@ class App:
                 await respond(send, status, body)
             else:
                 action, bandit, status = await self._other(scope, receive, send, key, role)
-        except Refused as refused:
-            status = refused.status
-            await respond(send, status, encode({"error": refused.why}), headers=refused.headers)
-        except DpbanditError as error:
-            answer = as_refusal(error)
-            status = answer.status
-            await respond(send, status, encode({"error": answer.why}), headers=answer.headers)
-        except Overloaded:
-            status = 503
-            await respond(send, 503, b'{"error":"too much is waiting: try again"}', headers=((b"retry-after", b"1"),))
+        except (Refused, DpbanditError, Overloaded) as error:
+            status, why, headers = why_refused(error)
+            await respond(send, status, encode({"error": why}), headers=headers)
         except Exception as error:
             status = 500
             # The type alone: a message might quote what was sent.
             where = "; ".join(
-                f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)
+                f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}"
+                for f in traceback.extract_tb(error.__traceback__)
             )
             log.error("unexpected %s in %s at %s", type(error).__name__, action, where)
-            await respond(send, 500, b'{"error":"unexpected: this is a bug, and nothing was changed"}')
+            await respond(send, 500, UNEXPECTED)
         self.metrics.count(action, status)
         self.access.note(key, action, bandit if bandit in self.catalog.bandits else "", status)
 
-    async def _other(self, scope: Scope, receive: Receive, send: Send, key: str, role: str) -> tuple[str, str, int]:
+    async def _other(
+        self, scope: Scope, receive: Receive, send: Send, key: str, role: str
+    ) -> tuple[str, str, int]:
         if self._pages is None:
             from dpbandit.service.pages import Pages
 
             self._pages = Pages(self)
         answered: tuple[str, str, int] = await self._pages.answer(scope, receive, send, key, role)
         return answered
+
+    def _too_large(self) -> Refused:
+        most = self.settings.max_body
+        return Refused(413, f"the body is larger than the {most:,} bytes allowed")
 
     async def body(self, receive: Receive) -> bytes:
         """The whole body, if it is not too large and comes in time."""
@@ -235,7 +251,7 @@ class App:
         if message["type"] == "http.disconnect":
             raise Refused(400, "the caller went away")
         if len(body) > self.settings.max_body:
-            raise Refused(413, f"the body is larger than the {self.settings.max_body:,} bytes allowed")
+            raise self._too_large()
         return body
 
     def _end_slow_bodies(self) -> None:
@@ -247,6 +263,8 @@ class App:
 
     async def served(self, name: str) -> Served:
         served = self.catalog.bandits.get(name) or await self.catalog.find(name)
+        if served is None and name in self.catalog.unreadable:
+            raise Refused(503, "this version cannot read the model of this bandit: see the log")
         if served is None:
             raise Refused(404, "there is no bandit of this name")
         return served
@@ -265,8 +283,10 @@ class App:
             raise why_undecodable(error) from None
         contexts, arms, user = asked.contexts, asked.arms, asked.user
         if len(contexts) > self.settings.max_arms:
-            raise Refused(413, f"{len(contexts):,} arms are more than the {self.settings.max_arms:,} allowed")
-        model = served.model
+            raise Refused(
+                413, f"{len(contexts):,} arms are more than the {self.settings.max_arms:,} allowed"
+            )
+        version, model = served.version, served.model
         given = model.check(contexts)
         arm = model.choose(given)
         arm_id = None
@@ -274,37 +294,52 @@ class App:
             if len(arms) != len(contexts):
                 raise Refused(422, f"{len(arms)} arms were named for {len(contexts)} contexts")
             if max(map(len, arms)) > LONGEST_TEXT or any("\0" in name for name in arms):
-                raise Refused(422, f"the name of an arm has at most {LONGEST_TEXT} characters, none of them NUL")
+                raise Refused(
+                    422,
+                    f"the name of an arm has at most {LONGEST_TEXT} characters, none of them NUL",
+                )
             arm_id = arms[arm]
         person = None
         if served.needs_user:
             if not user or len(user) > LONGEST_TEXT:
                 raise Refused(
-                    422, f"this bandit protects users: say whose decision it is, in 1 to {LONGEST_TEXT} characters"
+                    422,
+                    f"this bandit protects users: say whose decision it is, in 1 to {LONGEST_TEXT} "
+                    "characters",
                 )
             # A name is not needed to count by: what is kept is a keyed hash.
-            person = hashlib.blake2b(user.encode(), key=self.catalog.person_key, digest_size=16).digest()
-        decision = (served.id, arm, arm_id, given[arm].tobytes(), person, model.version, key)
-        place = await self.journal.decide(decision, None if asked.request is None else self._fingerprint(asked, given))
+            person = hashlib.blake2b(
+                user.encode(), key=self.catalog.person_key, digest_size=16
+            ).digest()
+        decision = (served.id, arm, arm_id, given[arm].tobytes(), person, version, key)
+        place = await self.journal.decide(
+            decision, None if asked.request is None else self._fingerprint(asked, given)
+        )
         if place is None:
             raise Refused(404, "there is no bandit of this name")
         if isinstance(place, Earlier):
             if not place.same:
                 raise Refused(
-                    409, "this request id was used with other contexts, arms or another user: choose a new one"
+                    409,
+                    "this request id was used with other contexts, arms or another user: choose a "
+                    "new one",
                 )
-            earlier = DecisionAnswer(decision_id(place.seq, place.nonce), place.arm, place.arm_id, place.version)
+            earlier = DecisionAnswer(
+                decision_id(place.seq, place.nonce), place.arm, place.arm_id, place.version
+            )
             return 200, encode(earlier)
-        answer = encode(DecisionAnswer(decision_id(*place), arm, arm_id, model.version))
+        answer = encode(DecisionAnswer(decision_id(*place), arm, arm_id, version))
         self.metrics.decided(time.perf_counter() - began)
         return 201, answer
 
     def _fingerprint(self, asked: DecisionRequest, given: NDArray[np.float64]) -> Asked:
-        """The request id and a hash of all else that was asked, whichever way the numbers were written. Keyed like
-        that of a person, whose name may be in it."""
+        """The request id and a hash of all else that was asked, whichever way the numbers were
+        written. Keyed like that of a person, whose name may be in it."""
         request = asked.request or ""
         if not 0 < len(request) <= LONGEST_REQUEST or "\0" in request:
-            raise Refused(422, f"a request id has 1 to {LONGEST_REQUEST} characters, none of them NUL")
+            raise Refused(
+                422, f"a request id has 1 to {LONGEST_REQUEST} characters, none of them NUL"
+            )
         # + 0.0: a zero is a zero, with or without its minus
         digest = hashlib.blake2b(
             (given + 0.0).tobytes(), key=self.catalog.person_key, digest_size=16, person=b"request"
@@ -335,7 +370,9 @@ class App:
             return b'{"status":"%s"}' % status.encode()
         if len(asked) > self.settings.max_rewards:
             raise Refused(
-                413, f"{len(asked):,} rewards are more than the {self.settings.max_rewards:,} allowed in a call"
+                413,
+                f"{len(asked):,} rewards are more than the {self.settings.max_rewards:,} allowed "
+                "in a call",
             )
         places = [parse_decision_id(item.decision) for item in asked]
         reports = [
@@ -343,10 +380,15 @@ class App:
             for item, place in zip(asked, places, strict=True)
             if place is not None
         ]
-        found = iter(await self.journal.report(served.id, served.window, key, reports) if reports else [])
+        found = iter(
+            await self.journal.report(served.id, served.window, key, reports) if reports else []
+        )
         statuses = [UNKNOWN if place is None else next(found) for place in places]
         return encode(
-            [{"decision": item.decision, "status": status} for item, status in zip(asked, statuses, strict=True)]
+            [
+                {"decision": item.decision, "status": status}
+                for item, status in zip(asked, statuses, strict=True)
+            ]
         )
 
 

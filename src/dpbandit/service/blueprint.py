@@ -1,5 +1,5 @@
-"""What a caller may ask for when making a bandit, and the bandit made from it. Imports the learner's code: used when a
-bandit is made and by the learner, never on the way of a decision.
+"""What a caller may ask for when making a bandit, and the bandit made from it. Imports the
+learner's code: used when a bandit is made and by the learner, never on the way of a decision.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ import json
 import math
 import re
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning
+
+if TYPE_CHECKING:
+    from dpbandit.bandit import Bandit
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DEFAULT_WINDOW = 1800.0
@@ -22,9 +25,13 @@ MOST_REWARDS_OF_A_USER = 1_000_000
 # Options that would break what the service promises, and why.
 REFUSED = {
     "seed": "a seed means simulated noise, which protects nobody: only real noise is served",
-    "pan_private": "the store keeps rewards until they are learned, so it cannot promise more than the plain form",
-    "context_noise": "contexts are perturbed by the process that learns, and here another one ranks",
+    "pan_private": "the store keeps rewards until they are learned: it can promise no more",
+    "backend": "the service chooses what runs a bandit",
+    "context_noise": "the process that learns perturbs contexts, and here another one ranks",
 }
+
+
+GIVEN_APART = ("dim", "epsilon", "delta", "horizon")
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,7 +54,8 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
     """The request with every default filled in, so that asking twice can be recognised."""
     if not NAME.match(request.name):
         raise OptionError(
-            "a name is 1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
+            "a name is 1 to 64 letters, digits, dots, dashes and underscores, the first a letter "
+            "or digit"
         )
     if not 1 <= request.dim <= max_dim:
         raise OptionError(f"dim must lie between 1 and {max_dim}, the limit of this service")
@@ -68,8 +76,14 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
     if own:
         raise OptionError(f"{min(own)!r} is not one of the options: give it beside them")
     unit = request.unit if isinstance(request.unit, str) else list(request.unit)
-    config = msgspec.structs.asdict(request) | {"default_reward": default, "reward_range": [low, high], "unit": unit}
-    config["options"] = {k: v for k, v in request.options.items() if k not in REFUSED and v is not None}
+    config = msgspec.structs.asdict(request) | {
+        "default_reward": default,
+        "reward_range": [low, high],
+        "unit": unit,
+    }
+    config["options"] = {
+        k: v for k, v in request.options.items() if k not in REFUSED and v is not None
+    }
     return config
 
 
@@ -78,52 +92,56 @@ def canonical(config: dict[str, Any]) -> str:
     return json.dumps(config, sort_keys=True, separators=(",", ":"))
 
 
-def build(config: dict[str, Any]) -> Any:
+def build(config: dict[str, Any]) -> Bandit:
     """The bandit itself, with real noise."""
-    from dpbandit.bandits.registry import construct, find
+    from dpbandit.algorithms.registry import construct, find
 
     if find(config["algorithm"]).registered_by_user:
-        raise OptionError(f"{config['algorithm']!r} was registered by a program: only built-in algorithms are served")
+        raise OptionError(
+            f"{config['algorithm']!r} was registered by a program: only built-in algorithms are "
+            "served"
+        )
     unit = config["unit"] if isinstance(config["unit"], str) else tuple(config["unit"])
-    given = {name: config[name] for name in ("dim", "epsilon", "delta", "horizon")}
+    options = config["options"] | {name: config[name] for name in GIVEN_APART}
+    options |= {"reward_range": tuple(config["reward_range"]), "unit": unit}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            return construct(
-                config["algorithm"],
-                {**config["options"], **given, "reward_range": tuple(config["reward_range"]), "unit": unit},
-            )
+            bandit: Bandit = construct(config["algorithm"], options)
+            return bandit
     except DpbanditError:
         raise
     except (ArithmeticError, ValueError, TypeError, MemoryError, LookupError):
-        raise OptionError("these options make no bandit: see the documentation for what each may be") from None
+        raise OptionError(
+            "these options make no bandit: see the documentation for what each may be"
+        ) from None
 
 
-def draft(config: dict[str, Any], *, allow_unproven: bool) -> Any:
+def draft(config: dict[str, Any], *, allow_unproven: bool) -> Bandit:
     """A new bandit that may be served, or an error that says why not."""
     bandit = build(config)
     if bandit.claim.status != "proven" and not allow_unproven:
         raise OptionError(
-            f"{config['algorithm']!r} at these settings has no proven claim (status: {bandit.claim.status}); "
-            "this service serves proven ones only"
+            f"{config['algorithm']!r} at these settings has no proven claim (status: "
+            f"{bandit.claim.status}); this service serves proven ones only"
         )
     return bandit
 
 
-def model_record(bandit: Any) -> dict[str, Any]:
-    """What a ranker is given: the released model, and the bounds that contexts must keep."""
-    from dpbandit.bandits.files import released_record
-    from dpbandit.bandits.registry import find
+def records(bandit: Bandit) -> dict[str, Any]:
+    """What the store keeps of a new bandit."""
+    from dpbandit.files import pack
 
-    limits = {
-        "max_norm": bandit.options.max_norm,
-        "l1_limit": getattr(bandit, "l1_limit", None),
-        "one_hot": find(bandit.name).one_hot,
+    return {
+        "identity": bandit.identity,
+        "claim": bandit.claim.to_dict() | {"words": str(bandit.claim)},
+        "model": json.dumps(bandit.model().to_record()),
+        "privacy": json.dumps(privacy_record(bandit)),
+        "state": pack(bandit),
     }
-    return {**released_record(bandit), **limits}
 
 
-def privacy_record(bandit: Any) -> dict[str, Any]:
+def privacy_record(bandit: Bandit) -> dict[str, Any]:
     """The public account of what was paid: no reward and no noise decides any number in it."""
     spent, ledger = bandit.spent, bandit.ledger
     limit = ledger.limit if math.isfinite(ledger.limit) else None
@@ -136,7 +154,10 @@ def privacy_record(bandit: Any) -> dict[str, Any]:
             "fraction": None if not limit else max(0.0, 1 - ledger.total / limit),
         },
         "releases": ledger.releases,
-        "ledger": [{**row, "cost": finite(row["cost"]), "total": finite(row["total"])} for row in ledger.table()],
+        "ledger": [
+            {**row, "cost": finite(row["cost"]), "total": finite(row["total"])}
+            for row in ledger.table()
+        ],
     }
 
 

@@ -1,9 +1,10 @@
 """What all bandits of a store promise together, for a person who is in all of them.
 
-Composition. Pure ε adds up. μ-GDP adds up in squares (Dong, Roth & Su 2022), also for mechanisms that run side by side and
-react to each other (Vadhan & Zhang 2023). A mixture: the Gaussian bandits become one (ε, δ) and the ε's are added, as the
-δ's are (basic composition). A claim (ε, δ) that is neither adds as it is. Nothing is ever subtracted: a bandit that was
-deleted, or whose store was restored, has been promised all the same; one that learned twice (`timelines`) counts twice.
+Composition. Pure ε adds up. μ-GDP adds up in squares (Dong, Roth & Su 2022), also for mechanisms
+that run side by side and react to each other (Vadhan & Zhang 2023). A mixture: the Gaussian bandits
+become one (ε, δ) and the ε's are added, as the δ's are (basic composition). A claim (ε, δ) that is
+neither adds as it is. Nothing is ever subtracted: a bandit that was deleted, or whose store was
+restored, has been promised all the same; one that learned twice (`timelines`) counts twice.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dpbandit.budget import epsilon_of
 from dpbandit.errors import CapError
-
-# Real Gaussian noise lives on a grid, for which every claim sets aside at most this part of its δ (bandits.presets).
-GRID_SHARE = 0.01
+from dpbandit.privacy.accounting import epsilon_of
+from dpbandit.privacy.grid import GRID_SHARE
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def add_up(claims: Iterable[tuple[dict[str, Any], int]], *, delta: float | None 
     3.0
     >>> add_up([(gdp, 1), (pure, 1)], delta=1e-5).epsilon
     3.0
-    >>> 2.8 < add_up([(gdp, 1), (gdp, 1)], delta=2e-5).epsilon < 3.0  # adding up μ² is better than adding up ε
+    >>> 2.8 < add_up([(gdp, 1), (gdp, 1)], delta=2e-5).epsilon < 3.0  # μ² adds up better than ε
     True
     """
     pure = squares = other_epsilon = other_delta = grid = own = plain = 0.0
@@ -70,9 +69,11 @@ def add_up(claims: Iterable[tuple[dict[str, Any], int]], *, delta: float | None 
             grid += timelines * GRID_SHARE * claim["delta"]
         elif claim["notion"] == "pure" or claim["delta"] == 0.0:
             pure += timelines * epsilon
-        else:
+        elif claim["notion"] in ("gdp", "approximate", "joint"):
             other_epsilon += timelines * epsilon
             other_delta += timelines * claim["delta"]
+        else:
+            raise CapError(f"nobody knows how to add up a claim of notion {claim['notion']!r}")
     at = own if delta is None else delta
     left = at - other_delta - grid
     mu = math.sqrt(squares) * (1 + 1e-12)
@@ -81,22 +82,31 @@ def add_up(claims: Iterable[tuple[dict[str, Any], int]], *, delta: float | None 
     else:
         gaussian = epsilon_of(mu=mu, delta=left) if 0 < left < 1 else math.inf
     together = pure + other_epsilon + gaussian
-    if own <= at * (1 + 1e-12):  # adding up all ε's and all δ's is valid too, and better for a single bandit
+    if own <= at * (
+        1 + 1e-12
+    ):  # adding up all ε's and all δ's is valid too, and better for a single bandit
         together = min(together, plain)
     return Total(together, at, mu, pure, proven, count)
 
 
 def check_cap(
-    claims: list[tuple[dict[str, Any], int]], new: dict[str, Any], cap: dict[str, float] | None, *, again: int = 1
+    claims: list[tuple[dict[str, Any], int]],
+    new: dict[str, Any],
+    cap: dict[str, float] | None,
+    *,
+    again: int = 1,
 ) -> None:
     """Raise CapError if the new claim does not fit beside the others."""
     if cap is None:
         return
     total = add_up([*claims, (new, again)], delta=cap["delta"])
     if not total.proven:
-        raise CapError("a store with a cap takes proven claims only: an unproven one cannot be added up")
+        raise CapError(
+            "a store with a cap takes proven claims only: an unproven one cannot be added up"
+        )
     if total.epsilon > cap["epsilon"] * (1 + 1e-9):
         raise CapError(
-            f"with this bandit the total over all bandits would be ε = {total.epsilon:.6g} at δ = {cap['delta']:g}; the cap "
-            f"of this store is ε = {cap['epsilon']:g}. Deleting or renaming bandits gives nothing back"
+            f"with this bandit the total over all bandits would be ε = {total.epsilon:.6g} at δ = "
+            f"{cap['delta']:g}; the cap of this store is ε = {cap['epsilon']:g}. Deleting or "
+            "renaming bandits gives nothing back"
         )

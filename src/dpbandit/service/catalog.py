@@ -1,4 +1,5 @@
-"""What a ranker remembers of the store, refreshed several times a second: bandits, released models, keys.
+"""What a ranker remembers of the store, refreshed several times a second: bandits, released models,
+keys.
 
 All of it is public or a hash. Nothing here ever reads a reward or a learner's state.
 """
@@ -7,17 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dpbandit.errors import DpbanditError, StoreError
+from dpbandit.errors import DpbanditError, SaveError, StoreError
+from dpbandit.model import ReleasedModel
 from dpbandit.service.keys import KeyRing
-from dpbandit.service.ranker import Model
 from dpbandit.service.store import DELETED, Line, Store
 
+log = logging.getLogger("dpbandit.service")
+
 T = TypeVar("T")
+
+Models = dict[int, tuple[int, ReleasedModel]]  # bandit → (version, model)
 
 REFRESH_SECONDS = 0.25
 # Asking for what is not there makes the catalog look again, at most this often.
@@ -27,12 +33,21 @@ ASK_AGAIN_SECONDS = 0.02
 class Served:
     """A bandit as the hot endpoints need it."""
 
-    __slots__ = ("id", "line", "model", "needs_user", "reward_range", "traffic", "window")
+    __slots__ = (
+        "id",
+        "line",
+        "model",
+        "needs_user",
+        "reward_range",
+        "traffic",
+        "version",
+        "window",
+    )
 
-    def __init__(self, line: Line, model: Model) -> None:
+    def __init__(self, line: Line, version: int, model: ReleasedModel) -> None:
         self.id = line.id
         self.line = line
-        self.model = model
+        self.version, self.model = version, model
         self.needs_user = line.config["unit"] != "reward"
         self.window = float(line.config["reward_window"])
         low, high = line.config["reward_range"]
@@ -48,8 +63,9 @@ class Served:
 
 
 def _older(served: Served, line: Line) -> bool:
-    """Whether the store has a newer model. One that goes on from an old copy of the store counts releases from there anew."""
-    return served.line.timelines < line.timelines or served.model.version < line.version
+    """Whether the store has a newer model. One that goes on from an old copy of the store counts
+    releases from there anew."""
+    return served.line.timelines < line.timelines or served.version < line.version
 
 
 class Catalog:
@@ -67,6 +83,7 @@ class Catalog:
         self.restored: str | None = None
         self.refreshed_at = -1e9
         self.problem = "not read yet"
+        self.unreadable: dict[str, int] = {}  # bandit → a model of it that could not be read
 
     async def start(self) -> None:
         await self.refresh()
@@ -105,24 +122,34 @@ class Catalog:
             self._take(*found)
             self.refreshed_at, self.problem = began, ""
 
-    def _read(self, store: Store) -> tuple[list[Line], list[Any], dict[int, Model], bytes, int, str | None]:
+    def _read(self, store: Store) -> tuple[list[Line], list[Any], Models, bytes, int, str | None]:
         lines = store.lines()
         keys = store.connection.all("SELECT id, hash, role FROM keys WHERE revoked_at IS NULL")
         models = {}
         for line in lines:
-            known = self.bandits.get(line.name)
-            if line.status != DELETED and (known is None or _older(known, line)):
+            served = self.bandits.get(line.name)
+            if line.status != DELETED and (served is None or _older(served, line)):
                 found = store.model(line.id)
-                if found is not None:
-                    models[line.id] = Model(*found)
+                if found is not None and (read := self._model(line, *found)) is not None:
+                    models[line.id] = (found[0], read)
         person_key = self.person_key or bytes.fromhex(store.meta("person_key") or "")
         return lines, keys, models, person_key, store.now(), store.meta("restored")
+
+    def _model(self, line: Line, version: int, record: dict[str, Any]) -> ReleasedModel | None:
+        """The model of a record; None for one that this version cannot read. The others go on."""
+        try:
+            return ReleasedModel.from_record(record)
+        except SaveError as error:
+            if self.unreadable.get(line.name) != version:
+                self.unreadable[line.name] = version
+                log.error("%s: model %d cannot be read: %s", line.name, version, error)
+        return None
 
     def _take(
         self,
         lines: list[Line],
         keys: list[Any],
-        models: dict[int, Model],
+        models: Models,
         person_key: bytes,
         store_now: int,
         restored: str | None,
@@ -133,15 +160,18 @@ class Catalog:
         now = time.monotonic()
         for line in lines:
             if line.status == DELETED:
+                self.unreadable.pop(line.name, None)
                 continue
             served = self.bandits.get(line.name)
             if served is None or served.id != line.id:
                 if line.id not in models:
                     continue
-                served = Served(line, models[line.id])
+                served = Served(line, *models[line.id])
             # Never back to an older model, whatever order the answers came in.
-            if line.id in models and (_older(served, line) or models[line.id].version >= served.model.version):
-                served.model = models[line.id]
+            if line.id in models:
+                version, model = models[line.id]
+                if _older(served, line) or version >= served.version:
+                    served.version, served.model = version, model
             served.line = line
             served.traffic.append((now, line.decisions))
             while len(served.traffic) > 2 and now - served.traffic[0][0] > 60:
@@ -177,7 +207,7 @@ class Catalog:
     async def authorise(self, authorization: bytes) -> tuple[str, str] | None:
         """(key id, role), looking again for an id that is not known."""
         found = self.keys.check(authorization)
-        if found is None and not self.keys.known(authorization):
+        if found is None and not self.keys.remembers(authorization):
             await self._look_again()
             found = self.keys.check(authorization)
         return found

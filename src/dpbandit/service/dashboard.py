@@ -1,7 +1,8 @@
-"""The dashboard's files, served to anybody: they are the same for every store and reveal nothing. Whatever they show they
-ask the API for, with the visitor's key.
+"""The dashboard's files, served to anybody: they are the same for every store and reveal nothing.
+Whatever they show they ask the API for, with the visitor's key.
 
-The page shows no reward rate: a rate computed from rewards would be a release of its own (docs/dashboard.md).
+The page shows no reward rate: a rate computed from rewards would be a release of its own
+(docs/dashboard.md).
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from importlib.resources import files
 
 from dpbandit.service.answers import Scope, Send
 
-# Own files only, no inline code, no frames, no form that leaves the page; text never becomes markup.
+# Own files only, no inline code, no frames, no form that leaves the page; text never becomes
+# markup.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for "
+    "'script'; trusted-types 'none'"
 )
 
 SCRIPT = b"text/javascript; charset=utf-8"
@@ -35,7 +38,8 @@ class Dashboard:
     def __init__(self) -> None:
         folder = files("dpbandit.service") / "static"
         self._pages = {
-            path: self._prepared((folder / name).read_bytes(), kind) for path, (name, kind) in _FILES.items()
+            path: self._prepared((folder / name).read_bytes(), kind)
+            for path, (name, kind) in _FILES.items()
         }
 
     @staticmethod
@@ -43,7 +47,8 @@ class Dashboard:
         tag = b'"%s"' % hashlib.sha256(body).hexdigest()[:20].encode()
         head = [
             (b"content-type", kind),
-            # Kept, but asked about each time: after an upgrade nobody runs an old page against a new API.
+            # Kept, but asked about each time: after an upgrade nobody runs an old page against a
+            # new API.
             (b"cache-control", b"no-cache"),
             (b"etag", tag),
             (b"content-security-policy", POLICY.encode()),
@@ -61,8 +66,12 @@ class Dashboard:
     async def answer(self, scope: Scope, send: Send) -> None:
         """The file, or 304 for whoever has it."""
         body, tag, head = self._pages[scope["path"]]
-        known = any(name == b"if-none-match" and tag in value for name, value in scope["headers"])
-        status, body = (304, b"") if known else (200, body)
-        length = [] if known else [(b"content-length", b"%d" % len(body))]
+        unchanged = any(
+            name == b"if-none-match" and tag in value for name, value in scope["headers"]
+        )
+        status, body = (304, b"") if unchanged else (200, body)
+        length = [] if unchanged else [(b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": [*head, *length]})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        await send(
+            {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body}
+        )

@@ -1,7 +1,8 @@
-"""One thin layer over SQLite and PostgreSQL: the same SQL for both, transactions, the store's clock, and its locks.
+"""One thin layer over SQLite and PostgreSQL: the same SQL for both, transactions, the store's
+clock, and its locks.
 
-SQLite serialises writers; PostgreSQL is told what must not overlap by row and advisory locks. Nothing above this file
-knows which of the two it talks to.
+SQLite serialises writers; PostgreSQL is told what must not overlap by row and advisory locks.
+Nothing above this file knows which of the two it talks to.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from dpbandit.errors import StoreError
 
 Row = tuple[Any, ...]
 
-# SQLite compiles a statement for each number of rows; powers of two keep the set of statements small and cached.
+# SQLite compiles a statement for each number of rows; powers of two keep the set of statements
+# small and cached.
 CHUNKS = tuple(1 << k for k in range(8, -1, -1))
 BUSY_SECONDS = 20.0
 
@@ -33,7 +35,9 @@ class Connection(Protocol):
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]: ...
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> int: ...
     def write(self) -> contextlib.AbstractContextManager[None]: ...
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]) -> None: ...
+    def insert(
+        self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]
+    ) -> None: ...
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]: ...
     def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]: ...
     def now(self) -> int: ...
@@ -50,12 +54,16 @@ def one(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> Row
 
 
 def connect(url: str, *, create: bool = True) -> Connection:
-    """Open a store by URL: `sqlite:///file.db` (four slashes for an absolute path) or `postgresql://…`."""
+    """Open a store by URL: `sqlite:///file.db` (four slashes for an absolute path) or
+    `postgresql://…`."""
     if url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
         return _Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1))
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         return _SQLite(Path(unquote(url[len("sqlite:///") :])), create=create)
-    raise StoreError(f"a store is sqlite:///file.db or postgresql://user@host/name, not {_without_password(url)!r}")
+    raise StoreError(
+        "a store is sqlite:///file.db or postgresql://user@host/name, not "
+        f"{_without_password(url)!r}"
+    )
 
 
 def _without_password(url: str) -> str:
@@ -66,9 +74,9 @@ def _without_password(url: str) -> str:
 class _Turn:
     """A fair lock between the processes that write to one SQLite file.
 
-    SQLite makes a waiting writer poll, so a busy one can shut the others out for as long as it is busy. Here a writer first
-    takes the turnstile, then the lock: whoever waits for the lock holds the turnstile, and the busy one queues behind it.
-    The kernel drops both when a process dies.
+    SQLite makes a waiting writer poll, so a busy one can shut the others out for as long as it is
+    busy. Here a writer first takes the turnstile, then the lock: whoever waits for the lock holds
+    the turnstile, and the busy one queues behind it. The kernel drops both when a process dies.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,12 +111,24 @@ class _SQLite:
             raise StoreError(f"there is no folder {path.parent} to keep the store in")
         try:
             if not path.exists():
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # rewards are in it
+                os.close(
+                    os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                )  # rewards are in it
             self._db = sqlite3.connect(
-                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+                path,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
             )
-            # FULL: a commit has reached the disk when it returns. secure_delete: an erased reward is overwritten.
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "wal_autocheckpoint=2000"):
+            # FULL: a commit has reached the disk when it returns. secure_delete: an erased reward
+            # is overwritten.
+            for pragma in (
+                "journal_mode=WAL",
+                "synchronous=FULL",
+                "secure_delete=ON",
+                "wal_autocheckpoint=2000",
+            ):
                 self._db.execute(f"PRAGMA {pragma}").fetchall()
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
@@ -140,27 +160,35 @@ class _SQLite:
         finally:
             self._turn.give()
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]) -> None:
-        # One statement for many rows: Python gives up its lock at every step of SQLite, and under load it takes
-        # milliseconds to get it back.
+    def insert(
+        self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]
+    ) -> None:
+        # One statement for many rows: Python gives up its lock at every step of SQLite, and under
+        # load it takes milliseconds to get it back.
         del types
         width, at = f"({','.join('?' * len(columns))})", 0
         for size in CHUNKS:
             while len(rows) - at >= size:
                 values = [value for row in rows[at : at + size] for value in row]
-                self.run(f"INSERT INTO {table} ({','.join(columns)}) VALUES {','.join([width] * size)}", values)
+                self.run(
+                    f"INSERT INTO {table} ({','.join(columns)}) VALUES {','.join([width] * size)}",
+                    values,
+                )
                 at += size
 
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
-        """Rows of integers, for `sql` ending in `IN (SELECT value FROM numbers)`. One step, for the same reason."""
+        """Rows of integers, for `sql` that ends in `IN NUMBERS`. One step, for the same reason."""
         columns, rest = sql.removeprefix("SELECT ").split(" FROM ", 1)
-        query = f"SELECT json_group_array(json_array({columns})) FROM {rest.replace('NUMBERS', '(SELECT value FROM json_each(?))')}"
+        rest = rest.replace("NUMBERS", "(SELECT value FROM json_each(?))")
+        query = f"SELECT json_group_array(json_array({columns})) FROM {rest}"
         found = self.all(query, (*before, json.dumps(list(numbers))))
         return [tuple(row) for row in json.loads(found[0][0])]
 
     def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]:
         """Rows for `sql` that reads from the table NAMES, whose one column is `names.value`."""
-        return self.all(sql.replace("NAMES", "json_each(?) AS names"), (json.dumps(list(names)), *after))
+        return self.all(
+            sql.replace("NAMES", "json_each(?) AS names"), (json.dumps(list(names)), *after)
+        )
 
     def now(self) -> int:
         return time.time_ns() // 1000
@@ -172,14 +200,16 @@ class _SQLite:
         """Writers exclude each other here anyway."""
 
     def overwrite_erased(self, rows: int, *, more: bool) -> None:
-        """Erased rows are overwritten in the file, and still stand in the log beside it until that is emptied."""
+        """Erased rows are overwritten in the file; the log beside it must be emptied too."""
         self._erased += rows
         if more or not self._erased:
             return
         self._turn.take()
         try:
             with _named_errors():
-                self._db.execute("PRAGMA busy_timeout=200")  # who reads for long, a backup say, is not waited for
+                self._db.execute(
+                    "PRAGMA busy_timeout=200"
+                )  # who reads for long, a backup say, is not waited for
                 ((busy, _, _),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 self._db.execute(f"PRAGMA busy_timeout={int(1000 * BUSY_SECONDS)}")
         finally:
@@ -199,7 +229,9 @@ class _Postgres:
         try:
             import psycopg
         except ImportError:
-            raise StoreError("PostgreSQL needs the extra 'postgres': pip install 'dpbandit[postgres]'") from None
+            raise StoreError(
+                "PostgreSQL needs the extra 'postgres': pip install 'dpbandit[postgres]'"
+            ) from None
         self._psycopg, self._url = psycopg, url
         self._db: Any = None
         self._open()
@@ -211,13 +243,16 @@ class _Postgres:
                 autocommit=True,
                 connect_timeout=10,
                 application_name="dpbandit",
-                # A process that is paused inside a transaction must not hold its locks for ever. Plans are made while the tables
-                # are empty and kept for the life of a connection: reading a table from end to end, right then, is wrong soon.
-                options="-c idle_in_transaction_session_timeout=10000 -c lock_timeout=20000 -c synchronous_commit=on "
-                "-c enable_seqscan=off -c jit=off",
+                # A process that is paused inside a transaction must not hold its locks for ever.
+                # Plans are made while the tables are empty and kept for the life of a connection:
+                # reading a table from end to end, right then, is wrong soon.
+                options="-c idle_in_transaction_session_timeout=10000 -c lock_timeout=20000 "
+                "-c synchronous_commit=on -c enable_seqscan=off -c jit=off",
             )
         except self._psycopg.Error as error:
-            raise StoreError(f"cannot reach the store {_without_password(self._url)}: {_first_line(error)}") from None
+            raise StoreError(
+                f"cannot reach the store {_without_password(self._url)}: {_first_line(error)}"
+            ) from None
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -257,21 +292,31 @@ class _Postgres:
                 self._db.cursor().execute("ROLLBACK")
             raise
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]) -> None:
+    def insert(
+        self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]
+    ) -> None:
         if rows:
             arrays = ",".join(f"%s::{kind}[]" for kind in types)
             sql = f"INSERT INTO {table} ({','.join(columns)}) SELECT * FROM unnest({arrays})"
             with self._errors():
-                self._db.cursor(binary=True).execute(sql, [list(column) for column in zip(*rows, strict=True)])
+                self._db.cursor(binary=True).execute(
+                    sql, [list(column) for column in zip(*rows, strict=True)]
+                )
 
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
-        return self.all(sql.replace("NUMBERS", "(SELECT unnest(?::bigint[]))"), (*before, list(numbers)))
+        return self.all(
+            sql.replace("NUMBERS", "(SELECT unnest(?::bigint[]))"), (*before, list(numbers))
+        )
 
     def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]:
-        return self.all(sql.replace("NAMES", "unnest(?::text[]) AS names(value)"), (list(names), *after))
+        return self.all(
+            sql.replace("NAMES", "unnest(?::text[]) AS names(value)"), (list(names), *after)
+        )
 
     def now(self) -> int:
-        return int(self.all("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0])
+        return int(
+            self.all("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0]
+        )
 
     def share(self, what: int, bandit: int) -> None:
         self.all("SELECT pg_advisory_xact_lock_shared(?::int, ?::int)", (what, bandit))

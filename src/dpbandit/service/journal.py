@@ -1,8 +1,8 @@
-"""Decisions and rewards, written down many at a time: one transaction for all that arrived while the last one was being
-written. Nobody is answered before the disk has it.
+"""Decisions and rewards, written down many at a time: one transaction for all that arrived while
+the last one was being written. Nobody is answered before the disk has it.
 
-The event loop collects; one thread writes. A decision gets its place in the stream inside the transaction, so that places
-are given in the order of commits, whichever ranker asks (`records`).
+The event loop collects; one thread writes. A decision gets its place in the stream inside the
+transaction, so that places are given in the order of commits, whichever ranker asks (`records`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from dpbandit.errors import StoreError
+from dpbandit.service.answers import Overloaded
 from dpbandit.service.database import Connection, connect
 from dpbandit.service.records import Asked, Decision, Placed, Report, judge, place
 
 # A burst is not held back until all of it has been looked at.
 FIRST_BATCH = 48
-
-
-class Overloaded(Exception):  # noqa: N818 - an answer, not a failure
-    """More is waiting than this process is willing to hold."""
 
 
 class Journal:
@@ -60,7 +57,7 @@ class Journal:
     # ------------------------------------------------------------------ the event loop's side
 
     def decide(self, decision: Decision, asked: Asked | None = None) -> asyncio.Future[Placed]:
-        """Write a decision; the answer is its (seq, nonce), once it is durable, or the one made before for `asked`."""
+        """Write a decision. The answer: its (seq, nonce) once durable, or the one made before."""
         self._make_room(1)
         assert self._loop is not None
         future: asyncio.Future[Placed] = self._loop.create_future()
@@ -68,7 +65,9 @@ class Journal:
         self._nudge()
         return future
 
-    def report(self, bandit: int, window: float, key: str, reports: list[Report]) -> asyncio.Future[list[str]]:
+    def report(
+        self, bandit: int, window: float, key: str, reports: list[Report]
+    ) -> asyncio.Future[list[str]]:
         """Write rewards; the answer is a status for each, once those accepted are durable."""
         self._make_room(len(reports))
         assert self._loop is not None
@@ -78,7 +77,7 @@ class Journal:
         return future
 
     def _nudge(self) -> None:
-        """Write soon. The first few of a burst go at once: while they are written, the others can be worked on."""
+        """Write soon. The first few of a burst go at once: meanwhile others are worked on."""
         if not self._busy:
             if len(self._decisions) + len(self._reports) >= FIRST_BATCH:
                 self._busy = True
@@ -109,7 +108,9 @@ class Journal:
         self._in_flight = (time.monotonic(), futures)
         self._work.put(lambda: self._write(decisions, reports))
 
-    def _done(self, results: list[tuple[asyncio.Future[Any], Any]], count: int, error: StoreError | None) -> None:
+    def _done(
+        self, results: list[tuple[asyncio.Future[Any], Any]], count: int, error: StoreError | None
+    ) -> None:
         self._waiting -= count
         if self._in_flight is not None:
             self.last_seconds = time.monotonic() - self._in_flight[0]
@@ -123,10 +124,14 @@ class Journal:
                     future.set_result(result)
 
     def expire(self, seconds: float) -> None:
-        """Answer those who have waited this long for a store that hangs. It may still write what they sent: asking again
-        is safe for rewards and under a request id, and leaves a decision without a reward otherwise."""
+        """Answer those who have waited this long for a store that hangs. It may still write what
+        they sent: asking again is safe for rewards and under a request id, and leaves a decision
+        without a reward otherwise."""
         if self._in_flight is not None and time.monotonic() - self._in_flight[0] > seconds:
-            waiting: list[asyncio.Future[Any]] = [*(d[1] for d in self._decisions), *(r[4] for r in self._reports)]
+            waiting: list[asyncio.Future[Any]] = [
+                *(d[1] for d in self._decisions),
+                *(r[4] for r in self._reports),
+            ]
             for future in (*self._in_flight[1], *waiting):
                 if not future.done():
                     future.set_exception(StoreError("the store takes too long"))
@@ -156,7 +161,9 @@ class Journal:
         except StoreError as problem:
             error = problem
             self._drop_connection()
-        except Exception as problem:  # answered, never swallowed: the caller must know that nothing was written
+        except (
+            Exception
+        ) as problem:  # answered, never swallowed: the caller must know that nothing was written
             error = StoreError(f"the journal failed: {type(problem).__name__}")
             self._drop_connection()
         if error is not None:

@@ -1,6 +1,7 @@
 """Keys: shown once, stored as a hash, compared in constant time, revocable.
 
-A key is `dpb_<id>_<secret>`. The secret has 256 random bits, so a plain hash of it cannot be searched.
+A key is `dpb_<id>_<secret>`. The secret has 256 random bits, so a plain hash of it cannot be
+searched.
 """
 
 from __future__ import annotations
@@ -43,7 +44,13 @@ def revoke(connection: Connection, identity: str) -> bool:
     identity = found[1].decode() if found else identity.removeprefix("dpb_")
     with connection.write():
         now = connection.now()
-        return connection.run("UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, identity)) > 0
+        return (
+            connection.run(
+                "UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL",
+                (now, identity),
+            )
+            > 0
+        )
 
 
 class KeyRing:
@@ -55,7 +62,7 @@ class KeyRing:
     def replace(self, rows: list[tuple[str, bytes, str]]) -> None:
         self._keys = {identity.encode(): (bytes(digest), role) for identity, digest, role in rows}
 
-    def known(self, authorization: bytes) -> bool:
+    def remembers(self, authorization: bytes) -> bool:
         """Whether a key of this id is remembered: whether it is worth asking the store again."""
         found = KEY.match(authorization[7:])
         return found is None or found[1] in self._keys

@@ -1,7 +1,9 @@
-"""The learner: the one role that reads rewards and draws noise. One per bandit, by a lease with a fencing token.
+"""The learner: the one role that reads rewards and draws noise. One per bandit, by a lease with a
+fencing token.
 
-A stretch of the stream is closed (no more rewards for it), learned in order, and published: model, ledger entry, position and
-the learner's own state in one transaction that also checks the token. Noise of a transaction that failed was seen by nobody.
+A stretch of the stream is closed (no more rewards for it), learned in order, and published: model,
+ledger entry, position and the learner's own state in one transaction that also checks the token.
+Noise of a transaction that failed was seen by nobody.
 """
 
 from __future__ import annotations
@@ -16,9 +18,16 @@ import threading
 import time
 from dataclasses import replace
 
-from dpbandit.errors import CapError, DpbanditError, LeaseError, RollbackError, StoreError
+from dpbandit.errors import (
+    CapError,
+    DpbanditError,
+    LeaseError,
+    RollbackError,
+    SaveError,
+    StoreError,
+)
 from dpbandit.service import budgets, restore
-from dpbandit.service.lessons import Held, digest, opened, warm_up
+from dpbandit.service.batch import LearningBandit, learn_batch
 from dpbandit.service.settings import Settings
 from dpbandit.service.store import DELETED, FAILED, LEARNING, RESTORED, SPENT, Line
 from dpbandit.service.trusted import StreamError, TrustedStore
@@ -27,12 +36,19 @@ from dpbandit.service.witness import BrokenWitnessError, Witness, WitnessError, 
 log = logging.getLogger("dpbandit.learner")
 
 ERASE_SECONDS = 5.0
-# Of those five. A lot of decisions and rewards takes some 32 ms: 15,000 decisions a second, more than can be learned.
+# Of those five. A lot of decisions and rewards takes some 32 ms: 15,000 decisions a second, more
+# than can be learned.
 ERASE_AT_MOST = 0.5
 LOOK_SECONDS = 60.0
 WAIT_SECONDS = 5.0
-# Compiling takes minutes on a busy machine. A learner that shows no sign of life for longer is stuck: another may have its bandits.
-STUCK_SECONDS = 600.0
+# A batch is learned in half a second, and a store may let a statement wait for 20 s (BUSY_SECONDS
+# in `database`). A learner that shows no sign of life for three times as long is stuck: another may
+# have its bandits.
+STUCK_SECONDS = 60.0
+UNREADABLE = (
+    "learning stopped, because the saved state cannot be used: {}. It ranks with its latest model, "
+    "and its decisions and models stay. To go on learning, make a new bandit under another name"
+)
 
 
 class _Waits(Exception):  # noqa: N818 - nothing has failed
@@ -49,20 +65,25 @@ class Learner:
         folder = settings.witness or default_place(self.store.meta("store") or "")
         self.witness = Witness(folder)
         self._tokens: dict[int, int] = {}  # bandit → token, of all leases that were taken
-        self._leases: dict[int, int] = {}  # those to be prolonged: their stores were found to be the newest
-        self._held: dict[int, Held] = {}
-        self._refused: dict[int, int] = {}  # leases seen in other hands: bandit → when they would expire
-        self._again: dict[int, float] = {}  # bandits that wait for something: when to look at them again
+        self._leases: dict[
+            int, int
+        ] = {}  # those to be prolonged: their stores were found to be the newest
+        self._held: dict[int, LearningBandit] = {}
+        self._refused: dict[
+            int, int
+        ] = {}  # leases seen in other hands: bandit → when they would expire
+        self._again: dict[
+            int, float
+        ] = {}  # bandits that wait for something: when to look at them again
         self._said: dict[int, str] = {}
         self._erased = 0.0
         self._looked = -math.inf
         self._moved = time.monotonic()
-        self._warm: set[str] = set()  # algorithms whose rounds are compiled
 
     # ------------------------------------------------------------------ life
 
     @property
-    def well(self) -> bool:
+    def healthy(self) -> bool:
         """Whether it has shown a sign of life lately."""
         return time.monotonic() - self._moved < STUCK_SECONDS
 
@@ -92,11 +113,12 @@ class Learner:
             self.stop()
 
     def _keep_leases(self, over: threading.Event) -> None:
-        """Prolong the leases, whatever keeps the learner busy. That a lease lasts proves nothing: a token does, at every write."""
+        """Prolong the leases, whatever keeps the learner busy. That a lease lasts proves nothing: a
+        token does, at every write."""
         store: TrustedStore | None = None
         while not over.wait(self.settings.lease_seconds / 3):
             leases = dict(self._leases)
-            if not leases or not self.well:
+            if not leases or not self.healthy:
                 continue
             try:
                 store = store or TrustedStore(self.settings.store)
@@ -126,7 +148,11 @@ class Learner:
             self._looked = time.monotonic()
             with contextlib.suppress(WitnessError):  # looked for again before anything new is begun
                 self._look_for_lost()
-        lines = [line for line in self.store.lines() if not self.settings.bandits or line.name in self.settings.bandits]
+        lines = [
+            line
+            for line in self.store.lines()
+            if not self.settings.bandits or line.name in self.settings.bandits
+        ]
         for line in lines:
             self._moved = time.monotonic()
             if line.status != LEARNING:
@@ -171,13 +197,16 @@ class Learner:
                 self._give_up(line.id)  # a learner on another machine may do better
         except RollbackError as error:
             self._end(line, RESTORED, str(error))
+        except SaveError as error:  # its words name a format or a field, never a number
+            self._end(line, FAILED, UNREADABLE.format(error))
         except (StreamError, CapError) as error:
             self._end(line, FAILED, str(error))
         except StoreError:
             self._forget(line.id)
             raise
         except Exception as error:
-            # The type alone: a message might quote a reward. Learning stops rather than skip a decision.
+            # The type alone: a message might quote a reward. Learning stops rather than skip a
+            # decision.
             self._end(line, FAILED, f"learning stopped by {type(error).__name__}")
         return False
 
@@ -205,11 +234,12 @@ class Learner:
 
     # ------------------------------------------------------------------ the right to learn
 
-    def _take(self, line: Line) -> Held | None:
+    def _take(self, line: Line) -> LearningBandit | None:
         if line.lease_until > self.store.now() and line.holder != self.holder:
             self._follow(line)
             return None
-        # No longer than it takes to compare: whoever sees a lease that lasts may believe what its holder publishes.
+        # No longer than it takes to compare: whoever sees a lease that lasts may believe what its
+        # holder publishes.
         token = self.store.acquire(line.id, self.holder, 0.0)
         if token is None:
             self._say(line, "refused: another learner has the lease")
@@ -224,18 +254,16 @@ class Learner:
         if self.store.renew({line.id: token}, self.settings.lease_seconds):
             raise LeaseError("another learner has taken the lease")
         self._leases[line.id] = token
-        number, position, packed = self.store.state(line.id)
-        if line.config["algorithm"] not in self._warm:
-            warm_up(line.config, packed)
-            self._warm.add(line.config["algorithm"])
-        held = Held(line, token, number, position, *opened(packed))
+        number, position, state = self.store.state(line.id)
+        held = LearningBandit.open(line, token, number=number, position=position, state=state)
         self._held[line.id] = held
         self._say(line, f"learning from decision {position + 1}, lease {token}")
         return held
 
     def _follow(self, line: Line) -> None:
-        """Another learner has the lease. One that keeps renewing it is alive and has checked its own witness, so what it
-        publishes is the truth, and goes into this one's witness for the day it has to take over."""
+        """Another learner has the lease. One that keeps renewing it is alive and has checked its
+        own witness, so what it publishes is the truth, and goes into this one's witness for the day
+        it has to take over."""
         self._say(line, f"refused: the lease is held by {line.holder}; standing by")
         before = self._refused.get(line.id)
         self._refused[line.id] = line.lease_until
@@ -247,11 +275,15 @@ class Learner:
                 self._note(line)
 
     def _may_begin(self, line: Line) -> None:
-        """A bandit that has released nothing may have been made by a ranker that did not know the store is an old copy."""
+        """A bandit that has released nothing may have been made by a ranker that did not know the
+        store is an old copy."""
         self._look_for_lost()
         restored = self.store.meta("restored")
         if restored is not None:
-            raise _Waits(f"the store is {restored}. An operator must say (dpbandit store accept-restore --lost)")
+            raise _Waits(
+                f"the store is {restored}. An operator must say (dpbandit store accept-restore "
+                "--lost)"
+            )
         others = [
             (other.claim, other.timelines)
             for other in self.store.lines()
@@ -260,13 +292,13 @@ class Learner:
         budgets.check_cap(others, line.claim, self.store.cap(), again=line.timelines)
 
     def _compare(self, line: Line) -> None:
-        """Raise RollbackError unless the store is at least as new as all that this machine has seen."""
+        """Raise RollbackError unless the store is as new as all that this machine has seen."""
         seen = self.witness.seen(line.identity)
         problem = "" if seen is None else restore.contradiction(self.store, line, seen)
         if seen is None and line.version > 0:
             problem = (
-                "this machine has no witness of a bandit that has made releases: the store may be an old copy. An operator must "
-                "say (dpbandit store trust, or accept-restore)"
+                "this machine has no witness of a bandit that has made releases: the store may be "
+                "an old copy. An operator must say (dpbandit store trust, or accept-restore)"
             )
         if problem:
             raise RollbackError(problem)
@@ -287,18 +319,24 @@ class Learner:
 
     # ------------------------------------------------------------------ learning
 
-    def _learn(self, held: Held) -> bool:
+    def _learn(self, held: LearningBandit) -> bool:
         line, store = held.line, self.store
         seconds = self.settings.lease_seconds
-        upto = store.due(line.id, held.position, window=float(line.config["reward_window"]), limit=self.settings.batch)
+        upto = store.due(
+            line.id,
+            held.position,
+            window=float(line.config["reward_window"]),
+            limit=self.settings.batch,
+        )
         if upto == held.position:
             return False
         store.close_up_to(line.id, upto, held.token, seconds)
-        new, ended = digest(held, upto, store, keep_transcript=self.settings.keep_transcript)
+        new, ended = learn_batch(held, upto, store, keep_transcript=self.settings.keep_transcript)
         full = upto - held.position == self.settings.batch
         if new.position > held.position:
             self.before_publishing(held)
-            # Two copies of a store that share a witness: while one publishes the other waits, and then finds itself behind.
+            # Two copies of a store that share a witness: while one publishes the other waits, and
+            # then finds itself behind.
             with self.witness.locked(line.identity):
                 self._compare(line)
                 store.publish(line.id, new, held.token, seconds)
@@ -311,5 +349,5 @@ class Learner:
             store.end(line.id, held.token, SPENT, ended)
         return not ended and (full or new.position < upto)
 
-    def before_publishing(self, held: Held) -> None:
+    def before_publishing(self, held: LearningBandit) -> None:
         """For tests that stop a learner at its worst moment."""

@@ -1,7 +1,7 @@
 """What an operator may watch, in Prometheus' format.
 
-Never counts rewards: where an application reports clicks only, the number of reports is the number of clicks, a clean
-statistic. Decisions, models, budgets and timings are public (docs/privacy.md).
+Never counts rewards: where an application reports clicks only, the number of reports is the number
+of clicks, a clean statistic. Decisions, models, budgets and timings are public (docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -10,14 +10,38 @@ import bisect
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dpbandit import __version__
-from dpbandit.service.catalog import Catalog
+from dpbandit.service.catalog import Catalog, Served
 from dpbandit.service.journal import Journal
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+# name → (words, the number for a bandit at the store's time)
+OF_A_BANDIT: dict[str, tuple[str, Callable[[Served, int], float]]] = {
+    "decisions": ("Decisions made.", lambda served, now: served.line.decisions),
+    "learned": ("Decisions learned from.", lambda served, now: served.line.learned),
+    "waiting": (
+        "Decisions not yet learned from.",
+        lambda served, now: served.line.decisions - served.line.learned,
+    ),
+    "model_version": ("The model this process ranks with.", lambda served, now: served.version),
+    "learning": (
+        "1 if the bandit learns, 0 if its budget is spent or learning was stopped.",
+        lambda served, now: served.line.status == "learning",
+    ),
+    "learner_up": (
+        "1 if a learner holds the lease.",
+        lambda served, now: served.line.lease_until > now,
+    ),
+    "restored": (
+        "1 if the store has an old copy of this bandit.",
+        lambda served, now: served.line.status == "restored",
+    ),
+}
 
 
 class Metrics:
@@ -54,7 +78,9 @@ class Metrics:
 
         yield InfoMetricFamily("dpbandit", "The program.", value={"version": __version__})
         requests = CounterMetricFamily(
-            "dpbandit_requests", "Answers by action and status; rewards are not counted.", labels=["action", "status"]
+            "dpbandit_requests",
+            "Answers by action and status; rewards are not counted.",
+            labels=["action", "status"],
         )
         for (action, status), count in sorted(self.requests.items()):
             requests.add_metric([action, str(status)], count)
@@ -63,43 +89,32 @@ class Metrics:
         for bound, count in zip((*map(str, BUCKETS), "+Inf"), self._counts, strict=True):
             running += count
             buckets.append((bound, running))
-        latency = HistogramMetricFamily("dpbandit_decision_seconds", "From request to durable decision.")
+        words = "From request to durable decision."
+        latency = HistogramMetricFamily("dpbandit_decision_seconds", words)
         latency.add_metric([], buckets=buckets, sum_value=self._sum)
         yield latency
-        yield GaugeMetricFamily("dpbandit_store_up", "1 if the store was reached lately.", value=float(catalog.ready))
-        restored = float(catalog.restored is not None)
-        yield GaugeMetricFamily(
-            "dpbandit_store_restored", "1 if the store lacks bandits that were seen.", value=restored
-        )
-        yield GaugeMetricFamily("dpbandit_journal_seconds", "The last group commit.", value=journal.last_seconds)
-        yield GaugeMetricFamily("dpbandit_start_time_seconds", "When this process started.", value=self.started)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        yield GaugeMetricFamily("dpbandit_peak_memory_bytes", "Largest memory of this process.", value=peak)
-        per_bandit = {
-            "dpbandit_decisions": CounterMetricFamily("dpbandit_decisions", "Decisions made.", labels=["bandit"]),
-            "dpbandit_learned": CounterMetricFamily("dpbandit_learned", "Decisions learned from.", labels=["bandit"]),
-        }
-        gauges = {
-            name: GaugeMetricFamily(name, words, labels=["bandit"])
-            for name, words in (
-                ("dpbandit_waiting", "Decisions not yet learned from."),
-                ("dpbandit_model_version", "The model this process ranks with."),
-                ("dpbandit_learning", "1 if the bandit learns, 0 if its budget is spent or learning was stopped."),
-                ("dpbandit_learner_up", "1 if a learner holds the lease."),
-                ("dpbandit_restored", "1 if the store has an old copy of this bandit."),
-            )
-        }
-        for name, served in sorted(catalog.bandits.items()):
-            line = served.line
-            per_bandit["dpbandit_decisions"].add_metric([name], line.decisions)
-            per_bandit["dpbandit_learned"].add_metric([name], line.learned)
-            gauges["dpbandit_waiting"].add_metric([name], line.decisions - line.learned)
-            gauges["dpbandit_model_version"].add_metric([name], served.model.version)
-            gauges["dpbandit_learning"].add_metric([name], float(line.status == "learning"))
-            gauges["dpbandit_learner_up"].add_metric([name], float(line.lease_until > catalog.store_now))
-            gauges["dpbandit_restored"].add_metric([name], float(line.status == "restored"))
-        yield from per_bandit.values()
-        yield from gauges.values()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak *= 1 if sys.platform == "darwin" else 1024
+        for name, words, value in (
+            ("store_up", "1 if the store was reached lately.", catalog.ready),
+            (
+                "store_restored",
+                "1 if the store lacks bandits that were seen.",
+                catalog.restored is not None,
+            ),
+            ("journal_seconds", "The last group commit.", journal.last_seconds),
+            ("start_time_seconds", "When this process started.", self.started),
+            ("peak_memory_bytes", "Largest memory of this process.", peak),
+        ):
+            yield GaugeMetricFamily(f"dpbandit_{name}", words, value=float(value))
+        counters = dict.fromkeys(("decisions", "learned"), CounterMetricFamily)
+        bandits = sorted(catalog.bandits.items())
+        for name, (words, number_of) in OF_A_BANDIT.items():
+            kind = counters.get(name, GaugeMetricFamily)
+            family = kind(f"dpbandit_{name}", words, labels=["bandit"])
+            for bandit, served in bandits:
+                family.add_metric([bandit], float(number_of(served, catalog.store_now)))
+            yield family
 
 
 class _Families:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from typing import Any
 
 from dpbandit import __version__
 from dpbandit.service.settings import Settings
 
-_ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {"error": {"type": "string", "description": "What was wrong and what is allowed."}},
-}
-_NUMBER_OR_NULL = {"type": ["number", "null"]}
 _ERRORS = {
     "400": "Not JSON.",
     "401": "No key, or one that is not in force.",
@@ -40,8 +36,8 @@ def document(settings: Settings) -> dict[str, Any]:
         "info": {
             "title": "dpbandit",
             "version": __version__,
-            "description": "Private decisions over HTTP: ask for a decision, report its reward later. No answer ever shows a "
-            "reward, a clean statistic, or noise.",
+            "description": "Private decisions over HTTP: ask for a decision, report its reward "
+            "later. No answer ever shows a reward, a clean statistic, or noise.",
         },
         "security": [{"key": []}],
         "paths": {
@@ -66,8 +62,8 @@ def document(settings: Settings) -> dict[str, Any]:
             "/v1/bandits/{name}/decisions": {
                 "parameters": [name],
                 "post": _operation(
-                    "Choose an arm. Answered when the decision is durable. With a `request` id asking again is safe: 200 and the "
-                    "decision that was made the first time.",
+                    "Choose an arm. Answered when the decision is durable. With a `request` id "
+                    "asking again is safe: 200 and the decision that was made the first time.",
                     {"201": _ref("Decision"), "200": _ref("Decision")},
                     body=_ref("NewDecision"),
                     also=("404", "409"),
@@ -76,13 +72,25 @@ def document(settings: Settings) -> dict[str, Any]:
             "/v1/bandits/{name}/rewards": {
                 "parameters": [name],
                 "post": _operation(
-                    "Report the reward of a decision, or a list of them. Answered when durable; asking again is safe. In a list "
-                    "each gets a status of its own, 'unknown' and 'conflict' included.",
-                    {"200": {"anyOf": [_ref("RewardStatus"), {"type": "array", "items": _ref("RewardStatusOf")}]}},
+                    "Report the reward of a decision, or a list of them. Answered when durable; "
+                    "asking again is safe. In a list each gets a status of its own, 'unknown' and "
+                    "'conflict' included.",
+                    {
+                        "200": {
+                            "anyOf": [
+                                _ref("RewardStatus"),
+                                {"type": "array", "items": _ref("RewardStatusOf")},
+                            ]
+                        }
+                    },
                     body={
                         "anyOf": [
                             _ref("Reward"),
-                            {"type": "array", "items": _ref("Reward"), "maxItems": settings.max_rewards},
+                            {
+                                "type": "array",
+                                "items": _ref("Reward"),
+                                "maxItems": settings.max_rewards,
+                            },
                         ]
                     },
                     also=("404", "409"),
@@ -90,18 +98,27 @@ def document(settings: Settings) -> dict[str, Any]:
             },
             "/v1/bandits/{name}/privacy": {
                 "parameters": [name],
-                "get": _operation("What is promised, what was spent.", {"200": _ref("Privacy")}, also=("404",)),
+                "get": _operation(
+                    "What is promised, what was spent.", {"200": _ref("Privacy")}, also=("404",)
+                ),
             },
             "/v1/bandits/{name}/releases": {
                 "parameters": [name],
-                "get": _operation("The latest releases, without models.", {"200": _ref("Releases")}, also=("404",)),
+                "get": _operation(
+                    "The latest releases, without models.", {"200": _ref("Releases")}, also=("404",)
+                ),
             },
-            "/v1/privacy": {"get": _operation("The total over all bandits.", {"200": _ref("Total")})},
+            "/v1/privacy": {
+                "get": _operation("The total over all bandits.", {"200": _ref("Total")})
+            },
             "/metrics": {
                 "get": {
                     "summary": "Prometheus metrics.",
                     "responses": {
-                        "200": {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+                        "200": {
+                            "description": "Metrics.",
+                            "content": {"text/plain": {"schema": {"type": "string"}}},
+                        },
                         **_errors(()),
                     },
                 }
@@ -118,126 +135,12 @@ def document(settings: Settings) -> dict[str, Any]:
 
 
 def _schemas(settings: Settings) -> dict[str, Any]:
-    number = {"type": "number"}
-    return {
-        "Error": _ERROR,
-        "NewBandit": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["name", "algorithm", "dim", "reward_range"],
-            "properties": {
-                "name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
-                "algorithm": {"type": "string", "examples": ["tree-gauss", "dgs", "local", "private-linucb"]},
-                "dim": {"type": "integer", "minimum": 1, "maximum": settings.max_dim},
-                "epsilon": {"type": ["number", "null"], "exclusiveMinimum": 0},
-                "delta": {"type": ["number", "null"], "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-                "reward_range": {"type": "array", "items": number, "minItems": 2, "maxItems": 2},
-                "reward_window": {"type": "number", "exclusiveMinimum": 0, "maximum": 7_776_000, "default": 1800},
-                "default_reward": _NUMBER_OR_NULL,
-                "horizon": {"type": ["integer", "null"], "minimum": 1},
-                "unit": {
-                    "anyOf": [
-                        {"const": "reward"},
-                        {"type": "array", "prefixItems": [{"const": "user"}, {"type": "integer", "minimum": 1}]},
-                    ],
-                    "default": "reward",
-                },
-                "options": {"type": "object", "description": "alpha, ridge, max_norm, noise, public_contexts, …"},
-            },
-        },
-        "Bandit": {
-            "type": "object",
-            "required": ["name", "algorithm", "dim", "status", "model_version", "decisions", "learned", "claim"],
-            "properties": {
-                "status": {"enum": ["learning", "spent", "failed", "restored", "retired"]},
-                "model_version": {"type": "integer"},
-                "decisions": {"type": "integer"},
-                "learned": {"type": "integer"},
-            },
-        },
-        "Bandits": {
-            "type": "object",
-            "required": ["bandits"],
-            "properties": {"bandits": {"type": "array", "items": _ref("Bandit")}},
-        },
-        "NewDecision": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["contexts"],
-            "properties": {
-                "contexts": {
-                    "type": "array",
-                    "minItems": 1,
-                    "maxItems": settings.max_arms,
-                    "items": {"type": "array", "items": number},
-                },
-                "arms": {"type": ["array", "null"], "items": {"type": "string", "maxLength": 256}},
-                "user": {"type": ["string", "null"], "maxLength": 256},
-                "request": {
-                    "type": ["string", "null"],
-                    "minLength": 1,
-                    "maxLength": 64,
-                    "description": "A new id of the caller's choice for each decision, for example 128 random bits. The same id "
-                    "with the same contexts, arms and user gives the same decision for as long as it is kept; with "
-                    "others 409. Ids belong to one bandit, whoever asks.",
-                },
-            },
-        },
-        "Decision": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["decision", "arm", "arm_id", "model_version"],
-            "properties": {
-                "decision": {"type": "string"},
-                "arm": {"type": "integer", "minimum": 0},
-                "arm_id": {"type": ["string", "null"]},
-                "model_version": {"type": "integer", "minimum": 0},
-            },
-        },
-        "Reward": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["decision", "reward"],
-            "properties": {"decision": {"type": "string"}, "reward": number},
-        },
-        "RewardStatus": {
-            "type": "object",
-            "required": ["status"],
-            "properties": {"status": {"enum": ["accepted", "duplicate", "late"]}},
-        },
-        "RewardStatusOf": {
-            "type": "object",
-            "required": ["decision", "status"],
-            "properties": {
-                "decision": {"type": "string"},
-                "status": {"enum": ["accepted", "duplicate", "late", "conflict", "unknown"]},
-            },
-        },
-        "Privacy": {
-            "type": "object",
-            "required": ["claim", "spent", "remaining", "releases", "ledger"],
-            "properties": {
-                "claim": {"type": "object"},
-                "spent": {
-                    "type": "object",
-                    "properties": {"epsilon": _NUMBER_OR_NULL, "delta": number, "mu": _NUMBER_OR_NULL},
-                },
-                "remaining": {"type": "object"},
-                "releases": {"type": "integer"},
-                "ledger": {"type": "array", "items": {"type": "object"}},
-            },
-        },
-        "Releases": {
-            "type": "object",
-            "required": ["releases"],
-            "properties": {"releases": {"type": "array", "items": {"type": "object"}}},
-        },
-        "Total": {
-            "type": "object",
-            "required": ["total", "cap", "bandits"],
-            "properties": {"total": {"type": "object"}, "cap": {"type": ["object", "null"]}},
-        },
-    }
+    """What is sent and answered, with the limits of this service."""
+    text = (files("dpbandit.service") / "static" / "schemas.json").read_text("utf-8")
+    schemas: dict[str, Any] = json.loads(text)
+    schemas["NewBandit"]["properties"]["dim"]["maximum"] = settings.max_dim
+    schemas["NewDecision"]["properties"]["contexts"]["maxItems"] = settings.max_arms
+    return schemas
 
 
 def _ref(name: str) -> dict[str, Any]:
@@ -247,11 +150,19 @@ def _ref(name: str) -> dict[str, Any]:
 def _errors(also: tuple[str, ...]) -> dict[str, Any]:
     error = {"application/json": {"schema": _ref("Error")}}
     shown = {"401", "403", "405", "503", *also}
-    return {code: {"description": words, "content": error} for code, words in _ERRORS.items() if code in shown}
+    return {
+        code: {"description": words, "content": error}
+        for code, words in _ERRORS.items()
+        if code in shown
+    }
 
 
 def _operation(
-    summary: str, answers: dict[str, Any], *, body: dict[str, Any] | None = None, also: tuple[str, ...] = ()
+    summary: str,
+    answers: dict[str, Any],
+    *,
+    body: dict[str, Any] | None = None,
+    also: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     described = {
         code: {"description": summary, "content": {"application/json": {"schema": schema}}}
@@ -259,7 +170,10 @@ def _operation(
     }
     operation: dict[str, Any] = {"summary": summary, "responses": described | _errors(also)}
     if body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": body}},
+        }
         operation["responses"] |= _errors((*also, "400", "408", "413", "422"))
     return operation
 

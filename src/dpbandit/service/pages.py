@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,23 @@ import msgspec
 
 from dpbandit.errors import OptionError
 from dpbandit.service import blueprint
-from dpbandit.service.answers import JSON, Receive, Refused, Scope, Send, encode, respond, why_undecodable
+from dpbandit.service.answers import (
+    JSON,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    encode,
+    respond,
+    why_undecodable,
+)
+from dpbandit.service.budgets import add_up
 from dpbandit.service.catalog import Served
 from dpbandit.service.openapi import document
 from dpbandit.service.store import Line, Store
 
 if TYPE_CHECKING:
     from dpbandit.service.api import App
-    from dpbandit.service.budgets import Total
 
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,7 +40,7 @@ class Pages:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self._making = threading.Lock()  # importing and compiling the learner's code, once
+        self._making = threading.Lock()  # one at a time: a large one takes its time
         # (pattern, method) → (action in the access log, roles that may, handler)
         every = ("rank", "reward", "admin")
         self.routes: dict[str, dict[str, tuple[str, tuple[str, ...], Handler]]] = {
@@ -55,7 +63,9 @@ class Pages:
         if app.settings.role == "learner":
             self.routes = {"/metrics": self.routes["/metrics"]}
 
-    async def answer(self, scope: Scope, receive: Receive, send: Send, key: str, role: str) -> tuple[str, str, int]:
+    async def answer(
+        self, scope: Scope, receive: Receive, send: Send, key: str, role: str
+    ) -> tuple[str, str, int]:
         """Answer and say (action, bandit, status) for the access log."""
         parts = scope["path"].split("/")
         named = len(parts) in (4, 5) and parts[1:3] == ["v1", "bandits"] and parts[3] != ""
@@ -65,7 +75,11 @@ class Pages:
         if methods is None:
             raise Refused(404, "there is nothing here")
         if scope["method"] not in methods:
-            raise Refused(405, "this method is not possible here", ((b"allow", ", ".join(sorted(methods)).encode()),))
+            raise Refused(
+                405,
+                "this method is not possible here",
+                ((b"allow", ", ".join(sorted(methods)).encode()),),
+            )
         action, roles, handler = methods[scope["method"]]
         if role not in roles:
             raise Refused(403, f"this needs a key of role {' or '.join(roles)}")
@@ -87,7 +101,9 @@ class Pages:
             raise Refused(422, "the options hold something that is not a plain value") from None
         draft = await asyncio.to_thread(self._draft, config)
         try:
-            new = await self.app.catalog.with_store(lambda store: store.create(config, text=text, key=key, **draft))
+            new = await self.app.catalog.with_store(
+                lambda store: store.create(config, text=text, key=key, **draft)
+            )
         except OptionError as error:
             raise Refused(409, str(error)) from None
         await self.app.catalog.refresh()
@@ -95,29 +111,22 @@ class Pages:
         return 201 if new else 200, JSON, encode(self._describe(served))
 
     def _draft(self, config: dict[str, Any]) -> dict[str, Any]:
-        from dpbandit.bandits.files import pack
-
         with self._making:
             bandit = blueprint.draft(config, allow_unproven=self.app.settings.allow_unproven)
-            return {
-                "identity": bandit.identity,
-                "claim": bandit.claim.to_dict() | {"words": str(bandit.claim)},
-                "model": json.dumps(blueprint.model_record(bandit)),
-                "privacy": json.dumps(blueprint.privacy_record(bandit)),
-                "state": pack(bandit),
-            }
+            return blueprint.records(bandit)
 
     async def delete(self, name: str, key: str, receive: Receive) -> Answer:
         served = await self.app.served(name)
-        # On a connection of its own: erasing a large bandit takes a while, and everybody else goes on.
+        # On a connection of its own: erasing a large bandit takes a while, and everybody else goes
+        # on.
         await asyncio.to_thread(_delete, self.app.settings.store, served.id)
         await self.app.catalog.refresh()
         return 200, JSON, b'{"status":"deleted; its budget stays spent and its name stays taken"}'
 
     async def bandits(self, name: str, key: str, receive: Receive) -> Answer:
         await self.app.catalog.refresh(unless_newer_than=0.05)
-        known = sorted(self.app.catalog.bandits.items())
-        return 200, JSON, encode({"bandits": [self._describe(served) for _, served in known]})
+        listed = sorted(self.app.catalog.bandits.items())
+        return 200, JSON, encode({"bandits": [self._describe(served) for _, served in listed]})
 
     async def bandit(self, name: str, key: str, receive: Receive) -> Answer:
         await self.app.catalog.refresh(unless_newer_than=0.05)
@@ -134,14 +143,17 @@ class Pages:
             "claim": line.claim,
             "timelines": line.timelines,
             "created_at": line.created_at / 1e6,
-            "model_version": served.model.version,
+            "model_version": served.version,
             "decisions": line.decisions,
             "decisions_per_second": round(rate, 3),
             "learned": line.learned,
             "waiting": line.decisions - line.learned,
             "decisions_until_horizon": left,
             "seconds_until_horizon": None if left is None or rate == 0 else left / rate,
-            "learner": {"alive": line.lease_until > catalog.store_now, "lease_until": line.lease_until / 1e6},
+            "learner": {
+                "alive": line.lease_until > catalog.store_now,
+                "lease_until": line.lease_until / 1e6,
+            },
             "store_time": catalog.store_now / 1e6,
         }
 
@@ -150,7 +162,10 @@ class Pages:
     async def privacy(self, name: str, key: str, receive: Receive) -> Answer:
         served = await self.app.served(name)
         record, line = await self.app.catalog.with_store(
-            lambda store: (store.privacy(served.id), next(line for line in store.lines() if line.id == served.id))
+            lambda store: (
+                store.privacy(served.id),
+                next(line for line in store.lines() if line.id == served.id),
+            )
         )
         answer = {"claim": line.claim, **record}
         if line.timelines > 1:
@@ -166,17 +181,22 @@ class Pages:
         def read(store: Store) -> dict[str, Any]:
             lines, cap = store.lines(), store.cap()
             claims = [(line.claim, line.timelines) for line in lines]
-            total = _add_up(claims, None if cap is None else cap["delta"])
+            total = add_up(claims, delta=None if cap is None else cap["delta"])
             left = None if cap is None else max(cap["epsilon"] - total.epsilon, 0.0)
             return {
                 "total": total.to_dict(),
                 "cap": cap,
                 "remaining_epsilon": left,
-                "words": "what a person is promised who is in every bandit ever made here, once in each by that bandit's own unit; "
-                "deleted bandits count like the others",
+                "words": "what a person is promised who is in every bandit ever made here, once in "
+                "each by that bandit's own unit; deleted bandits count like the others",
                 "restored": store.meta("restored"),
                 "bandits": [
-                    {"name": line.name, "status": line.status, "timelines": line.timelines, "claim": line.claim}
+                    {
+                        "name": line.name,
+                        "status": line.status,
+                        "timelines": line.timelines,
+                        "claim": line.claim,
+                    }
                     for line in lines
                 ],
             }
@@ -197,28 +217,39 @@ class Pages:
 
 
 def _over_timelines(line: Line, record: dict[str, Any]) -> dict[str, Any]:
-    """Claim, spent and remaining when learning was resumed from old copies: a timeline that was lost counts as spent whole,
-    because nobody can say how far it had come. So `spent` never falls."""
+    """Claim, spent and remaining when learning was resumed from old copies: a timeline that was
+    lost counts as spent whole, because nobody can say how far it had come. So `spent` never falls.
+    """
     lost, claim, own = line.timelines - 1, line.claim, record["spent"]
     # Gaussian promises are compared at the δ they were made at; the others add up theirs.
     delta = claim["delta"] if claim["notion"] == "gdp" else None
-    whole = _add_up([(claim, lost + 1)], delta)
-    spent = _add_up([(claim, lost), ({**claim, **own}, 1)], delta)
-    words = f"{claim['words']}\n  counted {line.timelines} times: learning was resumed from an old copy of the store"
+    whole = add_up([(claim, lost + 1)], delta=delta)
+    spent = add_up([(claim, lost), ({**claim, **own}, 1)], delta=delta)
+    words = (
+        f"{claim['words']}\n  counted {line.timelines} times: learning was resumed from an old "
+        "copy of the store"
+    )
     remaining = record["remaining"]
     limit = None if remaining["limit"] is None else line.timelines * remaining["limit"]
     return {
-        "claim": {**claim, "epsilon": blueprint.finite(whole.epsilon), "delta": whole.delta, "mu": whole.mu or None}
+        "claim": {
+            **claim,
+            "epsilon": blueprint.finite(whole.epsilon),
+            "delta": whole.delta,
+            "mu": whole.mu or None,
+        }
         | {"words": words},
-        "spent": {"epsilon": blueprint.finite(spent.epsilon), "delta": spent.delta, "mu": spent.mu or None},
-        "remaining": {**remaining, "limit": limit, "fraction": None if not limit else remaining["left"] / limit},
+        "spent": {
+            "epsilon": blueprint.finite(spent.epsilon),
+            "delta": spent.delta,
+            "mu": spent.mu or None,
+        },
+        "remaining": {
+            **remaining,
+            "limit": limit,
+            "fraction": None if not limit else remaining["left"] / limit,
+        },
     }
-
-
-def _add_up(claims: list[tuple[dict[str, Any], int]], delta: float | None) -> Total:
-    from dpbandit.service.budgets import add_up  # needs SciPy, which a ranker that starts need not wait for
-
-    return add_up(claims, delta=delta)
 
 
 def _delete(url: str, bandit: int) -> None:

@@ -1,8 +1,9 @@
-"""What one transaction of the journal writes: decisions get their places in the stream, rewards are judged.
+"""What one transaction of the journal writes: decisions get their places in the stream, rewards are
+judged.
 
-Places are given without gaps, and one that was asked for before, under the same request id, keeps the place it has. Whether
-a reward is in time is decided here, once, by the store's clock and under the same lock with which the learner closes a
-stretch of the stream.
+Places are given without gaps, and one that was asked for before, under the same request id, keeps
+the place it has. Whether a reward is in time is decided here, once, by the store's clock and under
+the same lock with which the learner closes a stretch of the stream.
 """
 
 from __future__ import annotations
@@ -17,10 +18,35 @@ from dpbandit.service.database import Connection, one
 from dpbandit.service.schema import LOCK_REWARDS
 from dpbandit.service.store import DELETED, RETIRED, SPENT
 
-DECISION_COLUMNS = ("bandit", "seq", "nonce", "decided_at", "arm", "arm_id", "context", "person", "version", "key")
-DECISION_TYPES = ("int", "bigint", "bigint", "bigint", "int", "text", "bytea", "bytea", "bigint", "text")
+DECISION_COLUMNS = (
+    "bandit",
+    "seq",
+    "nonce",
+    "decided_at",
+    "arm",
+    "arm_id",
+    "context",
+    "person",
+    "version",
+    "key",
+)
+DECISION_TYPES = (
+    "int",
+    "bigint",
+    "bigint",
+    "bigint",
+    "int",
+    "text",
+    "bytea",
+    "bytea",
+    "bigint",
+    "text",
+)
 # Only batches that hold a request id pay for one.
-REQUEST_COLUMNS, REQUEST_TYPES = (*DECISION_COLUMNS, "request", "digest"), (*DECISION_TYPES, "text", "bytea")
+REQUEST_COLUMNS, REQUEST_TYPES = (
+    (*DECISION_COLUMNS, "request", "digest"),
+    (*DECISION_TYPES, "text", "bytea"),
+)
 REWARD_COLUMNS = ("bandit", "seq", "value", "received_at", "key")
 REWARD_TYPES = ("int", "bigint", "float8", "bigint", "text")
 
@@ -31,11 +57,18 @@ Asked = tuple[str, bytes]
 # (seq, nonce, value)
 Report = tuple[int, int, float]
 
-ACCEPTED, DUPLICATE, LATE, CONFLICT, UNKNOWN = "accepted", "duplicate", "late", "conflict", "unknown"
+ACCEPTED, DUPLICATE, LATE, CONFLICT, UNKNOWN = (
+    "accepted",
+    "duplicate",
+    "late",
+    "conflict",
+    "unknown",
+)
 
 
 def decision_id(seq: int, nonce: int) -> str:
-    """What a caller quotes with the reward. The nonce tells decisions of a restored store from those that were lost."""
+    """What a caller quotes with the reward. The nonce tells decisions of a restored store from
+    those that were lost."""
     return f"{seq:x}-{nonce:016x}"
 
 
@@ -77,19 +110,32 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
             named = requests.setdefault(decision[0], {})
             named[asked[0]] = named.get(asked[0], 0) + 1
     free: dict[int, int] = {}
-    known: dict[tuple[int, str], tuple[bytes, Earlier]] = {}
-    for bandit in sorted(counts):  # in one order everywhere, so that no two rankers wait for each other
+    answered: dict[tuple[int, str], tuple[bytes, Earlier]] = {}
+    for bandit in sorted(
+        counts
+    ):  # in one order everywhere, so that no two rankers wait for each other
         # The row stays locked until the commit: another ranker's decisions come after these.
-        sql = f"UPDATE streams SET last_seq = last_seq + ? WHERE bandit = ? AND EXISTS (SELECT 1 FROM bandits WHERE id = ? AND status <> '{DELETED}') RETURNING last_seq"
-        row = one(db, sql, (counts[bandit], bandit, bandit))
+        row = one(
+            db,
+            "UPDATE streams SET last_seq = last_seq + ? WHERE bandit = ? AND EXISTS (SELECT 1 FROM "
+            "bandits WHERE id = ? AND status <> ?) RETURNING last_seq",
+            (counts[bandit], bandit, bandit, DELETED),
+        )
         if row is not None:
             free[bandit] = int(row[0]) - counts[bandit]
             if bandit in requests:
                 before = _asked_before(db, bandit, requests[bandit])
-                known |= before
-                again = sum(n - ((bandit, name) not in before) for name, n in requests[bandit].items())
-                if again:  # seldom: places that are not needed, given back before anybody can see them
-                    db.run("UPDATE streams SET last_seq = last_seq - ? WHERE bandit = ?", (again, bandit))
+                answered |= before
+                again = sum(
+                    n - ((bandit, name) not in before) for name, n in requests[bandit].items()
+                )
+                if (
+                    again
+                ):  # seldom: places that are not needed, given back before anybody can see them
+                    db.run(
+                        "UPDATE streams SET last_seq = last_seq - ? WHERE bandit = ?",
+                        (again, bandit),
+                    )
     now = db.now()
     nonces = struct.unpack(f"<{len(entries)}Q", os.urandom(8 * len(entries)))
     rows: list[tuple[Any, ...]] = []
@@ -99,18 +145,20 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
         if bandit not in free:
             places.append(None)
             continue
-        if asked is not None and (bandit, asked[0]) in known:
-            digest, earlier = known[bandit, asked[0]]
+        if asked is not None and (bandit, asked[0]) in answered:
+            digest, earlier = answered[bandit, asked[0]]
             places.append(earlier if digest == asked[1] else replace(earlier, same=False))
             continue
         free[bandit] += 1
         seq, nonce = free[bandit], random >> 1
         row = (bandit, seq, nonce, now, arm, arm_id, context, person, version, key)
         if asked is not None:
-            known[bandit, asked[0]] = (asked[1], Earlier(True, seq, nonce, arm, arm_id, version))
+            answered[bandit, asked[0]] = (asked[1], Earlier(True, seq, nonce, arm, arm_id, version))
         rows.append((*row, *(asked or (None, None))) if requests else row)
         places.append((seq, nonce))
-    columns, types = (REQUEST_COLUMNS, REQUEST_TYPES) if requests else (DECISION_COLUMNS, DECISION_TYPES)
+    columns, types = (
+        (REQUEST_COLUMNS, REQUEST_TYPES) if requests else (DECISION_COLUMNS, DECISION_TYPES)
+    )
     db.insert("decisions", columns, rows, types=types)
     return places
 
@@ -118,34 +166,37 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
 def _asked_before(
     db: Connection, bandit: int, requests: dict[str, int]
 ) -> dict[tuple[int, str], tuple[bytes, Earlier]]:
-    """The decisions that these requests have led to. While the stream's row is locked nobody can add another."""
-    # CROSS JOIN: SQLite takes the names first and looks each up; left to itself it reads the whole stream.
+    """What these requests have led to. While the stream is locked nobody can add another."""
+    # CROSS JOIN: SQLite takes the names first and looks each up; left to itself it reads the whole
+    # stream.
     found = db.naming(
-        "SELECT d.request, d.digest, d.seq, d.nonce, d.arm, d.arm_id, d.version FROM NAMES CROSS JOIN decisions d WHERE "
-        "d.bandit = ? AND d.request = names.value",
+        "SELECT d.request, d.digest, d.seq, d.nonce, d.arm, d.arm_id, d.version FROM NAMES CROSS "
+        "JOIN decisions d WHERE d.bandit = ? AND d.request = names.value",
         list(requests),
         (bandit,),
     )
     return {(bandit, name): (bytes(digest), Earlier(True, *rest)) for name, digest, *rest in found}
 
 
-def judge(db: Connection, entries: Sequence[tuple[int, float, str, list[Report], Any]]) -> list[list[str]]:
+def judge(
+    db: Connection, entries: Sequence[tuple[int, float, str, list[Report], Any]]
+) -> list[list[str]]:
     """A status for every reward reported, and those accepted written down."""
     wanted: dict[int, set[int]] = {}
     for bandit, _window, _key, reports, _future in entries:
         wanted.setdefault(bandit, set()).update(seq for seq, _, _ in reports)
-    books = {bandit: _Book(db, bandit, sorted(wanted[bandit])) for bandit in sorted(wanted)}
+    found = {bandit: _Decisions(db, bandit, sorted(wanted[bandit])) for bandit in sorted(wanted)}
     now = db.now()
     answers = [
-        [books[bandit].judge(seq, nonce, value, now, window, key) for seq, nonce, value in reports]
+        [found[bandit].judge(seq, nonce, value, now, window, key) for seq, nonce, value in reports]
         for bandit, window, key, reports, _future in entries
     ]
-    rows = [row for book in books.values() for row in book.new]
+    rows = [row for one_bandit in found.values() for row in one_bandit.new]
     db.insert("rewards", REWARD_COLUMNS, rows, types=REWARD_TYPES)
     return answers
 
 
-class _Book:
+class _Decisions:
     """What the store knows about some decisions of one bandit, while it is locked."""
 
     def __init__(self, db: Connection, bandit: int, seqs: list[int]) -> None:
@@ -155,36 +206,47 @@ class _Book:
         self.values: dict[int, float] = {}
         state = one(
             db,
-            "SELECT p.closed, p.learned, s.last_seq, b.status FROM progress p JOIN streams s ON s.bandit = p.bandit JOIN bandits b "
-            "ON b.id = p.bandit WHERE p.bandit = ?",
+            "SELECT p.closed, p.learned, s.last_seq, b.status FROM progress p JOIN streams s ON "
+            "s.bandit = p.bandit JOIN bandits b ON b.id = p.bandit WHERE p.bandit = ?",
             (bandit,),
         )
         self.closed, self.learned, self.last, self.status = state or (0, 0, 0, DELETED)
         found = db.matching(
-            "SELECT d.seq, d.nonce, d.decided_at, CASE WHEN r.seq IS NULL THEN 0 ELSE 1 END FROM decisions d LEFT JOIN "
-            "rewards r ON r.bandit = d.bandit AND r.seq = d.seq WHERE d.bandit = ? AND d.seq IN NUMBERS",
+            "SELECT d.seq, d.nonce, d.decided_at, CASE WHEN r.seq IS NULL THEN 0 ELSE 1 END FROM "
+            "decisions d LEFT JOIN rewards r ON r.bandit = d.bandit AND r.seq = d.seq WHERE "
+            "d.bandit = ? AND d.seq IN NUMBERS",
             (bandit,),
             seqs,
         )
         self.decisions = {seq: (nonce, decided_at) for seq, nonce, decided_at, _ in found}
         for seq, _, _, rewarded in found:
             if rewarded:  # seldom: a retry
-                row = one(db, "SELECT value FROM rewards WHERE bandit = ? AND seq = ?", (bandit, seq))
+                row = one(
+                    db, "SELECT value FROM rewards WHERE bandit = ? AND seq = ?", (bandit, seq)
+                )
                 if row is not None:
                     self.values[seq] = float(row[0])
 
     def judge(self, seq: int, nonce: int, value: float, now: int, window: float, key: str) -> str:
-        known = self.decisions.get(seq)
-        if known is None:
+        found = self.decisions.get(seq)
+        if found is None:
             # Its decision was learned and erased long ago.
-            return LATE if seq <= min(self.learned, self.last) and self.status != DELETED else UNKNOWN
-        if known[0] != nonce:
+            return (
+                LATE if seq <= min(self.learned, self.last) and self.status != DELETED else UNKNOWN
+            )
+        nonce_then, decided_at = found
+        if nonce_then != nonce:
             return UNKNOWN
         before = self.values.get(seq)
         if before is not None:
             return DUPLICATE if before == value else CONFLICT
-        # One that is paused (failed, restored) may go on: what is reported meanwhile is learned then.
-        if seq <= self.closed or now - known[1] > window * 1e6 or self.status in (SPENT, RETIRED, DELETED):
+        # One that is paused (failed, restored) may go on: what is reported meanwhile is learned
+        # then.
+        if (
+            seq <= self.closed
+            or now - decided_at > window * 1e6
+            or self.status in (SPENT, RETIRED, DELETED)
+        ):
             return LATE
         self.values[seq] = value
         self.new.append((self.bandit, seq, value, now, key))

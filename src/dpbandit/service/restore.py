@@ -1,8 +1,9 @@
-"""Old copies of a store: how a witness tells them, and what an operator decides when it does, or when it is gone.
+"""Old copies of a store: how a witness tells them, and what an operator decides when it does, or
+when it is gone.
 
-Each time that learning goes on from an old copy a new timeline begins. The store records these forks and what was given up
-with each, so that witnesses on other machines understand them; a witness remembers how many timelines there were, because
-the next old copy will not.
+Each time that learning goes on from an old copy a new timeline begins. The store records these
+forks and what was given up with each, so that witnesses on other machines understand them; a
+witness remembers how many timelines there were, because the next old copy will not.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ def mark_of(store: Store, line: Line) -> Mark:
 
 
 def contradiction(store: Store, line: Line, seen: Seen) -> str:
-    """Why this store cannot be the newest copy; empty if it may be. `line` was read after `seen`, or under a lease."""
+    """Why this store is not the newest copy; empty if it may be. `line` was read after `seen`."""
     if seen.timelines > line.timelines:
         return (
-            f"the store is an old copy, from before learning was resumed: {seen.timelines} timelines were seen, it knows of "
-            f"{line.timelines}"
+            f"the store is an old copy, from before learning was resumed: {seen.timelines} "
+            f"timelines were seen, it knows of {line.timelines}"
         )
     same = store.release_seal(line.id, seen.number) == seen.fingerprint
     if same or (seen.timelines < line.timelines and list(seen.mark) in _given_up(store, line)):
@@ -45,31 +46,35 @@ def _given_up(store: Store, line: Line) -> list[list[Any]]:
 
 
 def forks(store: Store, line: Line) -> list[dict[str, Any]]:
-    """The marks at which later timelines of this bandit began, each with the marks seen on those before it."""
+    """The marks at which later timelines of this bandit began, each with those seen before it."""
     found: list[dict[str, Any]] = json.loads(store.meta(f"forks {line.identity}") or "[]")
     return found
 
 
 def find_lost(store: Store, witness: Witness) -> dict[str, Seen | None]:
-    """Bandits that were seen and are not in the store, by identity: it is a copy from before they were made."""
+    """Bandits, by identity, that were seen and are not in the store: it is an older copy."""
     seen = witness.everything()  # first: whatever is in the witness by now was in the store before
     there = {line.identity for line in store.lines()}
     return {identity: record for identity, record in seen.items() if identity not in there}
 
 
 def report_lost(store: Store, lost: dict[str, Seen | None]) -> list[str]:
-    """Write down that the store lacks these: no bandit is made or begun until an operator has decided. Returns new ones."""
+    """Write down that the store lacks these: nothing is begun until an operator decides."""
     if not lost:
         return []
     db = store.connection
     with db.write():
         db.exclude(LOCK_BUDGET, 0)
-        known: dict[str, str] = json.loads(store.meta("lost") or "{}")
-        new = {identity: _name(identity, seen) for identity, seen in lost.items() if identity not in known}
+        reported: dict[str, str] = json.loads(store.meta("lost") or "{}")
+        new = {
+            identity: _name(identity, seen)
+            for identity, seen in lost.items()
+            if identity not in reported
+        }
         if new:
-            known |= new
-            _set(store, "lost", json.dumps(known))
-            _set(store, "restored", f"an old copy: it lacks {', '.join(sorted(known.values()))}")
+            reported |= new
+            _set(store, "lost", json.dumps(reported))
+            _set(store, "restored", f"an old copy: it lacks {', '.join(sorted(reported.values()))}")
     return sorted(new.values())
 
 
@@ -83,12 +88,16 @@ def _name(identity: str, seen: Seen | None) -> str:
 def accept_restore(store: Store, witness: Witness, name: str, *, pay_again: bool) -> str:
     """What an operator decides about a bandit of a restored store.
 
-    Retired: it ranks and never learns again. Paid again: it goes on from the old copy. The lost continuation and the new one
-    are two runs over the same rewards, each within its budget, so the bandit counts once more from now on, in its own claim
+    Retired: it ranks and never learns again. Paid again: it goes on from the old copy. The lost
+        continuation and the new one
+    are two runs over the same rewards, each within its budget, so the bandit counts once more from
+        now on, in its own claim
     and in the sum over all bandits (which the cap may refuse).
     """
     line = _find(store, name, RESTORED)
-    if not pay_again:  # the witness keeps its mark: the same copy, put in place again, is still an old one
+    if (
+        not pay_again
+    ):  # the witness keeps its mark: the same copy, put in place again, is still an old one
         store.set_status(line.id, RETIRED, "retired after the store was restored from an old copy")
         return "retired: it ranks, and never learns again"
     db = store.connection
@@ -99,20 +108,26 @@ def accept_restore(store: Store, witness: Witness, name: str, *, pay_again: bool
             line = _find(store, name, RESTORED)
             # Timelines that began after the copy was made are known to the witness alone.
             timelines = max(line.timelines, 0 if seen is None else seen.timelines) + 1
-            budgets.check_cap(store.claims(), line.claim, store.cap(), again=timelines - line.timelines)
+            budgets.check_cap(
+                store.claims(), line.claim, store.cap(), again=timelines - line.timelines
+            )
             db.run(
-                "UPDATE bandits SET timelines = ?, status = ?, reason = 'resumed from an old copy' WHERE id = ?",
+                "UPDATE bandits SET timelines = ?, status = ?, reason = 'resumed from an old copy' "
+                "WHERE id = ?",
                 (timelines, LEARNING, line.id),
             )
             mark = (timelines, *mark_of(store, line)[1:])
-            fork = {"began": list(mark), "given_up": [] if seen is None else [*seen.trail, list(seen.mark)]}
+            fork = {
+                "began": list(mark),
+                "given_up": [] if seen is None else [*seen.trail, list(seen.mark)],
+            }
             _set(store, f"forks {line.identity}", json.dumps([*forks(store, line), fork]))
         witness.note(line.identity, name=line.name, claim=line.claim, mark=mark, vouched=True)
     return f"resumed, and counted once more: {timelines} times in all"
 
 
 def trust(store: Store, witness: Witness, name: str) -> str:
-    """An operator vouches that this store is the newest copy (a planned move of the learner, say). Nothing is charged."""
+    """An operator vouches that this store is the newest copy. Nothing is charged."""
     identity = _find(store, name, RESTORED, LEARNING).identity
     with witness.locked(identity):
         seen = witness.if_readable(identity)
@@ -120,7 +135,8 @@ def trust(store: Store, witness: Witness, name: str) -> str:
         problem = "" if seen is None else contradiction(store, line, seen)
         if problem:
             raise OptionError(
-                f"{problem}. Nobody can vouch against that: dpbandit store accept-restore, with --retire or --pay-again"
+                f"{problem}. Nobody can vouch against that: dpbandit store accept-restore, with "
+                "--retire or --pay-again"
             )
         witness.note(identity, name=name, claim=line.claim, mark=mark_of(store, line), vouched=True)
     store.set_status(line.id, LEARNING, "an operator vouched that the store is the newest copy")
@@ -135,7 +151,7 @@ def resume(store: Store, name: str) -> str:
 
 
 def accept_lost(store: Store, witness: Witness) -> list[str]:
-    """Write bandits that the old copy lacks back into it, as deleted ones: their budgets stay in the sum."""
+    """Write bandits that the old copy lacks back into it, as deleted ones: they stay in the sum."""
     lost = find_lost(store, witness)
     unreadable = ", ".join(_name(identity, seen) for identity, seen in lost.items() if seen is None)
     if unreadable:
@@ -146,14 +162,28 @@ def accept_lost(store: Store, witness: Witness) -> list[str]:
         lines = store.lines()
         there, names = {line.identity for line in lines}, {line.name for line in lines}
         reported: dict[str, str] = json.loads(store.meta("lost") or "{}")
-        unknown = sorted(name for identity, name in reported.items() if identity not in there and identity not in lost)
+        unknown = sorted(
+            name
+            for identity, name in reported.items()
+            if identity not in there and identity not in lost
+        )
         if unknown:
             raise OptionError(
-                f"the witness in {witness.folder} knows nothing of {', '.join(unknown)}: use that of the learner that noticed"
+                f"the witness in {witness.folder} knows nothing of {', '.join(unknown)}: use that "
+                "of the learner that noticed"
             )
-        booked = [(identity, seen) for identity, seen in lost.items() if seen is not None and identity not in there]
+        booked = [
+            (identity, seen)
+            for identity, seen in lost.items()
+            if seen is not None and identity not in there
+        ]
         for identity, seen in booked:
-            _book(store, identity, seen, f"{seen.name} (lost {identity[:8]})" if seen.name in names else seen.name)
+            _book(
+                store,
+                identity,
+                seen,
+                f"{seen.name} (lost {identity[:8]})" if seen.name in names else seen.name,
+            )
         _set(store, "lost", None)
         _set(store, "restored", None)
     return [seen.name for _, seen in booked]
@@ -162,8 +192,9 @@ def accept_lost(store: Store, witness: Witness) -> list[str]:
 def _book(store: Store, identity: str, seen: Seen, name: str) -> None:
     db = store.connection
     db.run(
-        "INSERT INTO bandits (identity, name, config, claim, status, reason, timelines, created_at, created_by) VALUES (?, ?, "
-        "'{}', ?, ?, 'lost when the store was restored', ?, ?, '')",
+        "INSERT INTO bandits (identity, name, config, claim, status, reason, timelines, "
+        "created_at, created_by) VALUES (?, ?, '{}', ?, ?, 'lost when the store was restored', ?, "
+        "?, '')",
         (identity, name, json.dumps(seen.claim), DELETED, seen.timelines, db.now()),
     )
     (bandit,) = db.all("SELECT id FROM bandits WHERE identity = ?", (identity,))[0]

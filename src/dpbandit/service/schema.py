@@ -1,6 +1,8 @@
-"""The tables, and how an older store is brought forward. Times are microseconds by the store's own clock.
+"""The tables, and how an older store is brought forward. Times are microseconds by the store's own
+clock.
 
-Private: `rewards` (written by rankers, who read one only to tell a repeated report from another one), and what the learner
+Private: `rewards` (written by rankers, who read one only to tell a repeated report from another
+    one), and what the learner
 alone reads, `states` (clean statistics) and `releases.noisy`.
 """
 
@@ -16,49 +18,53 @@ LOCK_SCHEMA, LOCK_REWARDS, LOCK_BUDGET = 7701, 7702, 7703
 
 _FIRST = """
 CREATE TABLE bandits (
-    id {id}, identity TEXT NOT NULL, name TEXT NOT NULL UNIQUE, config TEXT NOT NULL, claim TEXT NOT NULL, status TEXT NOT NULL,
-    reason TEXT NOT NULL DEFAULT '', timelines INTEGER NOT NULL DEFAULT 1, created_at BIGINT NOT NULL,
-    created_by TEXT NOT NULL
+    id {id}, identity TEXT NOT NULL, name TEXT NOT NULL UNIQUE, config TEXT NOT NULL, claim TEXT NOT
+    NULL, status TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', timelines INTEGER NOT NULL DEFAULT
+    1, created_at BIGINT NOT NULL, created_by TEXT NOT NULL
 );
 CREATE TABLE streams (bandit INTEGER PRIMARY KEY, last_seq BIGINT NOT NULL);
 CREATE TABLE progress (
-    bandit INTEGER PRIMARY KEY, closed BIGINT NOT NULL, learned BIGINT NOT NULL, version BIGINT NOT NULL
+    bandit INTEGER PRIMARY KEY, closed BIGINT NOT NULL, learned BIGINT NOT NULL, version BIGINT NOT
+    NULL
 );
 CREATE TABLE decisions (
     bandit INTEGER NOT NULL, seq BIGINT NOT NULL, nonce BIGINT NOT NULL, decided_at BIGINT NOT NULL,
-    arm INTEGER NOT NULL, arm_id TEXT, context {blob} NOT NULL, person {blob}, version BIGINT NOT NULL,
-    key TEXT NOT NULL, PRIMARY KEY (bandit, seq)
+    arm INTEGER NOT NULL, arm_id TEXT, context {blob} NOT NULL, person {blob}, version BIGINT NOT
+    NULL, key TEXT NOT NULL, PRIMARY KEY (bandit, seq)
 ) {clustered};
 CREATE TABLE rewards (
-    bandit INTEGER NOT NULL, seq BIGINT NOT NULL, value DOUBLE PRECISION NOT NULL, received_at BIGINT NOT NULL,
-    key TEXT NOT NULL, PRIMARY KEY (bandit, seq)
+    bandit INTEGER NOT NULL, seq BIGINT NOT NULL, value DOUBLE PRECISION NOT NULL, received_at
+    BIGINT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (bandit, seq)
 ) {clustered};
 CREATE TABLE releases (
-    bandit INTEGER NOT NULL, number BIGINT NOT NULL, position BIGINT NOT NULL, made_at BIGINT NOT NULL,
-    token BIGINT NOT NULL, fingerprint TEXT NOT NULL, charged BIGINT NOT NULL, privacy TEXT NOT NULL,
-    noise_scale DOUBLE PRECISION, model TEXT, noisy {blob}, PRIMARY KEY (bandit, number)
+    bandit INTEGER NOT NULL, number BIGINT NOT NULL, position BIGINT NOT NULL, made_at BIGINT NOT
+    NULL, token BIGINT NOT NULL, fingerprint TEXT NOT NULL, charged BIGINT NOT NULL, privacy TEXT
+    NOT NULL, noise_scale DOUBLE PRECISION, model TEXT, noisy {blob}, PRIMARY KEY (bandit, number)
 ) {clustered};
 CREATE TABLE states (bandit INTEGER PRIMARY KEY, number BIGINT NOT NULL, state {blob} NOT NULL);
 CREATE TABLE people (
-    bandit INTEGER NOT NULL, person {blob} NOT NULL, decisions BIGINT NOT NULL, PRIMARY KEY (bandit, person)
+    bandit INTEGER NOT NULL, person {blob} NOT NULL, decisions BIGINT NOT NULL, PRIMARY KEY (bandit,
+    person)
 ) {clustered};
 CREATE TABLE leases (
-    bandit INTEGER PRIMARY KEY, holder TEXT NOT NULL, token BIGINT NOT NULL, expires_at BIGINT NOT NULL
+    bandit INTEGER PRIMARY KEY, holder TEXT NOT NULL, token BIGINT NOT NULL, expires_at BIGINT NOT
+    NULL
 );
 CREATE TABLE keys (
-    id TEXT PRIMARY KEY, hash {blob} NOT NULL, role TEXT NOT NULL, label TEXT NOT NULL, created_at BIGINT NOT NULL,
-    revoked_at BIGINT
+    id TEXT PRIMARY KEY, hash {blob} NOT NULL, role TEXT NOT NULL, label TEXT NOT NULL, created_at
+    BIGINT NOT NULL, revoked_at BIGINT
 )
 """
 
 _ACCESS_LOG = """
 CREATE TABLE access_log (
-    bucket BIGINT NOT NULL, key TEXT NOT NULL, action TEXT NOT NULL, bandit TEXT NOT NULL, status INTEGER NOT NULL,
-    requests BIGINT, PRIMARY KEY (bucket, key, action, bandit, status)
+    bucket BIGINT NOT NULL, key TEXT NOT NULL, action TEXT NOT NULL, bandit TEXT NOT NULL, status
+    INTEGER NOT NULL, requests BIGINT, PRIMARY KEY (bucket, key, action, bandit, status)
 )
 """
 
-# A caller's own name for a decision, so that asking again gives the same one. It is erased with the decision.
+# A caller's own name for a decision, so that asking again gives the same one. It is erased with the
+# decision.
 _REQUESTS = """
 ALTER TABLE decisions ADD COLUMN request TEXT;
 ALTER TABLE decisions ADD COLUMN digest {blob};
@@ -69,7 +75,11 @@ CREATE UNIQUE INDEX decisions_by_request ON decisions (bandit, request) WHERE re
 MIGRATIONS = (_FIRST, _ACCESS_LOG, _REQUESTS)
 
 _WORDS = {
-    "sqlite": {"id": "INTEGER PRIMARY KEY AUTOINCREMENT", "blob": "BLOB", "clustered": "WITHOUT ROWID"},
+    "sqlite": {
+        "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "blob": "BLOB",
+        "clustered": "WITHOUT ROWID",
+    },
     "postgresql": {
         "id": "INTEGER GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY",
         "blob": "BYTEA",
@@ -81,7 +91,9 @@ _WORDS = {
 def version_of(connection: Connection) -> int:
     """The store's schema version; 0 for an empty one."""
     if connection.kind == "sqlite":
-        there = one(connection, "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'")
+        there = one(
+            connection, "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'"
+        )
     else:
         there = one(connection, "SELECT 1 FROM pg_class WHERE oid = to_regclass('meta')")
     found = one(connection, "SELECT value FROM meta WHERE name = 'schema'") if there else None
@@ -93,8 +105,8 @@ def migrate(connection: Connection, *, to: int = len(MIGRATIONS)) -> int:
     before = version_of(connection)
     if before > len(MIGRATIONS):
         raise StoreError(
-            f"the store has schema version {before}; this program knows versions up to {len(MIGRATIONS)}: "
-            "run the newer program that made it"
+            f"the store has schema version {before}; this program knows versions up to "
+            f"{len(MIGRATIONS)}: run the newer program that made it"
         )
     if before >= to:
         return before
@@ -103,7 +115,11 @@ def migrate(connection: Connection, *, to: int = len(MIGRATIONS)) -> int:
         now = version_of(connection)  # another process may have been faster
         if now == 0:
             connection.run("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
-            start = {"schema": "0", "store": secrets.token_hex(16), "person_key": secrets.token_hex(32)}
+            start = {
+                "schema": "0",
+                "store": secrets.token_hex(16),
+                "person_key": secrets.token_hex(32),
+            }
             for name, value in start.items():
                 connection.run("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))
         for script in MIGRATIONS[now:to]:

@@ -1,7 +1,7 @@
 """Processes: the API, the learner beside it, and how both end.
 
-With role 'all' the learner is a child process: drawing noise never delays a request, and the process that answers requests
-never holds a reward after it has written it down.
+With role 'all' the learner is a child process: drawing noise never delays a request, and the
+process that answers requests never holds a reward after it has written it down.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
     helper = _Helper(settings, stop)
     helper.start()
     try:
-        serve_http(settings, well=helper.well)
+        serve_http(settings, healthy=helper.healthy)
     finally:
         stop.set()
         helper.over.set()
@@ -55,16 +55,17 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
         raise StoreError("the learner has ended: see the lines above")
 
 
-def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -> None:
-    """The API in this process; `well` is what else must be so for it to be ready."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers are not worth a second thread
+def serve_http(settings: Settings, *, healthy: Callable[[], bool] = lambda: True) -> None:
+    """The API in this process; `healthy` is what else must be so for it to be ready."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers: no second thread
+    import numpy as np
     import uvicorn
 
     from dpbandit.service.api import App
-    from dpbandit.service.heads import LimitedHeads
+    from dpbandit.service.connection import LimitedConnection
 
     config = uvicorn.Config(
-        App(settings, well=well),
+        App(settings, healthy=healthy),
         host=settings.host,
         port=settings.port,
         lifespan="on",
@@ -77,11 +78,11 @@ def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=int(settings.idle_seconds),
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
-        http=LimitedHeads,
+        http=LimitedConnection,
         ws="none",
         loop=fastest(),
     )
-    LimitedHeads.seconds = settings.body_seconds
+    LimitedConnection.seconds = settings.body_seconds
 
     class Server(uvicorn.Server):
         async def startup(self, *arguments: Any, **more: Any) -> None:
@@ -93,8 +94,10 @@ def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -
             if settings.json:
                 _announce(settings, port)
 
+    np.seterr(all="ignore")  # squares of huge contexts overflow: the norm check then sees that
     server = Server(config)
-    # The writer's thread asks for Python's lock a few times a batch; it should not wait 5 ms for it each time.
+    # The writer's thread asks for Python's lock a few times a batch; it should not wait 5 ms for it
+    # each time.
     sys.setswitchinterval(0.0005)
     gc.collect()
     gc.freeze()
@@ -103,13 +106,13 @@ def serve_http(settings: Settings, *, well: Callable[[], bool] = lambda: True) -
         server.run()
     if not server.started:
         raise StoreError(
-            f"the service did not start on {settings.host}:{settings.port}: see the line above; if the port is taken, choose "
-            "another with --port"
+            f"the service did not start on {settings.host}:{settings.port}: see the line above; if "
+            "the port is taken, choose another with --port"
         )
 
 
 def _announce(settings: Settings, port: int | None) -> None:
-    """One line for whoever started this: it is ready, and where. The store is not named: its URL may hold a password."""
+    """One line: ready, and where. The store is not named: its URL may hold a password."""
     where = None if port is None else f"http://{settings.host}:{port}"
     print(json.dumps({"listening": where, "role": settings.role, "pid": os.getpid()}), flush=True)
 
@@ -127,7 +130,7 @@ def fastest() -> Literal["uvloop", "asyncio"]:
 
 
 class _Helper(threading.Thread):
-    """The thread beside the HTTP server: a learner, or what keeps a learner's process alive. They end together."""
+    """Beside the HTTP server: a learner, or what keeps its process alive. They end together."""
 
     def __init__(self, settings: Settings, stop: threading.Event) -> None:
         super().__init__(name="learner", daemon=True)
@@ -136,9 +139,9 @@ class _Helper(threading.Thread):
         self.failed = False
         self._learner: Learner | None = None
 
-    def well(self) -> bool:
+    def healthy(self) -> bool:
         """Whether the learner of this process does what it should."""
-        return not self.failed and (self._learner is None or self._learner.well)
+        return not self.failed and (self._learner is None or self._learner.healthy)
 
     def run(self) -> None:
         try:
@@ -153,12 +156,17 @@ class _Helper(threading.Thread):
                 self.stop.wait()
         except BaseException as error:
             # Type and place alone, unless the words are ours: a message might quote a reward.
-            where = "; ".join(f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__))
+            where = "; ".join(
+                f"{Path(f.filename).name}:{f.lineno}"
+                for f in traceback.extract_tb(error.__traceback__)
+            )
             log.error(
-                "the learner: %s", error if isinstance(error, StoreError) else f"{type(error).__name__} at {where}"
+                "the learner: %s",
+                error if isinstance(error, StoreError) else f"{type(error).__name__} at {where}",
             )
         self.failed = not self.stop.is_set()
-        # Told before it listened to signals, the server would not know: until it has ended it is told again.
+        # Told before it listened to signals, the server would not know: until it has ended it is
+        # told again.
         while not self.over.wait(0.2):
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -175,12 +183,15 @@ def run_learner(settings: Settings, stop: threading.Event | None = None) -> None
 
 
 def _keep_a_learner(settings: Settings, stop: threading.Event) -> None:
-    """A child that learns, started again when it dies. Settings go through a pipe (a URL may hold a password); when the
-    pipe closes, because this process ended in whatever way, so does the child."""
+    """A child that learns, started again when it dies. Settings go through a pipe (a URL may hold a
+    password); when the pipe closes, because this process ended in whatever way, so does the child.
+    """
     wait = 0.2
     while not stop.is_set():
         began = time.monotonic()
-        child = subprocess.Popen([sys.executable, "-m", "dpbandit.service.server"], stdin=subprocess.PIPE)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "dpbandit.service.server"], stdin=subprocess.PIPE
+        )
         assert child.stdin is not None
         record = asdict(replace(settings, role="learner"))
         record["witness"] = None if settings.witness is None else str(settings.witness)
@@ -226,7 +237,10 @@ def _child() -> None:
 
 def _log_to_stderr(settings: Settings) -> None:
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr, force=True
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+        force=True,
     )
     if settings.json:
         logging.getLogger().handlers[0].setFormatter(_JsonLines())
@@ -239,8 +253,16 @@ class _JsonLines(logging.Formatter):
         words = record.getMessage()
         if record.exc_info:
             words += "\n" + self.formatException(record.exc_info)
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
-        line = {"time": at, "level": record.levelname.lower(), "logger": record.name, "message": words}
+        at = (
+            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03}Z"
+        )
+        line = {
+            "time": at,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": words,
+        }
         return json.dumps(line, ensure_ascii=False)
 
 

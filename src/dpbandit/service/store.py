@@ -1,7 +1,8 @@
-"""What is kept and everybody may see: settings, bandits, releases. What must hold together is one transaction.
+"""What is kept and everybody may see: settings, bandits, releases. What must hold together is one
+transaction.
 
-Decisions and rewards, the two that come in thousands a second, are written by `journal`; what only the learner may read or
-write is in `trusted`.
+Decisions and rewards, the two that come in thousands a second, are written by `journal`; what only
+the learner may read or write is in `trusted`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpbandit.errors import CapError, OptionError
+from dpbandit.service import budgets
 from dpbandit.service.database import Connection, Row, connect, one
 from dpbandit.service.schema import LOCK_BUDGET, LOCK_REWARDS, migrate
 
 # Why a bandit does not learn. It ranks in all of these but 'deleted'.
-LEARNING, SPENT, FAILED, RESTORED, RETIRED, DELETED = "learning", "spent", "failed", "restored", "retired", "deleted"
+LEARNING, SPENT, FAILED = "learning", "spent", "failed"
+RESTORED, RETIRED, DELETED = "restored", "retired", "deleted"
 
 # Rankers need the latest model; a few older ones are kept for those that are just loading one.
 MODELS_KEPT = 5
@@ -28,7 +31,8 @@ UNCHARGED_KEPT = 1_000
 # Rows of a table that one transaction erases: rewards wait while it lasts.
 ERASE_LOT = 5_000
 
-# Rankers read all settings several times a second, and contexts known in advance may be among them. Nobody changes what is parsed.
+# Rankers read all settings several times a second, and contexts known in advance may be among them.
+# Nobody changes what is parsed.
 _parsed = functools.lru_cache(maxsize=4096)(json.loads)
 
 
@@ -84,14 +88,14 @@ class Store:
         return None if text is None else json.loads(text)
 
     def set_cap(self, epsilon: float, delta: float) -> None:
-        """Set the cap once. It can be lowered later, never raised: those who came first relied on it."""
+        """Set the cap once. It can be lowered, never raised: those who came first relied on it."""
         if not epsilon > 0 or not 0 < delta < 1:
             raise OptionError("a cap is ε above 0 at a δ strictly between 0 and 1")
         before = self.cap()
         if before is not None and (delta != before["delta"] or epsilon > before["epsilon"]):
             raise CapError(
-                f"this store has the cap ε = {before['epsilon']:g} at δ = {before['delta']:g}: it may be lowered at the same "
-                "δ, never raised"
+                f"this store has the cap ε = {before['epsilon']:g} at δ = {before['delta']:g}: it "
+                "may be lowered at the same δ, never raised"
             )
         self.set_meta("cap", json.dumps({"epsilon": epsilon, "delta": delta}))
 
@@ -100,9 +104,10 @@ class Store:
     def lines(self) -> list[Line]:
         """All bandits, deleted ones too."""
         rows = self.connection.all(
-            "SELECT b.config, b.claim, b.id, b.identity, b.name, b.status, b.reason, b.timelines, b.created_at, s.last_seq, "
-            "p.closed, p.learned, p.version, l.holder, COALESCE(l.expires_at, 0) FROM bandits b JOIN streams s ON s.bandit = b.id "
-            "JOIN progress p ON p.bandit = b.id LEFT JOIN leases l ON l.bandit = b.id ORDER BY b.id"
+            "SELECT b.config, b.claim, b.id, b.identity, b.name, b.status, b.reason, b.timelines, "
+            "b.created_at, s.last_seq, p.closed, p.learned, p.version, l.holder, "
+            "COALESCE(l.expires_at, 0) FROM bandits b JOIN streams s ON s.bandit = b.id JOIN "
+            "progress p ON p.bandit = b.id LEFT JOIN leases l ON l.bandit = b.id ORDER BY b.id"
         )
         return [Line(_parsed(config), _parsed(claim), *rest) for config, claim, *rest in rows]
 
@@ -123,9 +128,7 @@ class Store:
         state: bytes,
         key: str,
     ) -> bool:
-        """Add a bandit; False if the very same one is there. Raises OptionError for another one of that name."""
-        from dpbandit.service import budgets  # needs SciPy, which a ranker that starts need not wait for
-
+        """Add a bandit; False if the very same one is there, OptionError if another one is."""
         db = self.connection
         with db.write():
             db.exclude(LOCK_BUDGET, 0)
@@ -135,8 +138,8 @@ class Store:
             restored = one(db, "SELECT value FROM meta WHERE name = 'restored'")
             if restored is not None:
                 raise CapError(
-                    "this store was restored from an old copy: new bandits wait until an operator has decided (dpbandit store "
-                    "accept-restore --lost)"
+                    "this store was restored from an old copy: new bandits wait until an operator "
+                    "has decided (dpbandit store accept-restore --lost)"
                 )
             cap = one(db, "SELECT value FROM meta WHERE name = 'cap'")
             budgets.check_cap(self.claims(), claim, None if cap is None else json.loads(cap[0]))
@@ -148,7 +151,10 @@ class Store:
             )
             bandit = db.all("SELECT id FROM bandits WHERE name = ?", (config["name"],))[0][0]
             db.run("INSERT INTO streams (bandit, last_seq) VALUES (?, 0)", (bandit,))
-            db.run("INSERT INTO progress (bandit, closed, learned, version) VALUES (?, 0, 0, 0)", (bandit,))
+            db.run(
+                "INSERT INTO progress (bandit, closed, learned, version) VALUES (?, 0, 0, 0)",
+                (bandit,),
+            )
             db.run("INSERT INTO states (bandit, number, state) VALUES (?, 0, ?)", (bandit, state))
             self._insert_release(bandit, 0, now, 0, 0, "", 0, privacy, None, model, None)
         return True
@@ -156,42 +162,62 @@ class Store:
     @staticmethod
     def _same(there: Row, text: str) -> bool:
         if there[1] == DELETED:
-            raise OptionError("a bandit of this name was deleted: its budget stays spent, and names are not used again")
+            raise OptionError(
+                "a bandit of this name was deleted: its budget stays spent, and names are not used "
+                "again"
+            )
         if there[0] != text:
-            raise OptionError("another bandit of this name exists: choose another name, or ask for the same settings")
+            raise OptionError(
+                "another bandit of this name exists: choose another name, or ask for the same "
+                "settings"
+            )
         return True
 
     def set_status(self, bandit: int, status: str, reason: str) -> None:
-        """Stop or restart learning. A deleted or retired bandit stays so, and whoever has its lease loses it."""
+        """Stop or restart learning. A deleted or retired bandit stays so; its lease is lost."""
         with self.connection.write():
-            self.connection.run("UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,))
             self.connection.run(
-                "UPDATE bandits SET status = ?, reason = ? WHERE id = ? AND status NOT IN ('deleted', 'retired')",
+                "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,)
+            )
+            self.connection.run(
+                "UPDATE bandits SET status = ?, reason = ? WHERE id = ? AND status NOT IN "
+                "('deleted', 'retired')",
                 (status, reason, bandit),
             )
 
     def delete(self, bandit: int) -> None:
-        """Erase what was recorded. The claim stays in the sum of all bandits, and the name stays taken."""
+        """Erase what was recorded. The claim stays in the sum, and the name stays taken."""
         db = self.connection
         with db.write():
             db.exclude(LOCK_REWARDS, bandit)
-            db.run("UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?", (DELETED, bandit))
-            db.run("UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,))
+            db.run(
+                "UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?", (DELETED, bandit)
+            )
+            db.run(
+                "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,)
+            )
             db.run("DELETE FROM states WHERE bandit = ?", (bandit,))
         while self.erase_deleted(bandit):
             pass
 
     def erase_deleted(self, bandit: int, *, lot: int = ERASE_LOT) -> int:
-        """Erase some of what is left of a deleted bandit: a lot at a time, so that others need not wait for all of it."""
+        """Erase some of what is left of a deleted bandit: others need not wait for all of it."""
         db, erased = self.connection, 0
         for table, key in (("rewards", "seq"), ("decisions", "seq"), ("people", "person")):
             some = f"SELECT {key} FROM {table} WHERE bandit = ? LIMIT ?"
             with db.write():
-                erased += db.run(f"DELETE FROM {table} WHERE bandit = ? AND {key} IN ({some})", (bandit, bandit, lot))
-        some = "SELECT number FROM releases WHERE bandit = ? AND (model IS NOT NULL OR noisy IS NOT NULL) LIMIT ?"
+                erased += db.run(
+                    f"DELETE FROM {table} WHERE bandit = ? AND {key} IN ({some})",
+                    (bandit, bandit, lot),
+                )
+        some = (
+            "SELECT number FROM releases WHERE bandit = ? AND "
+            "(model IS NOT NULL OR noisy IS NOT NULL) LIMIT ?"
+        )
         with db.write():
             erased += db.run(
-                f"UPDATE releases SET model = NULL, noisy = NULL WHERE bandit = ? AND number IN ({some})",
+                "UPDATE releases SET model = NULL, noisy = NULL WHERE bandit = ? AND number IN "
+                f"({some})",
                 (bandit, bandit, lot),
             )
         db.overwrite_erased(erased, more=erased >= lot)
@@ -201,8 +227,8 @@ class Store:
 
     def _insert_release(self, *values: Any) -> None:
         self.connection.run(
-            "INSERT INTO releases (bandit, number, made_at, position, token, fingerprint, charged, privacy, noise_scale, "
-            "model, noisy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO releases (bandit, number, made_at, position, token, fingerprint, charged, "
+            "privacy, noise_scale, model, noisy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             values,
         )
 
@@ -210,7 +236,8 @@ class Store:
         """The latest released model and its number."""
         found = one(
             self.connection,
-            "SELECT number, model FROM releases WHERE bandit = ? AND model IS NOT NULL ORDER BY number DESC LIMIT 1",
+            "SELECT number, model FROM releases WHERE bandit = ? AND model IS NOT NULL ORDER BY "
+            "number DESC LIMIT 1",
             (bandit,),
         )
         return None if found is None else (found[0], json.loads(found[1]))
@@ -226,8 +253,8 @@ class Store:
     def releases(self, bandit: int, *, limit: int) -> list[dict[str, Any]]:
         """The latest releases, oldest first, without models."""
         rows = self.connection.all(
-            "SELECT number, position, made_at, charged, noise_scale, privacy FROM releases WHERE bandit = ? "
-            "ORDER BY number DESC LIMIT ?",
+            "SELECT number, position, made_at, charged, noise_scale, privacy FROM releases WHERE "
+            "bandit = ? ORDER BY number DESC LIMIT ?",
             (bandit, limit),
         )
         return [
@@ -244,11 +271,12 @@ class Store:
 
     def release_seal(self, bandit: int, number: int) -> str | None:
         """The fingerprint of the ledger at this release; None if it was not made here."""
-        # Releases that charged nothing are dropped in time; they had the fingerprint of the one before.
+        # Releases that charged nothing are dropped in time; they had the fingerprint of the one
+        # before.
         found = one(
             self.connection,
-            "SELECT r.fingerprint FROM releases r JOIN progress p ON p.bandit = r.bandit WHERE r.bandit = ? AND r.number <= ? "
-            "AND p.version >= ? ORDER BY r.number DESC LIMIT 1",
+            "SELECT r.fingerprint FROM releases r JOIN progress p ON p.bandit = r.bandit WHERE "
+            "r.bandit = ? AND r.number <= ? AND p.version >= ? ORDER BY r.number DESC LIMIT 1",
             (bandit, number, number),
         )
         return None if found is None else str(found[0])

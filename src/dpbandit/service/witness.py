@@ -1,9 +1,11 @@
-"""A witness outside the store: how far each bandit had come. It tells an old copy of the store from the newest.
+"""A witness outside the store: how far each bandit had come. It tells an old copy of the store from
+the newest.
 
-A store that was restored from a backup looks perfectly well from inside, and would draw new noise for rewards that were paid
-for already. The witness is a folder elsewhere with one small file a bandit, written after every release. Its mark never goes
-back: a bandit that an operator let go on from an old copy is on a new timeline, which counts as further than any release of
-the timelines before.
+A store that was restored from a backup looks perfectly well from inside, and would draw new noise
+for rewards that were paid for already. The witness is a folder elsewhere with one small file a
+bandit, written after every release. Its mark never goes back: a bandit that an operator let go on
+from an old copy is on a new timeline, which counts as further than any release of the timelines
+before.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from typing import Any
 
 from dpbandit.errors import DpbanditError, RollbackError, StoreError
 
-# Marks that are remembered besides the last: a standby's may be a few releases behind when an operator decides.
+# Marks that are remembered besides the last: a standby's may be a few releases behind when an
+# operator decides.
 TRAIL = 32
-# Another process that holds a bandit's lock is writing one release. One that was paused must not stop this one for ever.
+# Another process that holds a bandit's lock is writing one release. One that was paused must not
+# stop this one for ever.
 LOCK_SECONDS = 5.0
 
 Mark = tuple[int, int, str]  # (timelines, number of the release, fingerprint of the ledger there)
@@ -53,13 +57,13 @@ class Seen:
 
 
 def default_place(store: str) -> Path:
-    """Where the witness of this store lies unless said otherwise: outside the store's folder, which may be restored whole."""
+    """Where the witness lies unless said: not in the store's folder, which may be restored."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(base) / "dpbandit" / f"witness-{store}"
 
 
 class Witness:
-    """For each bandit, by its identity: name, claim, timelines, and the last release that was seen."""
+    """For each bandit, by its identity: name, claim, timelines, and the last release seen."""
 
     def __init__(self, folder: Path, *, create: bool = True) -> None:
         self.folder = folder
@@ -69,7 +73,9 @@ class Witness:
             os.listdir(folder)
         except OSError as error:
             hint = "choose a place" if create else "say where the learner keeps it, on its machine,"
-            raise StoreError(f"there is no witness in {folder}: {error.strerror}; {hint} with --witness") from None
+            raise StoreError(
+                f"there is no witness in {folder}: {error.strerror}; {hint} with --witness"
+            ) from None
 
     def seen(self, identity: str) -> Seen | None:
         """What was written down last about this bandit."""
@@ -85,7 +91,8 @@ class Witness:
         except (ValueError, TypeError):
             pass
         raise BrokenWitnessError(
-            f"{path} is not a readable witness: put it back, or let an operator decide (dpbandit store trust, or accept-restore)"
+            f"{path} is not a readable witness: put it back, or let an operator decide (dpbandit "
+            "store trust, or accept-restore)"
         )
 
     def if_readable(self, identity: str) -> Seen | None:
@@ -99,14 +106,20 @@ class Witness:
         try:
             names = sorted(os.listdir(self.folder))
         except OSError as error:
-            raise WitnessError(f"the witness {self.folder} cannot be read: {error.strerror}") from None
+            raise WitnessError(
+                f"the witness {self.folder} cannot be read: {error.strerror}"
+            ) from None
         found = [name.removesuffix(".json") for name in names if name.endswith(".json")]
         return {identity: self.if_readable(identity) for identity in found}
 
-    def note(self, identity: str, *, name: str, claim: dict[str, Any], mark: Mark, vouched: bool = False) -> None:
-        """Write down that this release exists. Only forward: whoever is behind learns on an old copy, or beside another.
+    def note(
+        self, identity: str, *, name: str, claim: dict[str, Any], mark: Mark, vouched: bool = False
+    ) -> None:
+        """Write down that this release exists. Only forward: whoever is behind learns on an old
+        copy, or beside another.
 
-        The caller holds the bandit's lock. `vouched`: what cannot be read is replaced, because an operator has decided.
+        The caller holds the bandit's lock. `vouched`: what cannot be read is replaced, because an
+        operator has decided.
         """
         before = self.if_readable(identity) if vouched else self.seen(identity)
         if before is not None:
@@ -114,7 +127,8 @@ class Witness:
                 return
             if before.mark[:2] >= mark[:2]:
                 raise RollbackError(
-                    f"another copy of the store is ahead: release {before.number} of timeline {before.timelines} was seen"
+                    f"another copy of the store is ahead: release {before.number} of timeline "
+                    f"{before.timelines} was seen"
                 )
         trail = [] if before is None else [*before.trail, list(before.mark)][-TRAIL:]
         timelines, number, fingerprint = mark
@@ -134,15 +148,21 @@ class Witness:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise WitnessError(f"the witness {self.folder} cannot be written: {error.strerror}") from None
+            raise WitnessError(
+                f"the witness {self.folder} cannot be written: {error.strerror}"
+            ) from None
 
     @contextlib.contextmanager
     def locked(self, identity: str) -> Iterator[None]:
-        """Alone with this bandit's witness: what is compared stays true until the release it is about is written down."""
+        """Alone with this bandit's witness: what is compared stays true until it is written."""
         try:
-            handle = os.open(self.folder / f".{identity}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(
+                self.folder / f".{identity}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
         except OSError as error:
-            raise WitnessError(f"the witness {self.folder} cannot be written: {error.strerror}") from None
+            raise WitnessError(
+                f"the witness {self.folder} cannot be written: {error.strerror}"
+            ) from None
         try:
             self._wait_for(handle)
             yield

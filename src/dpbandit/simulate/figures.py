@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpbandit import __version__
+from dpbandit.engine import core_status
 from dpbandit.errors import OptionError
 
 if TYPE_CHECKING:
@@ -122,7 +124,9 @@ def save_all(results: Results, folder: Path) -> list[Path]:
         "claims": {name: None if claim is None else claim.to_dict() for name, claim in results.claims.items()},
         "versions": {
             "python": platform.python_version(),
-            **{n: version(n) for n in ("dpbandit", "numpy", "numba", "scipy", "opendp")},
+            "dpbandit": __version__,
+            **{n: version(n) for n in ("numpy", "scipy", "opendp")},
+            "engine": core_status(),
         },
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False))

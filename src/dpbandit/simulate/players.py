@@ -54,6 +54,14 @@ def new_bandit(
     return registry.construct(name, {**given, "seed": seed})
 
 
+def arms_played(bandit: Bandit, episode: Any, block: Block) -> NDArray[np.int64]:
+    """The arms that a new bandit of ours plays in an episode's first block."""
+    player = _InEngine(bandit.name, bandit, episode, np.empty(0, dtype=np.int64))
+    arms = np.empty(len(block.shown), dtype=np.int64)
+    player.play(block, 0, arms)
+    return arms
+
+
 class Player(ABC):
     """One algorithm on one seed, and what has been recorded of it."""
 
@@ -114,7 +122,7 @@ class _InEngine(Player):
         found = engine.play_world(self._world, start, count, **self._given(start, count))
         self._keep(found, episode.spec["pool"])
 
-    def play(self, block: Block, start: int) -> None:
+    def play(self, block: Block, start: int, arms: NDArray[np.int64] | None = None) -> None:
         self._check_horizon(len(block.shown))
         if block.pool is not self._checked:
             self._checked = block.pool
@@ -129,6 +137,7 @@ class _InEngine(Player):
             np.ascontiguousarray(block.rewards, dtype=np.float64),
             np.ascontiguousarray(block.means, dtype=np.float64),
             in_public_set=self._inside,
+            arms=arms,
             **self._given(start, len(block.shown)),
         )
         self._keep(found, block.pool)

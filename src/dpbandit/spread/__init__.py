@@ -1,7 +1,8 @@
 """Where work is done: in threads of this machine, or on a Ray cluster.
 
-The lab, the audits and warm starts say what tasks there are; a place does them in any order and hands back each result when it is
-there. What a task returns may depend on its arguments alone: then it matters neither where it runs nor how often.
+Simulations, audits and warm starts say what tasks there are; a place does them in any order and
+hands back each result when it is there. What a task returns may depend on its arguments alone: then
+it matters neither where it runs nor how often.
 """
 
 from __future__ import annotations

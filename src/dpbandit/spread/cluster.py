@@ -19,7 +19,7 @@ from typing import Any
 
 from dpbandit.errors import ClusterError, OptionError
 from dpbandit.spread import Advance, Place, R, Task, Work, dataset, in_order
-from dpbandit.spread.versions import here, look, refuse_other_versions
+from dpbandit.spread.versions import here, look, refuse_other_versions, same_code
 
 PACKAGE = Path(__file__).parents[1]
 RETRIES = (
@@ -145,7 +145,7 @@ class Cluster(Place):
             raise ClusterError(f"the cluster cannot run tasks: {_said(error)}") from None
         for node, there in found.items():
             refuse_other_versions(self.here, there, f"node {node}")
-        return any(there["dpbandit"] != self.here["dpbandit"] for there in found.values())
+        return not all(same_code(self.here, there) for there in found.values())
 
     def close(self) -> None:
         """Leave the cluster, if it was joined here; a local one ends."""

@@ -1,4 +1,4 @@
-"""Threads of this machine: compiled loops hold no lock, so that they use all its cores."""
+"""Threads of this machine: the core's loops do not hold Python's lock, so that they use all its cores."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What decides numbers on a node: versions of libraries, dpbandit itself, the kind of processor.
+"""What decides numbers on a node: versions of libraries, dpbandit and its core, the processor.
 
-The compiled core gives the same bits on all processors of a kind, whatever their vectors.
+The compiled core gives the same bits on all processors of a kind, whatever their vectors. It is
+sent along with the rest where a node has another one, but no core runs on another kind.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def look() -> Callable[[], dict[str, Any]]:
         found: dict[str, Any] = {
             "Python": python,
             "dpbandit": None,
+            "core": None,
             "processor": platform.machine(),
         }
         for name in ("ray", "numpy", "scipy", "opendp", "pyarrow"):
@@ -42,8 +44,10 @@ def look() -> Callable[[], dict[str, Any]]:
             source, folder = hashlib.sha256(), Path(spec.origin).parent
             for path in sorted(folder.rglob("*.py")):
                 source.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-            source.update(b"with a core" if find_spec("dpbandit._core") else b"without")
             found["dpbandit"] = source.hexdigest()[:16]
+            core = find_spec("dpbandit._core")
+            if core is not None and core.origin is not None:
+                found["core"] = hashlib.sha256(Path(core.origin).read_bytes()).hexdigest()[:16]
         return found
 
     return inner
@@ -54,11 +58,22 @@ def here() -> dict[str, Any]:
     return look()()
 
 
+def same_code(here: dict[str, Any], there: dict[str, Any]) -> bool:
+    """Whether a node has this dpbandit, and this core if it is of this kind."""
+    if there["dpbandit"] != here["dpbandit"]:
+        return False
+    if there["processor"] == here["processor"]:
+        return bool(there["core"] == here["core"])
+    # A core of its own, and not the one that was sent from here.
+    has_own = there["core"] is not None and there["core"] != here["core"]
+    return has_own == (here["core"] is not None)
+
+
 def refuse_other_versions(
     here: dict[str, Any], there: dict[str, Any], where: str, *, code: bool = False
 ) -> None:
     """Raise if a node could give other numbers; warn if they could differ in the last digits."""
-    for name in here.keys() - {"dpbandit", "processor"}:
+    for name in here.keys() - {"dpbandit", "core", "processor"}:
         if there[name] is None:
             raise ClusterError(f"{where} has no {name}: install {name}=={here[name]} there")
         if there[name] != here[name]:
@@ -66,12 +81,18 @@ def refuse_other_versions(
                 f"{where} has {name} {there[name]}, here is {here[name]}: results could differ; "
                 "install the same"
             )
-    if code and there["dpbandit"] != here["dpbandit"]:
+    other_kind = there["processor"] != here["processor"]
+    if other_kind and not same_code(here, there):
+        raise ClusterError(
+            f"{where} has a processor of another kind, which the core from here cannot run on: "
+            "install the same dpbandit there"
+        )
+    if code and not same_code(here, there):
         raise ClusterError(
             f"{where}, which joined later, has no dpbandit or another one: install the same, or "
             "start again"
         )
-    if there["processor"] != here["processor"]:
+    if other_kind:
         warnings.warn(
             f"{where} has a processor of another kind ({there['processor']}, here "
             f"{here['processor']}): results may differ in the last digits",

@@ -83,6 +83,10 @@ class DrawnEpisode:
     def _world(self) -> Any:
         return self.new_world()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What draws is a function of the spec: a copy makes its own.
+        return {name: value for name, value in self.__dict__.items() if name != "_world"}
+
     def block(self, count: int) -> Block:
         """The next `count` rounds."""
         parts = []

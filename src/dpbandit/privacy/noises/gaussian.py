@@ -10,7 +10,7 @@ import numpy as np
 from dpbandit.errors import OptionError
 from dpbandit.privacy.accounting import epsilon_of, mu_of
 from dpbandit.privacy.claim import Notion
-from dpbandit.privacy.grid import FLOAT_GRID_BITS, STEP, lattice_slack
+from dpbandit.privacy.grid import FLOAT_GRID_BITS, GRID_SHARE, STEP, lattice_slack
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.matrices import GaussianMatrix
 from dpbandit.privacy.noises.base import (
@@ -48,11 +48,11 @@ class Gaussian(Noise):
             # No scale is below 1/μ, in units of an item's sensitivity of at least 1.
             finest = max(STEP * mu_of(epsilon=epsilon, delta=delta), 2.0**-FLOAT_GRID_BITS)
             slack = lattice_slack(coordinates * options.rewards_per_unit, epsilon, finest)
-            if slack > 0.01 * delta:
+            if slack > GRID_SHARE * delta:
                 hint = "" if options.horizon else ", or give a horizon"
                 raise OptionError(
                     f"delta = {delta:g} is too small for real noise here: its grid alone may cost "
-                    f"{slack:.1g}; take delta ≥ {100 * slack:.1g}{hint}"
+                    f"{slack:.1g}; take delta ≥ {slack / GRID_SHARE:.1g}{hint}"
                 )
             delta -= slack
         return mu_of(epsilon=epsilon, delta=delta) / options.rewards_per_unit

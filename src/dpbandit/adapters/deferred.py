@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.bandits import registry
+from dpbandit.algorithms import registry
 from dpbandit.errors import BudgetError, DpbanditError, OptionError
 
 Matrix = NDArray[np.float64]
 
 
-class LateBandit:
+class DeferredBandit:
     """The name and options of a bandit, and later the bandit. Wrong options are refused at once, not in the first round."""
 
     def __init__(self, algorithm: str, options: dict[str, Any]) -> None:

@@ -1,0 +1,125 @@
+"""What `verify` found: the worst reward (or user) of each stream, and how it compares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.bandit import Bandit
+from dpbandit.errors import OptionError
+from dpbandit.privacy.accounting import epsilon_of, mu_of
+from dpbandit.privacy.claim import Claim
+
+Matrix = NDArray[np.float64]
+
+# Relative rounding allowed before a cost counts as too high: scales carry a margin of 2e-9 for it.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Case:
+    """The worst reward (or user) of one stream."""
+
+    contexts: str
+    rounds: int
+    dim: int
+    position: int
+    cost: float  # μ or ε of the whole transcript
+    ratio: float  # cost / what was asked for
+    why: str = ""  # where the cost is infinite
+
+    def __str__(self) -> str:
+        words = f"{self.contexts:<32} {self.ratio:>9.4g} × the request, worst at round "
+        return words + f"{self.position:,}" + (f": {self.why}" if self.why else "")
+
+
+@dataclass
+class Verification:
+    """What `verify` found."""
+
+    name: str
+    epsilon: float
+    delta: float
+    currency: str
+    requested: float
+    claim: Claim
+    cases: list[Case] = field(default_factory=list)
+
+    @property
+    def worst(self) -> Case:
+        """The costliest case."""
+        return max(self.cases, key=lambda case: case.ratio)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no case costs more than was asked for."""
+        return self.worst.ratio <= 1 + ROUNDING
+
+    @property
+    def true_epsilon(self) -> float:
+        """The ε that the worst case really has: at the requested δ where costs are in μ, else at
+        δ = 0."""
+        if self.currency == "μ" and math.isfinite(self.worst.cost):
+            return epsilon_of(mu=self.worst.cost, delta=self.delta)
+        return self.worst.cost
+
+    def add(self, contexts: str, xs: Matrix, position: int, total: float, why: str = "") -> None:
+        """Take in a case: what the costs of all its releases add up to."""
+        cost = math.sqrt(total) if self.currency == "μ" else total
+        rounds, dim = xs.shape
+        self.cases.append(Case(contexts, rounds, dim, position, cost, cost / self.requested, why))
+
+    def __str__(self) -> str:
+        verdict = "HOLDS" if self.holds else "DOES NOT HOLD"
+        setting = f"ε = {self.epsilon:g}"
+        if self.currency == "μ":
+            setting += f", δ = {self.delta:g}"
+        return "\n".join(
+            [
+                f"{self.name}: {setting} for {self.claim.unit} {verdict} on these streams "
+                f"[status: {self.claim.status}]",
+                f"exact joint cost over all releases, in {self.currency} "
+                f"(requested: {self.requested:.6g})",
+                *(f"  {case}" for case in self.cases),
+                f"worst case: {self.currency} = {self.worst.cost:.6g}, "
+                f"true ε = {self.true_epsilon:.4g}",
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "holds": self.holds,
+            "requested": {
+                "epsilon": self.epsilon,
+                "delta": self.delta,
+                "currency": self.currency,
+                "value": self.requested,
+            },
+            "true_epsilon": _finite(self.true_epsilon),
+            "claim": self.claim.to_dict(),
+            "cases": [{k: _finite(v) for k, v in asdict(case).items()} for case in self.cases],
+        }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def compare_with(bandit: Bandit, *, epsilon: float, delta: float) -> Verification:
+    """A comparison of this bandit's costs with (ε, δ), still without cases."""
+    noise, currency, requested = bandit.noise, "ε", epsilon
+    if bandit.design.is_private:
+        if noise.notion == "gdp":
+            currency, requested = "μ", mu_of(epsilon=epsilon, delta=delta)
+        elif noise.notion != "pure":
+            raise OptionError(
+                f"the cost of {noise.name} noise is not a sum over releases, so that verify cannot "
+                "compute it: use audit, whose attack knows the exact likelihood ratio"
+            )
+    return Verification(bandit.name, epsilon, delta, currency, requested, bandit.claim)

@@ -1,0 +1,142 @@
+"""What the learner does with one batch of one stream: learn in order, and say what to publish.
+
+Nothing is written here. Noise that was drawn for a batch whose release is refused was seen by
+nobody, and is thrown away.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.bandit import Bandit
+from dpbandit.errors import BudgetError, HorizonError, PrivacyWarning
+from dpbandit.files import pack, unpack
+from dpbandit.privacy.noise import Noise
+from dpbandit.privacy.sources import Pending, Source
+from dpbandit.service import blueprint
+from dpbandit.service.store import Line
+from dpbandit.service.trusted import NewRelease, StreamError, TrustedStore
+
+Vector = NDArray[np.float64]
+
+# Learning holds a batch for about this long, so that rankers get a new model every second while it
+# catches up.
+BATCH_SECONDS = 0.5
+# So many rewards go to the bandit at once: those between two releases are then learned together.
+ROWS = 64
+
+HORIZON_REACHED = "the horizon this bandit was made for is reached: it ranks, and learns no more"
+BUDGET_SPENT = "the privacy budget is spent: it ranks, and learns no more"
+
+
+class Recorder:
+    """Passes on what a source releases and remembers it until the batch is published."""
+
+    def __init__(self, inner: Source) -> None:
+        self.inner = inner
+        self.kind: Literal["real", "simulation"] = inner.kind
+        self.scale: float | None = None
+        self.noisy: list[Vector] = []
+
+    def release(
+        self, noise: Noise | str, pending: Pending, *, scale: float, shift: float, index: int
+    ) -> Vector:
+        noisy = self.inner.release(noise, pending, scale=scale, shift=shift, index=index)
+        self.scale = scale
+        self.noisy.append(noisy.copy())
+        return noisy
+
+
+@dataclass
+class LearningBandit:
+    """A bandit this learner has the lease of."""
+
+    line: Line
+    token: int
+    number: int
+    position: int
+    bandit: Bandit
+    recorder: Recorder
+
+    @classmethod
+    def open(
+        cls, line: Line, token: int, *, number: int, position: int, state: bytes
+    ) -> LearningBandit:
+        """The bandit that a saved state holds, with a source that records its releases.
+
+        Raises
+        ------
+        SaveError
+            If the state cannot be read, or not by this version.
+        StreamError
+            If its noise would not be real.
+        """
+        bandit = unpack(state)
+        recorder = Recorder(bandit.source)
+        if recorder.kind != "real":
+            raise StreamError("only real noise is served")
+        bandit.source = recorder
+        return cls(line, token, number, position, bandit, recorder)
+
+
+def learn_batch(
+    held: LearningBandit, upto: int, store: TrustedStore, *, keep_transcript: bool
+) -> tuple[NewRelease, str]:
+    """Learn (position, upto] in order, as far as time and budget allow.
+
+    Returns
+    -------
+    (NewRelease, str)
+        What to publish; and why that is the end of learning, if it is.
+    """
+    line, bandit, recorder = held.line, held.bandit, held.recorder
+    batch = store.batch(line.id, held.position, upto)
+    default = float(line.config["default_reward"])
+    by_user = line.config["unit"] != "reward"
+    if by_user:
+        counts = store.people(line.id, {one.person for one in batch if one.person is not None})
+        bandit.user_counts = {person.hex(): count for person, count in counts.items()}
+    recorder.noisy.clear()
+    ended, began = "", time.monotonic()
+    done, rows = 0, 1 if by_user else ROWS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        while done < len(batch) and not ended and time.monotonic() - began <= BATCH_SECONDS:
+            taken, learned = batch[done : done + rows], bandit.rounds
+            contexts = np.frombuffer(b"".join(one.context for one in taken))
+            rewards = [default if one.reward is None else one.reward for one in taken]
+            user = (taken[0].person or b"").hex() if by_user else None
+            try:
+                bandit.update(contexts.reshape(-1, bandit.dim), rewards, user=user)
+                done += len(taken)
+            except HorizonError:
+                if rows > 1:  # none of them was learned: as many as fit, then
+                    rows = 1
+                    continue
+                ended = HORIZON_REACHED
+            except BudgetError:
+                done += bandit.rounds - learned
+                ended = BUDGET_SPENT
+    people = {bytes.fromhex(person): count for person, count in bandit.user_counts.items()}
+    bandit.user_counts = {}
+    noisy = recorder.noisy if keep_transcript else []
+    new = NewRelease(
+        number=held.number + 1,
+        position=batch[done - 1].seq if done else held.position,
+        fingerprint=bandit.ledger.fingerprint,
+        charged=bandit.ledger.releases,
+        privacy=json.dumps(blueprint.privacy_record(bandit)),
+        noise_scale=recorder.scale,
+        model=json.dumps(bandit.model().to_record()),
+        noisy=np.concatenate(noisy).tobytes() if noisy else None,
+        state=pack(bandit),
+        people=people,
+    )
+    return new, ended
