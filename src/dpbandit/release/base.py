@@ -129,12 +129,25 @@ class Release(ABC):
 class PythonRelease(Release, ABC):
     """A release that only Python has: the reference engine asks it, round by round.
 
-    A class of it says `in_core = False` and one thing more than other releases: its scale.
+    A class of it says `in_core = False`, its scale and its lanes; the price follows from those.
     """
 
     @abstractmethod
     def scale(self, t: int) -> float:
         """The noise scale of what is shown in round t. Public: no reward decides it."""
+
+    @abstractmethod
+    def lane(self, t: int) -> str:
+        """Which lane round t's release is in, in words: no reward is in two releases of a lane."""
+
+    def shift(self, t: int) -> float:
+        """How far one reward can move what is shown in round t: as far as its item, if not less."""
+        return self.sensitivity
+
+    def charge(self, engine: Clock, t: int) -> Charge:
+        """What noise of this scale costs for a shift so large."""
+        shift = self.shift(t)
+        return Charge(self.noise.share(self.scale(t) / shift), self.lane(t), shift=shift)
 
     def core(self) -> dict[str, Any]:
         """The release itself. Nothing may be read off multipliers, so they are no numbers."""

@@ -63,7 +63,9 @@ class Noise(ABC):
         if missing:
             raise TypeError(f"noise {cls.__name__} does not say its {', '.join(missing)}")
         if cls.norm not in (1, 2):
-            raise TypeError(f"noise {cls.__name__} measures shifts in norm {cls.norm!r}, not 1 or 2")
+            raise TypeError(
+                f"noise {cls.__name__} measures shifts in norm {cls.norm!r}, not 1 or 2"
+            )
         # What it inherits is another noise's: the core would draw that one, or a sampler prove it.
         cls.in_core = vars(cls).get("in_core", False)
         cls.has_real_source = vars(cls).get("has_real_source", False)

@@ -6,15 +6,16 @@ Mistakes are found, nothing is proven: that a cost is never exceeded is the auth
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
-from dpbandit.privacy.noises.base import Noise, Vector
+from dpbandit.privacy.noises.base import Matrix, Noise, Vector
 
 # Draws, and the seed that they come from: the same noise always has the same answer.
-DRAWS, KEY = 1_000, 0x5EED
-# Standard errors allowed to a mean of draws: a right noise is refused once in 10⁸ times.
-ERRORS = 6.0
+DRAWS, KEY = 3_000, 0x5EED
+# Standard errors allowed to a mean of draws: a right noise is refused once in 10⁵ times.
+ERRORS = 5.0
 ROUNDING = 1e-9
 SCALE = 1.7
 
@@ -64,12 +65,26 @@ def _of_draws(noise: Noise, shift: Vector) -> str:
     back = np.array([noise.log_ratio(y, v1, v0, SCALE) for y in drawn])
     if not np.allclose(ratios, -back, atol=1e-9):
         return "its density tells v0 from v1 otherwise than v1 from v0"
-    if not _mean_is(np.exp(ratios), 1.0):
+    if not _mean_is(np.exp(ratios), 1.0) or not _density_fits(noise, v0, drawn):
         return "its draws do not have the density of log_ratio, or not this scale"
     spread = float((drawn - v0).std()) / SCALE
     if not math.isclose(spread, noise.standard_deviation(len(v0)), rel_tol=0.15):
         return f"its draws have standard deviation {spread:.3g} for each unit of scale"
     return _of_cost(noise, v0, v1, ratios)
+
+
+def _density_fits(noise: Noise, v0: Vector, drawn: Matrix) -> bool:
+    """Draws at v0, weighted by exp(log_ratio), must fall where draws at v1 do: bin by bin."""
+    v1 = v0 + np.array([2 * SCALE, 0.0, 0.0])
+    weights = np.exp([noise.log_ratio(y, v0, v1, SCALE) for y in drawn])
+    places = (drawn[:, 0] - v0[0]) / SCALE
+    edges = np.array([0.0, 0.5, 1.0, 1.5, 2.0])  # where both are often
+    return all(
+        _mean_is(
+            weights * ((places >= a) & (places < b)) - ((places + 2 >= a) & (places + 2 < b)), 0
+        )
+        for a, b in pairwise(edges)
+    )
 
 
 def _of_cost(noise: Noise, v0: Vector, v1: Vector, ratios: Vector) -> str:
