@@ -122,7 +122,7 @@ def save_all(results: Results, folder: Path) -> list[Path]:
         "claims": {name: None if claim is None else claim.to_dict() for name, claim in results.claims.items()},
         "versions": {
             "python": platform.python_version(),
-            **{n: version(n) for n in ("dpbandit", "numpy", "scipy", "opendp")},
+            **{n: version(n) for n in ("dpbandit", "numpy", "numba", "scipy", "opendp")},
         },
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False))
