@@ -24,7 +24,15 @@ def stream(n, seed=0, dim=DIM):
 
 
 def watched(**options):
-    given = {"dim": DIM, "epsilon": 2.0, "delta": 1e-3, "seed": 4, "first_release": 5, "ratio": 1.3, "knee": 20.0}
+    given = {
+        "dim": DIM,
+        "epsilon": 2.0,
+        "delta": 1e-3,
+        "seed": 4,
+        "first_release": 5,
+        "ratio": 1.3,
+        "knee": 20.0,
+    }
     bandit = dpb.make("anytime", **(given | options))
     watch = Watch(bandit.source)
     bandit.source = watch
@@ -48,13 +56,21 @@ def dense_posterior(bandit, xs, us, predictions, published, noisy):
         noise_rows.append((us * weights[:, None]).T)
         targets.append(noisy[k] + (us * weights[:, None]).T @ predictions)
         left *= rho
-    design, spread, target = np.concatenate(rows), np.concatenate(noise_rows), np.concatenate(targets)
-    covariance = spec["scale"]**2 * np.eye(len(target)) + spec["reward_variance"] * spread @ spread.T
+    design, spread, target = (
+        np.concatenate(rows),
+        np.concatenate(noise_rows),
+        np.concatenate(targets),
+    )
+    covariance = (
+        spec["scale"] ** 2 * np.eye(len(target)) + spec["reward_variance"] * spread @ spread.T
+    )
     m, c = xs.mean(axis=0), xs.T @ xs / n
     size, width, middle = np.trace(c), spec["high"] - spec["low"], (spec["low"] + spec["high"]) / 2
     scatter = size - m @ m
     prior = np.zeros((d + 1, d + 1))
-    prior[:d, :d] = DIFFERENCES * width**2 / scatter * np.eye(d) + width**2 / 4 * np.outer(m, m) / size**2
+    prior[:d, :d] = (
+        DIFFERENCES * width**2 / scatter * np.eye(d) + width**2 / 4 * np.outer(m, m) / size**2
+    )
     prior[d, d] = INTERCEPT * width**2
     mean = np.append(middle * m / size, 0.0)
     gain = prior @ design.T @ np.linalg.inv(design @ prior @ design.T + covariance)
@@ -131,7 +147,16 @@ def test_the_ledger_holds_what_the_first_rewards_have_paid_and_never_more_than_t
 
 def test_precision_grows_like_the_square_of_time():
     """Without reward noise, information per direction is 2/9·t²·(what one instrument says)² long after the knee."""
-    bandit = dpb.make("anytime", dim=1, epsilon=1.0, delta=1e-5, seed=0, knee=10.0, ratio=1.001, reward_variance=1e-12)
+    bandit = dpb.make(
+        "anytime",
+        dim=1,
+        epsilon=1.0,
+        delta=1e-5,
+        seed=0,
+        knee=10.0,
+        ratio=1.001,
+        reward_variance=1e-12,
+    )
     xs = np.ones((4000, 1))
     for _ in range(10):
         bandit.update(xs, np.zeros(4000))
@@ -144,7 +169,9 @@ def test_precision_grows_like_the_square_of_time():
 def test_without_noise_it_finds_the_parameter_of_an_exact_linear_model():
     xs, _ = stream(3000, seed=5)
     theta = np.array([0.3, -0.2, 0.1])
-    bandit = dpb.make("anytime", dim=DIM, epsilon=math.inf, delta=1e-3, seed=1, reward_variance=1e-8)
+    bandit = dpb.make(
+        "anytime", dim=DIM, epsilon=math.inf, delta=1e-3, seed=1, reward_variance=1e-8
+    )
     bandit.update(xs, xs @ theta)
     np.testing.assert_allclose(bandit.theta, theta, atol=2e-3)
     assert bandit.claim.status == "none"
@@ -197,7 +224,15 @@ def test_a_context_of_zeros_says_nothing_and_costs_nothing():
 
 def test_empirical_bayes_takes_the_likeliest_of_its_grid():
     xs, rs = stream(200)
-    chosen = dpb.make("anytime", dim=DIM, epsilon=5.0, delta=1e-3, seed=4, public_contexts=xs, empirical_bayes=True)
+    chosen = dpb.make(
+        "anytime",
+        dim=DIM,
+        epsilon=5.0,
+        delta=1e-3,
+        seed=4,
+        public_contexts=xs,
+        empirical_bayes=True,
+    )
     plain = dpb.make("anytime", dim=DIM, epsilon=5.0, delta=1e-3, seed=4, public_contexts=xs)
     for bandit in (chosen, plain):
         bandit.update(xs, rs)
@@ -313,9 +348,7 @@ def test_the_best_of_a_small_catalogue_is_found_without_public_contexts():
     chance = np.array([0.1, 0.7, 0.2, 0.5])
     missed = 0
     for seed in range(40):
-        bandit = dpb.make(
-            "anytime", dim=3, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=seed
-        )
+        bandit = dpb.make("anytime", dim=3, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=seed)
         rng, shown = np.random.default_rng(seed), np.zeros(4, dtype=int)
         for _ in range(2_000):
             arm = bandit.select(articles)
@@ -328,7 +361,9 @@ def test_the_best_of_a_small_catalogue_is_found_without_public_contexts():
 
 @pytest.mark.parametrize("size", [1e-40, 1.0, 1e40])
 def test_contexts_of_any_size_can_be_counted(size):
-    bandit = dpb.make("anytime", dim=2, epsilon=1.0, delta=1e-6, max_norm=size, ridge=size**2, seed=0)
+    bandit = dpb.make(
+        "anytime", dim=2, epsilon=1.0, delta=1e-6, max_norm=size, ridge=size**2, seed=0
+    )
     for _ in range(3):
         bandit.select(size * np.array([[1.0, 0.0], [0.0, 1.0], [0.3, 0.0], [0.0, 0.0]]))
     assert bandit.engine.fields()["different"].item() == 4

@@ -15,14 +15,22 @@ GOOD = [0.6, 0.8]
 
 
 def fresh(name="dgs", **given):
-    bandit = dpb.make(name, **({"dim": 2, "epsilon": 1.0, "delta": 1e-3, "horizon": 5, "seed": 1} | given))
+    bandit = dpb.make(
+        name, **({"dim": 2, "epsilon": 1.0, "delta": 1e-3, "horizon": 5, "seed": 1} | given)
+    )
     bandit.update(GOOD, 0.5)
     return bandit
 
 
 def fingerprint(bandit):
     arrays = {name: array.copy() for name, array in bandit.engine.fields().items()}
-    return arrays, bandit.ledger.to_dict(), bandit.clipped, bandit.over_cap, dict(bandit.user_counts)
+    return (
+        arrays,
+        bandit.ledger.to_dict(),
+        bandit.clipped,
+        bandit.over_cap,
+        dict(bandit.user_counts),
+    )
 
 
 def assert_untouched(bandit, before):
@@ -62,7 +70,8 @@ def test_a_bad_update_is_named_and_changes_nothing(name, arguments, error, words
 
 
 @pytest.mark.parametrize(
-    "contexts", [[], [[]], [1.0, 2.0], [[1.0]], [[math.nan, 0.0]], [[9.0, 9.0]], "arms", None, [[None, 1]]]
+    "contexts",
+    [[], [[]], [1.0, 2.0], [[1.0]], [[math.nan, 0.0]], [[9.0, 9.0]], "arms", None, [[None, 1]]],
 )
 def test_a_bad_select_is_named_and_changes_nothing(contexts):
     bandit = fresh()
@@ -90,7 +99,9 @@ def test_past_the_horizon_it_still_ranks():
 
 
 def test_a_missing_user_is_named_and_changes_nothing():
-    bandit = dpb.make("tree-gauss", dim=2, epsilon=1.0, delta=1e-3, horizon=5, seed=1, unit=("user", 1))
+    bandit = dpb.make(
+        "tree-gauss", dim=2, epsilon=1.0, delta=1e-3, horizon=5, seed=1, unit=("user", 1)
+    )
     before = fingerprint(bandit)
     for user in (None, ["a", "b"], [None]):
         with pytest.raises(errors.OptionError, match="needs user="):
@@ -133,7 +144,8 @@ def test_a_bad_option_says_what_is_allowed(wrong, words):
 
 def test_an_unknown_algorithm_gets_the_nearest_name():
     with pytest.raises(
-        errors.UnknownAlgorithmError, match="no algorithm is called 'tree-gaus': did you mean 'tree-gauss'"
+        errors.UnknownAlgorithmError,
+        match="no algorithm is called 'tree-gaus': did you mean 'tree-gauss'",
     ):
         dpb.make("tree-gaus", dim=2)
 

@@ -27,7 +27,17 @@ OURS = [
 PRIVATE = OURS[2:]
 # LinUCB but for the noise: the others pick arms in another way, or at other times.
 LIKE_LINUCB = [name for name in PRIVATE if name not in ("private-ts", "adac-oful", "anytime")]
-PROVEN = ["private-linucb", "dgs", "local", "tree-gauss", "toeplitz", "private-ts", "adac-oful", "anytime", "joint"]
+PROVEN = [
+    "private-linucb",
+    "dgs",
+    "local",
+    "tree-gauss",
+    "toeplitz",
+    "private-ts",
+    "adac-oful",
+    "anytime",
+    "joint",
+]
 
 
 def contexts(rng, arms=5, dim=3):
@@ -88,7 +98,9 @@ def test_a_huge_epsilon_is_as_good_as_none(name):
 @pytest.mark.parametrize("name", ["private-linucb", "tree-gauss"])
 def test_the_pan_private_form_is_the_same_sum_with_twice_the_variance(name):
     quiet = drive(make(name, epsilon=1e15, pan_private=True), 200)
-    assert np.mean(np.array(quiet) == np.array(drive(make("linucb", clip_rewards=True), 200))) > 0.98
+    assert (
+        np.mean(np.array(quiet) == np.array(drive(make("linucb", clip_rewards=True), 200))) > 0.98
+    )
     x = np.array([1.0, 0.0, 0.0])
     plain, pan = [], []
     for seed in range(600):
@@ -101,9 +113,13 @@ def test_the_pan_private_form_is_the_same_sum_with_twice_the_variance(name):
     assert 1.2 < ratio < 3.3
 
 
-@pytest.mark.parametrize("name", ["dgs", "dgs-published", "dgs-figure", "local", "private-linucb-published"])
+@pytest.mark.parametrize(
+    "name", ["dgs", "dgs-published", "dgs-figure", "local", "private-linucb-published"]
+)
 def test_algorithms_without_a_pan_private_form_say_why(name):
-    with pytest.raises(OptionError, match=r"has no pan-private form: .+ use private-linucb or tree-gauss"):
+    with pytest.raises(
+        OptionError, match=r"has no pan-private form: .+ use private-linucb or tree-gauss"
+    ):
         make(name, pan_private=True)
 
 
@@ -180,7 +196,9 @@ def test_tree_gauss_theta_is_the_unshrunk_ridge_solution_with_noise():
     quiet = make("tree-gauss", epsilon=math.inf)
     x = np.array([0.6, 0.8, 0.0])
     quiet.update(x, 0.5)
-    np.testing.assert_allclose(quiet.theta, np.linalg.solve(np.eye(3) + np.outer(x, x), 0.5 * x), atol=1e-15)
+    np.testing.assert_allclose(
+        quiet.theta, np.linalg.solve(np.eye(3) + np.outer(x, x), 0.5 * x), atol=1e-15
+    )
 
 
 def test_rewards_outside_the_range_are_clipped_and_counted_on_the_trusted_side():
@@ -250,7 +268,9 @@ def test_l1_noise_refuses_contexts_beyond_those_it_was_scaled_for():
 
 @pytest.mark.parametrize("name", [n for n in OURS if n != "random"])
 def test_the_theoretical_bonus_is_finite_positive_and_wider_than_without_privacy(name):
-    bandit = make(name, alpha="theory", **({"smallest_eigenvalue": 0.2} if name.startswith("dgs") else {}))
+    bandit = make(
+        name, alpha="theory", **({"smallest_eigenvalue": 0.2} if name.startswith("dgs") else {})
+    )
     plain = make("linucb", alpha="theory")
     alphas, reference = bandit.alphas(1, 100), plain.alphas(1, 100)
     assert np.isfinite(alphas).all()
@@ -294,7 +314,9 @@ def test_the_printed_index_gives_huge_noise_at_powers_of_two():
 
 
 def test_options_of_other_algorithms_and_misspelt_ones_are_named():
-    with pytest.raises(OptionError, match="tree-gauss has no option 'horizont': did you mean 'horizon'"):
+    with pytest.raises(
+        OptionError, match="tree-gauss has no option 'horizont': did you mean 'horizon'"
+    ):
         dpb.make("tree-gauss", dim=2, epsilon=1.0, delta=1e-5, horizont=5)
     with pytest.raises(OptionError, match="noise 'laplace' is not possible here"):
         make("tree-gauss", noise="laplace")

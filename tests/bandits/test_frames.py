@@ -47,7 +47,9 @@ def test_contexts_may_be_any_frame(kind):
     assert np.array_equal(one.theta, other.theta)
     assert one.select(FRAMES[kind]) == other.select(X)
     assert one.select(FRAMES[kind], k=2).tolist() == other.select(X, k=2).tolist()
-    assert np.array_equal(dpb.make("linucb", dim=3, public_contexts=FRAMES[kind]).options.public_contexts, X)
+    assert np.array_equal(
+        dpb.make("linucb", dim=3, public_contexts=FRAMES[kind]).options.public_contexts, X
+    )
 
 
 @pytest.mark.parametrize("kind", COLUMN)
@@ -71,7 +73,9 @@ def test_rewards_may_be_any_column(kind):
     ids=["pandas", "polars", "Arrow"],
 )
 def test_users_may_be_a_column(users):
-    bandit = dpb.make("tree-gauss", dim=3, epsilon=1.0, delta=1e-5, horizon=5, unit=("user", 1), seed=0)
+    bandit = dpb.make(
+        "tree-gauss", dim=3, epsilon=1.0, delta=1e-5, horizon=5, unit=("user", 1), seed=0
+    )
     bandit.update(X, REWARDS, user=users)
     assert (bandit.rounds, bandit.over_cap) == (2, 1)
 
@@ -130,7 +134,9 @@ def test_a_log_may_be_a_frame(kind):
     }
     bandit = dpb.warm_start(kind(table), reward_range=(0, 1), seed=0, **options)
     assert bandit.log.learned == 1_500
-    assert bandit.theta == pytest.approx(dpb.warm_start(pa.table(table), reward_range=(0, 1), seed=0, **options).theta)
+    assert bandit.theta == pytest.approx(
+        dpb.warm_start(pa.table(table), reward_range=(0, 1), seed=0, **options).theta
+    )
 
 
 def test_what_is_no_log_is_refused():
@@ -154,7 +160,9 @@ def test_a_world_may_be_a_frame(kind):
     assert block.pool[block.shown].tolist() == [[[1.0, 0.0], [0.5, 0.1]], [[0.2, 0.0], [0.9, 0.1]]]
     assert block.rewards.tolist() == [[1, 0], [0, 1]]
     assert block.means.tolist() == [[0.9, 0.2], [0.1, 0.8]]
-    lists = dpb.worlds.Arrays.from_frame(kind({**rows, "x": [[0.2], [1.0], [0.5], [0.9]]}), context="x")
+    lists = dpb.worlds.Arrays.from_frame(
+        kind({**rows, "x": [[0.2], [1.0], [0.5], [0.9]]}), context="x"
+    )
     assert lists.dim == 1
     with pytest.raises(OptionError, match="did you mean 'reward'"):
         dpb.worlds.Arrays.from_frame(kind(rows), context=["f"], reward="rewards")
@@ -163,7 +171,14 @@ def test_a_world_may_be_a_frame(kind):
 
 
 def test_results_come_as_any_frame():
-    results = dpb.run(dpb.worlds.Bernoulli(arms=3), ["random", "linucb"], horizon=20, seeds=2, record=[10], workers=1)
+    results = dpb.run(
+        dpb.worlds.Bernoulli(arms=3),
+        ["random", "linucb"],
+        horizon=20,
+        seeds=2,
+        record=[10],
+        workers=1,
+    )
     pandas = results.frame()
     assert list(pandas.columns) == ["algorithm", "seed", "round", "reward", "regret", "theta_error"]
     assert len(pandas) == 8
@@ -182,12 +197,14 @@ def test_results_come_as_any_frame():
 
 def test_a_plan_comes_as_any_frame():
     plan = dpb.plan(dim=2, arms=2, epsilon=2.0, delta=1e-5, horizon=50, algorithms=["local"])
-    assert plan.frame("polars").columns == list(plan.frame().columns) == plan.frame("arrow").column_names
+    assert (
+        plan.frame("polars").columns
+        == list(plan.frame().columns)
+        == plan.frame("arrow").column_names
+    )
 
 
 def test_a_frame_that_is_not_installed_is_named():
-    code = (
-        "import sys; sys.modules['polars'] = None; import dpbandit as dpb; dpb.Results('', 1, {}, {}).frame('polars')"
-    )
+    code = "import sys; sys.modules['polars'] = None; import dpbandit as dpb; dpb.Results('', 1, {}, {}).frame('polars')"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "pip install polars" in ran.stderr.splitlines()[-1]

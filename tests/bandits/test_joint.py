@@ -19,7 +19,9 @@ NOISES = ["gaussian", "wishart"]
 
 
 def make(**given):
-    return dpb.make("joint", **({"dim": 3, "epsilon": 2.0, "delta": 1e-3, "horizon": 200, "seed": 5} | given))
+    return dpb.make(
+        "joint", **({"dim": 3, "epsilon": 2.0, "delta": 1e-3, "horizon": 200, "seed": 5} | given)
+    )
 
 
 def contexts(rng, arms=5, dim=3):
@@ -84,7 +86,9 @@ def test_a_plain_implementation_gives_the_same_arms_and_parameters(noise, horizo
     guarded = 0
     for t in range(1, rounds + 1):
         offered = reach * contexts(rng, arms=6, dim=d) * rng.uniform(0.2, 1, size=(6, 1))
-        scores = offered @ theta + alpha * np.sqrt(np.einsum("ij,jk,ik->i", offered, inverse, offered))
+        scores = offered @ theta + alpha * np.sqrt(
+            np.einsum("ij,jk,ik->i", offered, inverse, offered)
+        )
         arm = bandit.select(offered)
         assert scores[arm] >= scores.max() - 1e-9
         reward = rng.normal(offered[arm, 0], 1.0)
@@ -109,7 +113,9 @@ def test_a_plain_implementation_gives_the_same_arms_and_parameters(noise, horizo
         else:
             bound = amount - max(math.sqrt(amount) - math.sqrt(d) - tail, 0) ** 2
             total -= size * amount * np.eye(d + 1)
-        values, vectors = np.linalg.eigh(total[:d, :d] + (ridge + options.get("shift", 2.0) * size * bound) * np.eye(d))
+        values, vectors = np.linalg.eigh(
+            total[:d, :d] + (ridge + options.get("shift", 2.0) * size * bound) * np.eye(d)
+        )
         guarded += values.min() < ridge / 2
         inverse = vectors @ np.diag(1 / np.maximum(values, ridge / 2)) @ vectors.T
         theta = inverse @ total[:d, d] / weight
@@ -163,11 +169,15 @@ def test_saved_in_the_middle_and_loaded_it_continues_bit_for_bit(noise, tmp_path
     assert loaded.spent == straight.spent
 
 
-@pytest.mark.parametrize("options", [{}, {"horizon": None}, {"noise": "wishart"}, {"alpha": "theory"}, {"shift": 0.05}])
+@pytest.mark.parametrize(
+    "options", [{}, {"horizon": None}, {"noise": "wishart"}, {"alpha": "theory"}, {"shift": 0.05}]
+)
 def test_the_engine_and_the_step_by_step_object_agree_bit_for_bit(options):
     world = dpb.worlds.Synthetic(arms=40, dim=4, shown=6)
     given = {"epsilon": 3.0, "delta": 1e-3, "reward_range": (-0.5, 1.5), **options}
-    ran = dpb.run(world, {"it": ("joint", given)}, horizon=150, seeds=[3], record=[150], progress=False)
+    ran = dpb.run(
+        world, {"it": ("joint", given)}, horizon=150, seeds=[3], record=[150], progress=False
+    )
     bandit = dpb.make("joint", **({"dim": 4, "horizon": 150, "seed": 3} | given))
     episode = world.episode(3)
     block, regret = episode.block(150), 0.0
@@ -177,7 +187,9 @@ def test_the_engine_and_the_step_by_step_object_agree_bit_for_bit(options):
         bandit.update(block.pool[shown[arm]], float(rewards[arm]))
     row = ran.frame().iloc[-1]
     assert row["regret"] == regret
-    assert row["theta_error"] == pytest.approx(np.linalg.norm(bandit.theta - episode.theta), rel=1e-12)
+    assert row["theta_error"] == pytest.approx(
+        np.linalg.norm(bandit.theta - episode.theta), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -210,12 +222,16 @@ def test_nothing_clean_is_kept_outside_the_trees_sums(horizon):
 def test_a_wishart_draw_has_the_moments_of_the_distribution():
     p, degrees, draws = 3, 7.0, 20_000
     noise = find_noise("wishart")
-    drawn = np.array([unpacked(_core.noise("wishart", 4, i, degrees, np.zeros(6))) for i in range(draws)])
+    drawn = np.array(
+        [unpacked(_core.noise("wishart", 4, i, degrees, np.zeros(6))) for i in range(draws)]
+    )
     for i in range(3):
         reference = noise.simulate(4, i, degrees, np.zeros(6))
         np.testing.assert_allclose(drawn[i], unpacked(reference), rtol=1e-12)
     # E W = k·I, var W_ii = 2k, var W_ij = k: within 5 standard errors (of a variance: kurtosis below 6)
-    assert np.abs(drawn.mean(axis=0) - degrees * np.eye(p)).max() < 5 * math.sqrt(2 * degrees / draws)
+    assert np.abs(drawn.mean(axis=0) - degrees * np.eye(p)).max() < 5 * math.sqrt(
+        2 * degrees / draws
+    )
     spread = drawn.var(axis=0)
     expected = degrees * (1 + np.eye(p))
     assert (np.abs(spread / expected - 1) < 5 * math.sqrt(5 / draws)).all()
@@ -261,7 +277,9 @@ def test_real_noise_is_drawn_without_a_seed():
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("horizon", [100, None])
-def test_the_theoretical_bonus_is_wider_than_without_privacy_and_equal_without_noise(noise, horizon):
+def test_the_theoretical_bonus_is_wider_than_without_privacy_and_equal_without_noise(
+    noise, horizon
+):
     plain = dpb.make("linucb", dim=3, seed=0, alpha="theory").alphas(1, 100)
     private = make(alpha="theory", noise=noise, horizon=horizon).alphas(1, 100)
     assert np.isfinite(private).all()
@@ -282,7 +300,9 @@ def test_the_theoretical_bonus_covers_the_truth():
             error = bandit.theta - truth
             outside |= bool(math.sqrt(error @ bandit.engine.fields()["gram"] @ error) > alphas[t])
         late += outside
-    assert late <= 10  # Binomial(30, 0.1) exceeds 10 with probability 2e-4; in truth the bound is loose
+    assert (
+        late <= 10
+    )  # Binomial(30, 0.1) exceeds 10 with probability 2e-4; in truth the bound is loose
 
 
 def test_a_user_with_several_rewards_gets_that_much_more_noise():
@@ -290,7 +310,10 @@ def test_a_user_with_several_rewards_gets_that_much_more_noise():
     assert three.spec["multipliers"][8] == pytest.approx(3 * one.spec["multipliers"][8])
     assert three.claim.mu == pytest.approx(one.claim.mu)
     assert three.claim.unit == "one user with at most 3 contexts and rewards"
-    assert make(noise="wishart", unit=("user", 2)).spec["multipliers"][8] > 3 * make(noise="wishart").spec["multipliers"][8]
+    assert (
+        make(noise="wishart", unit=("user", 2)).spec["multipliers"][8]
+        > 3 * make(noise="wishart").spec["multipliers"][8]
+    )
 
 
 @pytest.mark.parametrize("noise", NOISES)

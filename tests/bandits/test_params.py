@@ -15,7 +15,11 @@ from dpbandit.options import SHARED, Options
 
 @pytest.mark.parametrize("name", list(dpb.algorithms()))
 def test_a_bandit_made_from_the_parameters_of_another_is_alike(name):
-    own = {"dgs-published": {"smallest_eigenvalue": 0.2}, "tree-gauss": {"honaker": True}, "anytime": {"ratio": 1.5}}
+    own = {
+        "dgs-published": {"smallest_eigenvalue": 0.2},
+        "tree-gauss": {"honaker": True},
+        "anytime": {"ratio": 1.5},
+    }
     given = {
         "dim": 2,
         "epsilon": 2.0,
@@ -46,7 +50,9 @@ def test_the_parameters_are_not_the_state():
 
 
 def test_what_it_says_of_itself_is_one_line_with_what_was_chosen_and_the_claim():
-    bandit = dpb.make("tree-gauss", dim=2, epsilon=1.0, delta=1e-5, horizon=10, honaker=True, seed=0)
+    bandit = dpb.make(
+        "tree-gauss", dim=2, epsilon=1.0, delta=1e-5, horizon=10, honaker=True, seed=0
+    )
     bandit.update([1.0, 0.0], 0.123456)
     assert repr(bandit) == (
         "<tree-gauss(dim=2, horizon=10, seed=0, honaker=True): 1 rounds learned; "
@@ -65,4 +71,6 @@ def test_editors_know_every_algorithm_and_option():
         if option.name not in ("dim", "extra"):
             assert shown[option.name].default == option.default
     for option in shown:
-        assert re.search(rf"^    (\w+, )*{option}(, \w+)* :", dpb.make.__doc__, re.MULTILINE), option
+        assert re.search(rf"^    (\w+, )*{option}(, \w+)* :", dpb.make.__doc__, re.MULTILINE), (
+            option
+        )

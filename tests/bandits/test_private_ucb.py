@@ -28,7 +28,14 @@ VARIANTS = [
 
 
 def make(**given):
-    options = {"dim": ARMS, "epsilon": 2.0, "delta": 1e-3, "horizon": 300, "reward_range": (0, 1), "seed": 5} | given
+    options = {
+        "dim": ARMS,
+        "epsilon": 2.0,
+        "delta": 1e-3,
+        "horizon": 300,
+        "reward_range": (0, 1),
+        "seed": 5,
+    } | given
     return dpb.make("private-ucb", **options)
 
 
@@ -60,7 +67,9 @@ class ByHand:
         self.margin = on_grid(1.0, dim=1, norm=2)
         budget = given.epsilon / given.rewards_per_unit
         if self.gaussian:
-            budget = dpb.budget.mu_of(epsilon=given.epsilon, delta=given.delta) / given.rewards_per_unit
+            budget = (
+                dpb.budget.mu_of(epsilon=given.epsilon, delta=given.delta) / given.rewards_per_unit
+            )
         if given.own("split_budget", False):
             budget = budget / (math.sqrt(self.dim) if self.gaussian else self.dim)
         self.budget, self.key = budget, derive_key(given.seed, NOISE)
@@ -69,7 +78,12 @@ class ByHand:
         self.t = 0
 
     def scale(self, levels):
-        return (math.sqrt(levels) if self.gaussian else levels) * self.width * self.margin / self.budget
+        return (
+            (math.sqrt(levels) if self.gaussian else levels)
+            * self.width
+            * self.margin
+            / self.budget
+        )
 
     def block(self, n):
         """(start, levels) of the tree that pull n belongs to."""
@@ -100,7 +114,9 @@ class ByHand:
         (first, last), levels = self.in_use(n)[-1]
         assert last == n
         draw = (normals if self.gaussian else laplaces)(self.key, self.t, 1)[0]
-        self.nodes[arm][first, last] = sum(self.rewards[arm][first - 1 : last]) + self.scale(levels) * draw
+        self.nodes[arm][first, last] = (
+            sum(self.rewards[arm][first - 1 : last]) + self.scale(levels) * draw
+        )
 
     def mean(self, arm):
         n = len(self.rewards[arm])
@@ -111,7 +127,9 @@ class ByHand:
         if self.bonus != "theory":
             log = math.log(self.t + 1)
             tail = math.sqrt(2 * log) if self.gaussian else log
-            return self.bonus * tail * math.sqrt(sum(self.scale(levels) ** 2 for _, levels in nodes))
+            return (
+                self.bonus * tail * math.sqrt(sum(self.scale(levels) ** 2 for _, levels in nodes))
+            )
         # as many nodes as the running tree can have in use, and one for every finished block
         _, running = self.block(n)
         scales = [self.scale(running)] * running
@@ -120,7 +138,9 @@ class ByHand:
         rounds = self.horizon or self.t + 1
         levels = int(math.log2(rounds)) + 1
         if self.gaussian:
-            return math.sqrt(sum(s * s for s in scales) * 2 * math.log(2 * self.dim * rounds / self.gamma))
+            return math.sqrt(
+                sum(s * s for s in scales) * 2 * math.log(2 * self.dim * rounds / self.gamma)
+            )
         return sum(scales) * math.log(self.dim * rounds * levels / self.gamma)
 
     def index(self, arm):
@@ -139,7 +159,9 @@ def test_choices_and_means_are_those_of_the_algorithm_done_by_hand(options):
         scores = {a: hand.index(a) for a in offered}
         assert scores[arm] >= max(scores.values()) - 1e-9
         hand.learn(arm, reward)
-    np.testing.assert_allclose(bandit.theta, [hand.mean(a) for a in range(ARMS)], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(
+        bandit.theta, [hand.mean(a) for a in range(ARMS)], rtol=1e-8, atol=1e-12
+    )
     assert bandit.engine.fields()["pulls"].tolist() == [len(r) for r in hand.rewards]
 
 
@@ -149,7 +171,9 @@ def test_the_means_are_right_after_every_single_round():
     for _ in range(120):
         ((arm, reward, _),) = play(bandit, rng, 1)
         hand.learn(arm, reward)
-        np.testing.assert_allclose(bandit.theta, [hand.mean(a) for a in range(ARMS)], rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(
+            bandit.theta, [hand.mean(a) for a in range(ARMS)], rtol=1e-8, atol=1e-12
+        )
 
 
 def test_without_noise_it_is_ucb_and_finds_the_best_arm():
@@ -170,16 +194,22 @@ def test_a_loaded_bandit_continues_bit_for_bit(options, tmp_path):
     assert copy.claim == bandit.claim
     assert copy.ledger == bandit.ledger
     if bandit.options.unit == "reward":
-        assert play(bandit, np.random.default_rng(9), 60) == play(copy, np.random.default_rng(9), 60)
+        assert play(bandit, np.random.default_rng(9), 60) == play(
+            copy, np.random.default_rng(9), 60
+        )
         assert (bandit.theta == copy.theta).all()
         assert copy.ledger == bandit.ledger
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "horizon": None}, {"alpha": "theory"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"noise": "gaussian", "horizon": None}, {"alpha": "theory"}], ids=str
+)
 def test_the_engine_plays_what_the_object_plays_step_by_step(options):
     world = dpb.worlds.Bernoulli(means=[0.2, 0.5, 0.7])
     given = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (0, 1)} | options
-    results = dpb.run(world, [("private-ucb", given)], horizon=1500, seeds=[3], record=[1, 700, 1500])
+    results = dpb.run(
+        world, [("private-ucb", given)], horizon=1500, seeds=[3], record=[1, 700, 1500]
+    )
     bandit = dpb.make("private-ucb", dim=3, seed=3, **{"horizon": 1500} | given)
     block, total = world.episode(3).block(1500), 0.0
     for t in range(1500):
@@ -188,11 +218,20 @@ def test_the_engine_plays_what_the_object_plays_step_by_step(options):
         bandit.update(block.pool[arm], float(block.rewards[t, arm]))
     last = results.frame().iloc[-1]
     assert last["reward"] == total
-    assert last["theta_error"] == pytest.approx(np.linalg.norm(bandit.theta - [0.2, 0.5, 0.7]), rel=1e-12)
+    assert last["theta_error"] == pytest.approx(
+        np.linalg.norm(bandit.theta - [0.2, 0.5, 0.7]), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
-    "row", [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.6, 0.8, 0, 0], [0.999, 0, 0, 0]]
+    "row",
+    [
+        [0.0, 0.0, 0.0, 0.0],
+        [1.0, 1.0, 0.0, 0.0],
+        [0.0, -1.0, 0.0, 0.0],
+        [0.6, 0.8, 0, 0],
+        [0.999, 0, 0, 0],
+    ],
 )
 def test_contexts_that_are_not_one_hot_are_named_and_change_nothing(row):
     bandit = make(max_norm=2.0)
@@ -298,7 +337,10 @@ def test_a_failed_round_leaves_no_trace():
 
     bandit = make()
     bandit.update(np.eye(ARMS), [1.0, 0.0, 1.0, 0.0])
-    before, ledger = {n: a.copy() for n, a in bandit.engine.fields().items()}, bandit.ledger.to_dict()
+    before, ledger = (
+        {n: a.copy() for n, a in bandit.engine.fields().items()},
+        bandit.ledger.to_dict(),
+    )
     source, bandit.source = bandit.source, Broken()
     with pytest.raises(MemoryError):
         bandit.update([1.0, 0, 0, 0], 1.0)
@@ -309,7 +351,9 @@ def test_a_failed_round_leaves_no_trace():
 
 def test_an_arm_never_outgrows_its_tree():
     bandit = make(horizon=4)
-    bandit.engine = new_engine({**bandit.spec, "horizon": 0}, bandit.backend)  # one that does not look
+    bandit.engine = new_engine(
+        {**bandit.spec, "horizon": 0}, bandit.backend
+    )  # one that does not look
     with pytest.raises(BudgetError, match="one level more than the 3"):
         bandit.update(np.eye(ARMS)[[0] * 20], [0.0] * 20)
     assert bandit.rounds == 7

@@ -45,7 +45,9 @@ def test_the_standard_error_is_honest(learned):
     truth = bandit.propensities(x, draws=200_000, seed=99).probabilities
     runs = [bandit.propensities(x, draws=400, seed=seed) for seed in range(40)]
     likely = truth > 0.01
-    scores = np.array([(run.probabilities - truth)[likely] / run.standard_errors[likely] for run in runs])
+    scores = np.array(
+        [(run.probabilities - truth)[likely] / run.standard_errors[likely] for run in runs]
+    )
     assert 0.7 < np.sqrt((scores**2).mean()) < 1.4
 
 
@@ -75,14 +77,21 @@ def test_equal_rows_share_as_ties_are_broken_by_lot(learned):
 
 
 def test_one_dimension_has_no_error_at_all():
-    found = chances(np.array([0.3]), np.array([[0.25]]), np.array([[1.0], [0.5], [-1.0]]), draws=50, seed=0)
+    found = chances(
+        np.array([0.3]), np.array([[0.25]]), np.array([[1.0], [0.5], [-1.0]]), draws=50, seed=0
+    )
     assert found.probabilities == pytest.approx([norm.cdf(0.6), 0.0, norm.cdf(-0.6)])
     assert found.standard_errors.max() < 1e-12
 
 
 def test_asking_changes_nothing_and_costs_nothing(learned):
     bandit, x = learned
-    before = (bandit.receipt(), bandit.spent.epsilon, bandit.engine.decisions, bandit.theta.tolist())
+    before = (
+        bandit.receipt(),
+        bandit.spent.epsilon,
+        bandit.engine.decisions,
+        bandit.theta.tolist(),
+    )
     bandit.propensities(x)
     assert (
         bandit.receipt(),
@@ -96,7 +105,9 @@ def test_an_exported_model_has_the_same(learned, tmp_path):
     bandit, x = learned
     bandit.export(tmp_path / "model.json")
     model = dpb.load(tmp_path / "model.json")
-    assert model.propensities(x, seed=1).probabilities == pytest.approx(bandit.propensities(x, seed=1).probabilities)
+    assert model.propensities(x, seed=1).probabilities == pytest.approx(
+        bandit.propensities(x, seed=1).probabilities
+    )
 
 
 def test_random_play_is_even():
@@ -104,7 +115,9 @@ def test_random_play_is_even():
     assert found.probabilities.tolist() == [0.25] * 4
 
 
-@pytest.mark.parametrize("name", ["linucb", "anytime", "dgs", "toeplitz", "joint", "local", "adac-oful"])
+@pytest.mark.parametrize(
+    "name", ["linucb", "anytime", "dgs", "toeplitz", "joint", "local", "adac-oful"]
+)
 def test_ucb_has_none_and_says_so(name):
     bandit = dpb.make(name, dim=2, epsilon=1.0, delta=1e-5, horizon=10, seed=0)
     with pytest.raises(PropensityError, match="probability 1 and all others 0"):
@@ -126,13 +139,19 @@ def test_a_log_of_thompson_sampling_values_another_policy():
     """Inverse propensity weighting of what private-ts logged: within three standard errors of the truth."""
     rng = np.random.default_rng(0)
     theta, slate = np.array([0.6, 0.2]), np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
-    bandit = dpb.make("private-ts", dim=2, epsilon=8.0, alpha=1.0, horizon=300, reward_range=(0, 1), seed=1)
+    bandit = dpb.make(
+        "private-ts", dim=2, epsilon=8.0, alpha=1.0, horizon=300, reward_range=(0, 1), seed=1
+    )
     weighted = []
     for _ in range(300):
         arm = bandit.select(slate)
-        chance = bandit.propensities(slate, draws=200, seed=int(rng.integers(2**31))).probabilities[arm]
+        chance = bandit.propensities(slate, draws=200, seed=int(rng.integers(2**31))).probabilities[
+            arm
+        ]
         reward = float(rng.random() < slate[arm] @ theta)
         bandit.update(slate[arm], reward)
-        weighted.append((arm == 0) / chance * reward)  # the policy that always plays arm 0 earns 0.6 a round
+        weighted.append(
+            (arm == 0) / chance * reward
+        )  # the policy that always plays arm 0 earns 0.6 a round
     error = np.std(weighted) / np.sqrt(len(weighted))
     assert abs(np.mean(weighted) - 0.6) < 3 * error

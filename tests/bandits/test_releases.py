@@ -57,7 +57,9 @@ def test_toeplitz_is_the_factorisation(shape, horizon):
     bandit.update(xs, rs)
     rates, weights = toeplitz.decays_for(horizon)
     c = np.array([1.0, *(weights @ (1 - rates) ** k for k in range(ROUNDS - 1))])
-    encoder = np.array([[c[i - j] if i >= j else 0.0 for j in range(ROUNDS)] for i in range(ROUNDS)])
+    encoder = np.array(
+        [[c[i - j] if i >= j else 0.0 for j in range(ROUNDS)] for i in range(ROUNDS)]
+    )
     decoder = np.tril(np.ones((ROUNDS, ROUNDS))) @ np.linalg.inv(encoder)
     noise = np.array([release.noisy - release.value for release in releases])
     expected = by_definition(xs, rs, WIDTH * (decoder @ noise)[-1], shapes(xs)[shape])
@@ -123,7 +125,9 @@ def test_adac_oful_releases_when_the_determinant_has_doubled_and_keeps_the_ellip
     for t in range(60):
         offered = xs[[t, (t + 7) % 60, (t + 13) % 60]]
         widths = np.sqrt(np.einsum("ij,jk,ik->i", offered, anchor, offered))
-        assert bandit.select(offered) == int(np.argmax(offered @ bandit.theta + bandit.alpha * widths))
+        assert bandit.select(offered) == int(
+            np.argmax(offered @ bandit.theta + bandit.alpha * widths)
+        )
         bandit.update(xs[t], rs[t])
         gram += np.outer(xs[t], xs[t])
         if np.linalg.slogdet(gram)[1] - last >= math.log(2):
@@ -160,7 +164,11 @@ def test_thompson_draws_have_the_posteriors_covariance_and_are_not_the_privacy_n
         ("toeplitz", {"shape": "instruments"}, "needs public_contexts"),
         ("toeplitz", {"noise": "laplace"}, "not possible here"),
         ("toeplitz", {"pan_private": True}, "no pan-private form"),
-        ("private-ts", {"shape": "instruments", "public_contexts": np.eye(4)}, "use noise='gaussian'"),
+        (
+            "private-ts",
+            {"shape": "instruments", "public_contexts": np.eye(4)},
+            "use noise='gaussian'",
+        ),
         ("adac-oful", {"determinant_growth": 0}, "above 0"),
     ],
 )
@@ -178,7 +186,9 @@ def test_real_noise_goes_through_every_release():
         ("adac-oful", {}),
         ("private-ts", {}),
     ]:
-        bandit = dpb.make(name, dim=DIM, **({"epsilon": 1.0, "delta": 1e-4, "horizon": 12} | options))
+        bandit = dpb.make(
+            name, dim=DIM, **({"epsilon": 1.0, "delta": 1e-4, "horizon": 12} | options)
+        )
         bandit.update(xs, rs)
         assert bandit.claim.noise == "real"
         assert np.isfinite(bandit.theta).all()

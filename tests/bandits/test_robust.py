@@ -16,7 +16,9 @@ X = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 
 
 def make(name="tree-gauss", **given):
-    return dpb.make(name, **({"dim": 2, "epsilon": 1.0, "delta": 1e-4, "horizon": 64, "seed": 2} | given))
+    return dpb.make(
+        name, **({"dim": 2, "epsilon": 1.0, "delta": 1e-4, "horizon": 64, "seed": 2} | given)
+    )
 
 
 class Failing:
@@ -77,7 +79,10 @@ def test_threads_take_turns():
             return pending.values
 
     bandit.source = Slow()
-    threads = [threading.Thread(target=lambda: [bandit.update(X[0], 0.1) for _ in range(500)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [bandit.update(X[0], 0.1) for _ in range(500)])
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -125,7 +130,11 @@ def test_a_subclass_runs_its_own_methods_in_a_run():
 
     dpb.register("always-0-test", factory, replace=True)
     world = dpb.worlds.Synthetic(arms=10, dim=2, shown=3)
-    reward = dpb.run(world, ["always-0-test"], horizon=50, seeds=[0]).summary().loc["always-0-test", "reward"]
+    reward = (
+        dpb.run(world, ["always-0-test"], horizon=50, seeds=[0])
+        .summary()
+        .loc["always-0-test", "reward"]
+    )
     assert reward == pytest.approx(world.episode(0).block(50).rewards[:, 0].sum())
 
 
@@ -161,7 +170,12 @@ def test_options_that_make_no_sense_are_refused_by_references_too(name):
 
 
 def test_numpy_numbers_are_numbers():
-    bandit = make(epsilon=np.float32(1.0), delta=np.float64(1e-4), horizon=np.int64(64), unit=("user", np.int64(2)))
+    bandit = make(
+        epsilon=np.float32(1.0),
+        delta=np.float64(1e-4),
+        horizon=np.int64(64),
+        unit=("user", np.int64(2)),
+    )
     bandit.update(X[0], 0.5, user=np.int64(3))
     assert bandit.options.unit == ("user", 2)
 
@@ -199,7 +213,9 @@ def test_a_pan_private_memory_holds_no_clean_number(horizon, seed):
     one, two = ([row(state, level) for level in range(2)] for state in states)
     # the third reward is in the first two levels' nodes in progress: both move by x, on top of noise
     change = [[2 * int(v) for v in np.rint(0.5 * X[2] * 2.0**40)]] * 2
-    assert [[b - a for a, b in zip(*pair, strict=True)] for pair in zip(one, two, strict=True)] == change
+    assert [
+        [b - a for a, b in zip(*pair, strict=True)] for pair in zip(one, two, strict=True)
+    ] == change
     assert all(value != 0 for level in one for value in level)
 
 
@@ -245,6 +261,8 @@ def test_exports_rank_with_the_bonus_in_force_and_random_stays_random(tmp_path):
     assert dpb.load(tmp_path / "m").alpha == pytest.approx(bandit.alphas(4, 1)[0])
     dpb.make("random", dim=2, seed=0).export(tmp_path / "r")
     model = dpb.load(tmp_path / "r")
-    assert len({model.select(X) for _ in range(60)}) == 3  # one of three never drawn: probability 8e-11
+    assert (
+        len({model.select(X) for _ in range(60)}) == 3
+    )  # one of three never drawn: probability 8e-11
     with pytest.raises(dpb.errors.NotFiniteError):
         model.select([[math.nan, 0.0]])

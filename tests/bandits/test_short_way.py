@@ -52,7 +52,9 @@ def core(monkeypatch):
 
 
 def make(name, **given):
-    return dpb.make(name, **({"dim": 2, "epsilon": 1.0, "delta": 1e-4, "horizon": 300, "seed": 2} | given))
+    return dpb.make(
+        name, **({"dim": 2, "epsilon": 1.0, "delta": 1e-4, "horizon": 300, "seed": 2} | given)
+    )
 
 
 def play(bandit, rounds, seed=0, convert=lambda x: x):
@@ -219,12 +221,16 @@ class Greedy(Ucb):
         return contexts @ view.theta
 
 
-def test_a_policy_that_the_core_does_not_know_runs_on_the_reference_and_everywhere(core, monkeypatch, tmp_path):
+def test_a_policy_that_the_core_does_not_know_runs_on_the_reference_and_everywhere(
+    core, monkeypatch, tmp_path
+):
     from dataclasses import replace
 
     monkeypatch.setitem(POLICIES, "greedy-test", Greedy())
     made = make("linucb")
-    bandit = dpb.Bandit("greedy", made.options, replace(made.design, policy=POLICIES["greedy-test"]))
+    bandit = dpb.Bandit(
+        "greedy", made.options, replace(made.design, policy=POLICIES["greedy-test"])
+    )
     assert bandit.backend == "reference"
     assert "on the reference engine (the core has no policy 'greedy-test')" in repr(bandit)
     bandit.update(X[:2], [0.1, 0.2])

@@ -104,7 +104,12 @@ def test_a_spec_is_read_to_the_last_key_and_refused_by_name(name: str) -> None:
             core.Engine({other: value for other, value in spec.items() if other != key})
     with pytest.raises(ValueError, match="no choice 'colour'"):
         core.Engine({**spec, "colour": 1})
-    for key in ("learner", "policy", "noise", *(k for k in ("site", "release", "form") if k in spec)):
+    for key in (
+        "learner",
+        "policy",
+        "noise",
+        *(k for k in ("site", "release", "form") if k in spec),
+    ):
         with pytest.raises(ValueError, match=f"no {key} 'colour'"):
             core.Engine({**spec, key: "colour"})
         with pytest.raises(ValueError, match=f"{key} is of another type"):
@@ -115,10 +120,16 @@ def test_a_spec_is_read_to_the_last_key_and_refused_by_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("site", "release"),
-    [("nothing", "tree"), ("reward", "tree"), ("moments", "once"), ("own", "toeplitz"), ("increment", "honaker")],
+    [
+        ("nothing", "tree"),
+        ("reward", "tree"),
+        ("moments", "once"),
+        ("own", "toeplitz"),
+        ("increment", "honaker"),
+    ],
 )
 def test_a_site_and_a_release_that_do_not_go_together_are_refused(site: str, release: str) -> None:
-    with pytest.raises(ValueError, match="go together|no such combination"):
+    with pytest.raises(ValueError, match="do not go together"):
         core.Engine(ridge(ROUNDS, site=site, release=release))
 
 
@@ -134,7 +145,7 @@ def words(values: list[list[int]]) -> dict[str, np.ndarray]:
 
 def numbers(fields: dict[str, np.ndarray]) -> list[list[int]]:
     pairs = zip(fields["sums_high"].tolist(), fields["sums_low"].tolist(), strict=True)
-    return [[(h << 64) + (l % 2**64) for h, l in zip(*rows, strict=True)] for rows in pairs]
+    return [[(high << 64) + low % 2**64 for high, low in zip(*rows, strict=True)] for rows in pairs]
 
 
 def kept_below(level: int, rows: int, columns: int, sign: int) -> list[list[int]]:
@@ -289,6 +300,9 @@ def test_rounds_one_by_one_leave_no_memory_behind() -> None:
     folder = Path(__file__).parents[1] / "reference"
     names = ["linucb", "tree-gauss", "anytime", "perturbed", "private-ts"]
     done = subprocess.run(
-        [sys.executable, "-c", GROWTH, str(folder), *names], capture_output=True, text=True, check=True
+        [sys.executable, "-c", GROWTH, str(folder), *names],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert int(done.stdout) < 3_000, f"{done.stdout} KiB more"

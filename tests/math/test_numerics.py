@@ -81,9 +81,7 @@ def test_incremental_statistics_equal_batch_statistics(d, n, lam, seed):
     moments = fields["moments"] + fields["moments_low"]
     np.testing.assert_allclose(moments, xs.T @ rs, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(fields["inverse"] @ full, np.eye(d), atol=1e-8)
-    np.testing.assert_allclose(
-        bandit.theta, np.linalg.solve(full, xs.T @ rs), rtol=1e-7, atol=1e-9
-    )
+    np.testing.assert_allclose(bandit.theta, np.linalg.solve(full, xs.T @ rs), rtol=1e-7, atol=1e-9)
 
 
 def test_an_inverse_that_has_lost_its_sign_is_computed_anew():
@@ -149,7 +147,12 @@ def test_an_arms_score_does_not_depend_on_what_stands_beside_it():
     theta, root = rng.normal(size=d) * 1e9, rng.normal(size=(d, d)) * 1e9
     bandit = scored("ucb", d, theta, root @ root.T)
     best, others = theta / np.linalg.norm(theta), rng.normal(size=(40, d)) * 1e-3
-    for arms, copies in ((2, {0, 1}), (13, {0, 5, 12}), (17, {3, 4, 16}), (40, {0, 11, 12, 25, 39})):
+    for arms, copies in (
+        (2, {0, 1}),
+        (13, {0, 5, 12}),
+        (17, {3, 4, 16}),
+        (40, {0, 11, 12, 25, 39}),
+    ):
         slate = others[:arms].copy()
         slate[sorted(copies)] = best
         assert {bandit.select(slate) for _ in range(200)} == copies

@@ -52,7 +52,9 @@ def standard_error(rate: float, runs: int) -> float:
 
 def test_published_noise_bound_is_the_printed_formula() -> None:
     # 32/32 · log e · log 8 / (1·1) · √(2·0 + 2) = 2.0794 · 1.4142 = 2.9407
-    value = noise_bound(1, horizon=8, epsilon=1.0, smallest_eigenvalue=32.0, zeta=1 / E, as_published=True)
+    value = noise_bound(
+        1, horizon=8, epsilon=1.0, smallest_eigenvalue=32.0, zeta=1 / E, as_published=True
+    )
     assert value == pytest.approx(2.9407, abs=1e-4)
 
 
@@ -74,7 +76,9 @@ def test_published_noise_bound_is_the_printed_formula() -> None:
 def test_corrected_noise_bound_agrees_with_hand_computation(
     t: int, horizon: int, dim: int, zeta: float, delta: float | None, expected: float
 ) -> None:
-    value = noise_bound(t, horizon=horizon, epsilon=1.0, smallest_eigenvalue=32.0, dim=dim, zeta=zeta, delta=delta)
+    value = noise_bound(
+        t, horizon=horizon, epsilon=1.0, smallest_eigenvalue=32.0, dim=dim, zeta=zeta, delta=delta
+    )
     assert value == pytest.approx(expected, rel=1e-12)
 
 
@@ -83,7 +87,9 @@ def test_corrected_noise_bound_agrees_with_hand_computation(
 def test_corrected_noise_bound_holds_with_the_stated_probability(t: int, dim: int) -> None:
     # False alarms: below 1e-6 a case even if the bound failed with probability exactly ζ.
     runs, zeta = 20_000, 0.05
-    failures = drawn_norms(t, dim=dim, runs=runs, seed=1, **NOISE) > noise_bound(t, dim=dim, zeta=zeta, **NOISE)
+    failures = drawn_norms(t, dim=dim, runs=runs, seed=1, **NOISE) > noise_bound(
+        t, dim=dim, zeta=zeta, **NOISE
+    )
     assert failures.mean() <= zeta + 5 * standard_error(zeta, runs)
 
 
@@ -97,7 +103,12 @@ def test_corrected_noise_bound_is_within_an_order_of_magnitude_of_the_noise() ->
 @pytest.mark.parametrize(
     ("t", "dim", "printed_index", "at_least"),
     [
-        (1023, 1, False, 0.08),  # log₂T drawn, log T printed: measured 0.12 in one dimension already
+        (
+            1023,
+            1,
+            False,
+            0.08,
+        ),  # log₂T drawn, log T printed: measured 0.12 in one dimension already
         (1023, 10, False, 0.9),  # and √d is missing: measured 0.99
         (8192, 1, True, 0.6),  # the printed index asks for Δ₁ at a power of two: measured 0.83
     ],
@@ -120,16 +131,22 @@ def test_corrected_noise_shrinks_like_one_over_t_at_powers_of_two() -> None:
 def test_noise_bounds_fall_with_epsilon_and_zeta_and_rise_with_the_dimension() -> None:
     for published in (False, True):
         base = noise_bound(100, **NOISE, as_published=published)
-        assert noise_bound(100, **{**NOISE, "epsilon": 4.0}, as_published=published) == pytest.approx(base / 2)
+        assert noise_bound(
+            100, **{**NOISE, "epsilon": 4.0}, as_published=published
+        ) == pytest.approx(base / 2)
         assert noise_bound(100, **NOISE, zeta=0.01, as_published=published) > base
     assert noise_bound(100, **NOISE, dim=4) > 2 * noise_bound(100, **NOISE)
-    assert noise_bound(100, **NOISE, dim=4, as_published=True) == noise_bound(100, **NOISE, as_published=True)
+    assert noise_bound(100, **NOISE, dim=4, as_published=True) == noise_bound(
+        100, **NOISE, as_published=True
+    )
 
 
 def test_lemma_threshold_only_adds_noise_and_only_before_it() -> None:
     # 32·log(log₂10⁴/0.1)/0.1 = 320·log(132.9) = 1565: nodes ending at 1024 and 1536 keep the cap 2.
     rounds = np.array([100, 1024, 1600, 4096, 8191])
-    ratio = np.asarray(noise_bound(rounds, delta=0.1, **NOISE)) / np.asarray(noise_bound(rounds, **NOISE))
+    ratio = np.asarray(noise_bound(rounds, delta=0.1, **NOISE)) / np.asarray(
+        noise_bound(rounds, **NOISE)
+    )
     assert ratio[[0, 3, 4]] == pytest.approx(1.0)
     assert (ratio[[1, 2]] > 2).all()
 
@@ -139,7 +156,9 @@ def test_lemma_threshold_only_adds_noise_and_only_before_it() -> None:
 
 def test_corrected_radius_agrees_with_hand_computation() -> None:
     # log((1 + 4·1/4)/ζ) = log(2e/2) = 1: 1·√(2·1) + √4·3 + 0.5 = 7.9142
-    value = confidence_radius(4, dim=2, ridge=4.0, theta_norm=3.0, zeta=2 / E, reward_noise=1.0, noise=0.5)
+    value = confidence_radius(
+        4, dim=2, ridge=4.0, theta_norm=3.0, zeta=2 / E, reward_noise=1.0, noise=0.5
+    )
     assert value == pytest.approx(math.sqrt(2) + 6.5)
 
 
@@ -152,10 +171,14 @@ def test_published_radius_multiplies_by_the_ridge_where_it_should_divide() -> No
     assert value == pytest.approx(8.69384, abs=1e-4)
 
 
-def test_published_radius_grows_with_the_ridge_in_its_ellipsoid_and_the_corrected_one_shrinks() -> None:
+def test_published_radius_grows_with_the_ridge_in_its_ellipsoid_and_the_corrected_one_shrinks() -> (
+    None
+):
     # With S = 0 only the ellipsoid is left (and a noise term without λ).
     published = [
-        confidence_radius(100, dim=5, theta_norm=0.0, ridge=r, epsilon=2.0, horizon=100, as_published=True)
+        confidence_radius(
+            100, dim=5, theta_norm=0.0, ridge=r, epsilon=2.0, horizon=100, as_published=True
+        )
         for r in (0.1, 10.0)
     ]
     corrected = [confidence_radius(100, dim=5, theta_norm=0.0, ridge=r) for r in (0.1, 10.0)]
@@ -166,9 +189,13 @@ def test_published_radius_grows_with_the_ridge_in_its_ellipsoid_and_the_correcte
 def test_published_radius_leaves_out_most_of_its_own_theorem_2() -> None:
     # Theorem 2's noise, carried into the A-norm, is 32/λ₀·√(2 + 2/log t)·√(1 + λ/t) times Lemma 2's.
     t, settings = 1000, {"dim": 10, "horizon": 10_000, "as_published": True}
-    radius = confidence_radius(t, epsilon=2.0, **settings) - confidence_radius(t, epsilon=1e15, **settings)
+    radius = confidence_radius(t, epsilon=2.0, **settings) - confidence_radius(
+        t, epsilon=1e15, **settings
+    )
     theorem = noise_in_confidence_norm(t, noise_bound(t, as_published=True, **NOISE))
-    assert theorem / radius == pytest.approx(320 * math.sqrt(2 + 2 / math.log(t)) * math.sqrt(1.001), rel=1e-6)
+    assert theorem / radius == pytest.approx(
+        320 * math.sqrt(2 + 2 / math.log(t)) * math.sqrt(1.001), rel=1e-6
+    )
 
 
 def test_radius_holds_in_one_dimension_where_the_cited_closed_form_fails() -> None:
@@ -209,26 +236,39 @@ def test_noise_in_confidence_norm_bounds_the_norm_under_any_gram_matrix() -> Non
 def test_published_regret_bound_is_the_printed_formula() -> None:
     # d = L = λ = S = λ₀ = ε = T = 1, ζ = 2/e, δ = 1/e: radius √log(2e/2) + 1 = 2, Q = √log 2 = 0.832555;
     # 2·2·Q = 3.330218; 2·(3/e)^1.5·log(e/2)·Q = 2·1.159409·0.306853·0.832555 = 0.592393; 32·1.
-    value = regret_bound(1, dim=1, epsilon=1.0, delta=1 / E, smallest_eigenvalue=1.0, zeta=2 / E, as_published=True)
+    value = regret_bound(
+        1, dim=1, epsilon=1.0, delta=1 / E, smallest_eigenvalue=1.0, zeta=2 / E, as_published=True
+    )
     assert value == pytest.approx(35.922611, abs=2e-5)
 
 
 def test_corrected_regret_bound_without_noise_is_the_ellipsoid_part() -> None:
     # R = 0 leaves β = √λ·S = 1: 2·1·√(2·100·log 101) = 2·√923.024 = 60.7626
-    value = regret_bound(100, dim=1, epsilon=1e15, delta=0.1, smallest_eigenvalue=0.5, reward_noise=0.0)
+    value = regret_bound(
+        100, dim=1, epsilon=1e15, delta=0.1, smallest_eigenvalue=0.5, reward_noise=0.0
+    )
     assert value == pytest.approx(60.7626, abs=1e-3)
 
 
 def test_a_ridge_below_the_squared_norm_pays_the_worst_gap_instead() -> None:
     # λ = 1/4 < L²: β = √λ·S = 1/2 < LS = 1, so 2·1·√(2·100·log 401) = 2·√1198.79 = 69.247
-    value = regret_bound(100, dim=1, epsilon=1e15, delta=0.1, smallest_eigenvalue=0.5, reward_noise=0.0, ridge=0.25)
+    value = regret_bound(
+        100, dim=1, epsilon=1e15, delta=0.1, smallest_eigenvalue=0.5, reward_noise=0.0, ridge=0.25
+    )
     assert value == pytest.approx(69.247, abs=1e-3)
 
 
 def test_noise_adds_the_sum_of_its_bounds_over_the_rounds_that_act_on_it() -> None:
-    settings: dict[str, Any] = {"dim": 2, "delta": 0.1, "smallest_eigenvalue": 0.5, "reward_noise": 0.1}
+    settings: dict[str, Any] = {
+        "dim": 2,
+        "delta": 0.1,
+        "smallest_eigenvalue": 0.5,
+        "reward_noise": 0.1,
+    }
     horizon, epsilon = 500, 1e4
-    added = regret_bound(horizon, epsilon=epsilon, **settings) - regret_bound(horizon, epsilon=1e15, **settings)
+    added = regret_bound(horizon, epsilon=epsilon, **settings) - regret_bound(
+        horizon, epsilon=1e15, **settings
+    )
     expected = sum(
         min(2.0, 2 * noise_bound(
             t, horizon=horizon, epsilon=epsilon, smallest_eigenvalue=0.5, dim=2, zeta=0.05 / 500, delta=0.1
@@ -260,13 +300,21 @@ def test_theorem_3_noise_term_is_far_below_what_its_own_proof_gives() -> None:
         horizon, **{**REGRET, "epsilon": 1e15}, as_published=True
     )
     t = np.arange(3_350, horizon + 1)
-    norms = noise_in_confidence_norm(t, noise_bound(t, **{**NOISE, "smallest_eigenvalue": 0.022}, as_published=True))
+    norms = noise_in_confidence_norm(
+        t, noise_bound(t, **{**NOISE, "smallest_eigenvalue": 0.022}, as_published=True)
+    )
     spread = math.sqrt(10 * horizon * math.log(1 + horizon / 10))
     assert 15 < 2 * np.max(norms) * spread / printed < 25
 
 
 def test_corrected_noise_cost_grows_with_the_log_of_the_horizon_it_was_built_for() -> None:
-    settings: dict[str, Any] = {**REGRET, "dim": 2, "epsilon": 1e5, "reward_noise": 0.0, "delta": 0.5}
+    settings: dict[str, Any] = {
+        **REGRET,
+        "dim": 2,
+        "epsilon": 1e5,
+        "reward_noise": 0.0,
+        "delta": 0.5,
+    }
     without = regret_bound(400, **{**settings, "epsilon": 1e15})
     short = regret_bound(400, **settings, mechanism_horizon=400) - without
     long = regret_bound(400, **settings, mechanism_horizon=160_000) - without
@@ -299,7 +347,9 @@ def test_measured_regret_stays_below_the_corrected_bound_where_the_bound_says_so
         nodes = {bit: noise for bit, noise in nodes.items() if bit > low}
         sensitivity = min(2.0, 32 / (eigenvalue * t)) if t > threshold else 2.0
         nodes[low] = rng.laplace(scale=sensitivity * levels / epsilon, size=dim)
-    bound = regret_bound(horizon, dim=dim, epsilon=epsilon, delta=delta, smallest_eigenvalue=eigenvalue)
+    bound = regret_bound(
+        horizon, dim=dim, epsilon=epsilon, delta=delta, smallest_eigenvalue=eigenvalue
+    )
     assert 10 < regret < bound < 2 * horizon
 
 
@@ -314,13 +364,22 @@ def test_published_regret_bound_is_undefined_where_its_logarithm_is_negative() -
 def test_published_perturbed_bound_divides_every_term_by_the_variance() -> None:
     # σ² = 1/2 doubles each of the three terms of the hand-computed 35.922611 above.
     value = perturbed_regret_bound(
-        1, context_noise=math.sqrt(0.5), dim=1, epsilon=1.0, delta=1 / E, zeta=2 / E, as_published=True
+        1,
+        context_noise=math.sqrt(0.5),
+        dim=1,
+        epsilon=1.0,
+        delta=1 / E,
+        zeta=2 / E,
+        as_published=True,
     )
     assert value == pytest.approx(2 * 35.922611, abs=4e-5)
 
 
 def test_only_the_trivial_bound_is_claimed_when_only_the_learner_sees_the_perturbation() -> None:
-    assert perturbed_regret_bound(10**8, **PERTURBED, max_norm=1.5, theta_norm=2.0) == 2 * 1.5 * 2.0 * 10**8
+    assert (
+        perturbed_regret_bound(10**8, **PERTURBED, max_norm=1.5, theta_norm=2.0)
+        == 2 * 1.5 * 2.0 * 10**8
+    )
 
 
 def test_perturbation_by_nature_gives_theorem_3_with_the_variance_as_eigenvalue() -> None:
@@ -339,9 +398,13 @@ def test_published_perturbed_bound_is_beaten_by_a_learner_who_knows_theta() -> N
     rng = np.random.default_rng(7)
     seen = np.array([1.0, 0.0]) + rng.normal(size=(20_000, 2))
     # False alarms: below 1e-6 (five standard errors).
-    assert (seen[:, 1] > seen[:, 0]).mean() == pytest.approx(wrong, abs=5 * standard_error(wrong, 20_000))
+    assert (seen[:, 1] > seen[:, 0]).mean() == pytest.approx(
+        wrong, abs=5 * standard_error(wrong, 20_000)
+    )
     horizon = 10**8
-    published = perturbed_regret_bound(horizon, **{**PERTURBED, "context_noise": 1.0}, as_published=True)
+    published = perturbed_regret_bound(
+        horizon, **{**PERTURBED, "context_noise": 1.0}, as_published=True
+    )
     assert horizon * wrong > 20 * published
 
 
@@ -355,7 +418,9 @@ def test_scalars_give_floats_and_arrays_give_the_same_numbers(published: bool) -
         lambda t: confidence_radius(t, dim=3, epsilon=1.0, horizon=10_000, as_published=published),
         lambda t: noise_in_confidence_norm(t, 0.3),
         lambda t: regret_bound(t, **{**REGRET, "epsilon": 1e5}, as_published=published),
-        lambda t: perturbed_regret_bound(t, **PERTURBED, learner_only=False, as_published=published),
+        lambda t: perturbed_regret_bound(
+            t, **PERTURBED, learner_only=False, as_published=published
+        ),
     ]
     grid = np.array([[1, 2, 3], [100, 777, 1024]])
     for function in functions:
@@ -392,17 +457,32 @@ def test_the_curve_of_one_run_ends_where_the_bound_for_its_horizon_does() -> Non
     [
         (lambda: noise_bound(0, **NOISE), r"t must be a whole number ≥ 1; got 0"),
         (lambda: noise_bound([1, 2.5], **NOISE), r"t must be a whole number ≥ 1; got \[1, 2.5\]"),
-        (lambda: noise_bound(10_001, **NOISE), r"t must be at most the mechanism's horizon 10000; got 10001"),
+        (
+            lambda: noise_bound(10_001, **NOISE),
+            r"t must be at most the mechanism's horizon 10000; got 10001",
+        ),
         (
             lambda: noise_bound(1, **{**NOISE, "epsilon": 0.0}),
             r"epsilon must be positive and finite; got 0.0",
         ),
-        (lambda: noise_bound(1, **{**NOISE, "horizon": 0}), r"horizon must be a whole number ≥ 1; got 0"),
-        (lambda: noise_bound(1, **NOISE, zeta=1.0), r"zeta must lie strictly between 0 and 1; got 1.0"),
-        (lambda: noise_bound(1, **NOISE, delta=0.0), r"delta must lie strictly between 0 and 1; got 0.0"),
+        (
+            lambda: noise_bound(1, **{**NOISE, "horizon": 0}),
+            r"horizon must be a whole number ≥ 1; got 0",
+        ),
+        (
+            lambda: noise_bound(1, **NOISE, zeta=1.0),
+            r"zeta must lie strictly between 0 and 1; got 1.0",
+        ),
+        (
+            lambda: noise_bound(1, **NOISE, delta=0.0),
+            r"delta must lie strictly between 0 and 1; got 0.0",
+        ),
         (lambda: noise_bound(1, **NOISE, dim=0), r"dim must be a whole number ≥ 1; got 0"),
         (lambda: confidence_radius(0, dim=2), r"t must be a whole number ≥ 1; got 0"),
-        (lambda: confidence_radius(1, dim=2, ridge=-1.0), r"ridge must be positive and finite; got -1.0"),
+        (
+            lambda: confidence_radius(1, dim=2, ridge=-1.0),
+            r"ridge must be positive and finite; got -1.0",
+        ),
         (lambda: confidence_radius(1, dim=2, noise=-0.1), r"noise must be at least 0; got -0.1"),
         (
             lambda: confidence_radius(1, dim=2, as_published=True),
@@ -423,7 +503,10 @@ def test_the_curve_of_one_run_ends_where_the_bound_for_its_horizon_does() -> Non
             lambda: regret_bound(1, **{**REGRET, "epsilon": math.nan}),
             r"epsilon must be positive and finite; got nan",
         ),
-        (lambda: regret_bound(9, **REGRET, mechanism_horizon=8), r"at most the mechanism's horizon 8; got 9"),
+        (
+            lambda: regret_bound(9, **REGRET, mechanism_horizon=8),
+            r"at most the mechanism's horizon 8; got 9",
+        ),
         (
             lambda: regret_bound(LONGEST_SUM + 1, **REGRET),
             r"horizon must be at most 10000000 .* got 10000001",
@@ -438,6 +521,8 @@ def test_the_curve_of_one_run_ends_where_the_bound_for_its_horizon_does() -> Non
         ),
     ],
 )
-def test_bad_arguments_are_refused_with_what_was_given_and_what_is_allowed(call: Any, message: str) -> None:
+def test_bad_arguments_are_refused_with_what_was_given_and_what_is_allowed(
+    call: Any, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         call()

@@ -13,7 +13,13 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.bandit import Bandit
-from dpbandit.errors import DpbanditError, NormError, OptionError, PrivacyWarning, UnknownAlgorithmError
+from dpbandit.errors import (
+    DpbanditError,
+    NormError,
+    OptionError,
+    PrivacyWarning,
+    UnknownAlgorithmError,
+)
 from dpbandit.simulate import players, run
 from dpbandit.spread import threads
 
@@ -45,7 +51,14 @@ def by_hand(world, name, own, horizon, seed):
     """The same run through the public step-by-step object."""
     episode = world.episode(seed)
     options = (
-        {"dim": world.dim, "horizon": horizon, "seed": seed, "public_contexts": episode.public_contexts} | OPTIONS | own
+        {
+            "dim": world.dim,
+            "horizon": horizon,
+            "seed": seed,
+            "public_contexts": episode.public_contexts,
+        }
+        | OPTIONS
+        | own
     )
     bandit = dpb.make(name, **options)
     block = episode.block(horizon)
@@ -65,7 +78,9 @@ def test_the_engine_and_the_step_by_step_objects_agree_bit_for_bit():
     last = results.frame().query("round == 300").set_index("algorithm")
     for label, (name, own) in CASES.items():
         expected = by_hand(world, name, own, 300, 3)
-        assert tuple(last.loc[label, ["reward", "regret", "theta_error"]]) == pytest.approx(expected, rel=1e-12), label
+        assert tuple(last.loc[label, ["reward", "regret", "theta_error"]]) == pytest.approx(
+            expected, rel=1e-12
+        ), label
 
 
 def test_linucb_chooses_the_arms_of_a_plain_numpy_implementation():
@@ -89,7 +104,9 @@ def test_linucb_chooses_the_arms_of_a_plain_numpy_implementation():
     assert results.summary().loc["linucb", "regret"] == pytest.approx(regret, rel=1e-12)
 
 
-@pytest.mark.parametrize(("dim", "arms", "rounds"), [(10, 10, 3000), (25, 25, 3000), (100, 1000, 60)])
+@pytest.mark.parametrize(
+    ("dim", "arms", "rounds"), [(10, 10, 3000), (25, 25, 3000), (100, 1000, 60)]
+)
 def test_every_arm_is_that_of_a_plain_numpy_implementation_with_fresh_contexts(dim, arms, rounds):
     rng = np.random.default_rng(dim)
     contexts = rng.uniform(size=(rounds, arms, dim))
@@ -100,7 +117,11 @@ def test_every_arm_is_that_of_a_plain_numpy_implementation_with_fresh_contexts(d
     # What an arm pays tells it from every other: equal sums of rewards mean equal arms.
     rewards = means + rng.normal(0.0, 0.5, size=(rounds, 1))
     world = dpb.worlds.Arrays(contexts, rewards, means=means)
-    found = dpb.run(world, ["linucb"], seeds=[0], workers=1, record=range(1, rounds + 1)).frame()["reward"].to_numpy()
+    found = (
+        dpb.run(world, ["linucb"], seeds=[0], workers=1, record=range(1, rounds + 1))
+        .frame()["reward"]
+        .to_numpy()
+    )
     inverse, b, total = np.eye(dim), np.zeros(dim), 0.0
     for t, x in enumerate(contexts):
         scores = x @ (inverse @ b) + 0.3 * np.sqrt(np.einsum("ij,ij->i", x @ inverse, x))
@@ -152,13 +173,17 @@ def test_the_reference_plays_the_same_run():
     ours = dpb.run(world, names, **given).frame()
     theirs = dpb.run(world, names, backend="reference", **given).frame()
     np.testing.assert_allclose(
-        ours[["reward", "regret", "theta_error"]], theirs[["reward", "regret", "theta_error"]], rtol=1e-9
+        ours[["reward", "regret", "theta_error"]],
+        theirs[["reward", "regret", "theta_error"]],
+        rtol=1e-9,
     )
 
 
 def test_what_is_recorded_does_not_depend_on_what_else_is():
     world = small_world()
-    every = dpb.run(world, ["tree-gauss"], horizon=2100, seeds=1, record=range(1, 2101), **OPTIONS).frame()
+    every = dpb.run(
+        world, ["tree-gauss"], horizon=2100, seeds=1, record=range(1, 2101), **OPTIONS
+    ).frame()
     assert (every["round"] == np.arange(1, 2101)).all()
     some = [1, 2, 1024, 1025, 2048, 2049]
     few = dpb.run(world, ["tree-gauss"], horizon=2100, seeds=1, record=some, **OPTIONS).frame()
@@ -182,7 +207,9 @@ def test_worlds_from_arrays_play_the_given_rounds_and_leave_the_unknown_nan():
     contexts /= np.linalg.norm(contexts, axis=2, keepdims=True)
     rewards = contexts[:, :, 0]
     world = dpb.worlds.Arrays(contexts, rewards)
-    frame = dpb.run(world, ["linucb", "tree-gauss", "dgs"], seeds=2, epsilon=1.0, delta=1e-3).frame()
+    frame = dpb.run(
+        world, ["linucb", "tree-gauss", "dgs"], seeds=2, epsilon=1.0, delta=1e-3
+    ).frame()
     assert frame["round"].max() == 40
     assert frame["regret"].isna().all()
     assert frame["theta_error"].isna().all()
@@ -210,7 +237,9 @@ def test_a_users_own_algorithm_runs_beside_ours():
             self.b += context * reward
 
     dpb.register("greedy-test", Greedy, replace=True)
-    results = dpb.run(small_world(), ["linucb", "greedy-test", "random"], horizon=400, seeds=2, epsilon=1.0)
+    results = dpb.run(
+        small_world(), ["linucb", "greedy-test", "random"], horizon=400, seeds=2, epsilon=1.0
+    )
     summary = results.summary()
     assert summary.loc["greedy-test", "regret"] < summary.loc["random", "regret"]
     assert np.isfinite(summary.loc["greedy-test", "theta_error"])
@@ -279,7 +308,11 @@ def test_a_users_algorithm_that_returns_nonsense_is_named():
         ({"epsilonn": 2}, OptionError, "did you mean 'epsilon'"),
         ({"seed": 3}, OptionError, "run sets 'seed' itself"),
         ({"record": [0]}, OptionError, "record"),
-        ({"algorithms": [("tree-gauss", {"horizon": 1})]}, OptionError, "run sets 'horizon' itself"),
+        (
+            {"algorithms": [("tree-gauss", {"horizon": 1})]},
+            OptionError,
+            "run sets 'horizon' itself",
+        ),
         ({"max_norm": 0.5}, NormError, "above max_norm"),
     ],
 )
@@ -326,8 +359,14 @@ print(peak(1_000_000) - small)
 
 
 def test_a_million_rounds_of_every_algorithm_need_no_more_memory_than_a_few_thousand():
-    grown = int(subprocess.run([sys.executable, "-c", MILLION], capture_output=True, text=True, check=True).stdout)
-    assert grown < 20_000, f"{grown} KiB more"  # a million rounds of anything kept would be at least 8,000 per column
+    grown = int(
+        subprocess.run(
+            [sys.executable, "-c", MILLION], capture_output=True, text=True, check=True
+        ).stdout
+    )
+    assert grown < 20_000, (
+        f"{grown} KiB more"
+    )  # a million rounds of anything kept would be at least 8,000 per column
 
 
 def test_interrupting_a_run_keeps_the_finished_seeds(monkeypatch):
@@ -384,7 +423,9 @@ def test_progress_counts_every_round():
 
 
 def test_errors_of_this_library_share_one_base():
-    assert all(issubclass(e, DpbanditError) for e in (NormError, OptionError, UnknownAlgorithmError))
+    assert all(
+        issubclass(e, DpbanditError) for e in (NormError, OptionError, UnknownAlgorithmError)
+    )
 
 
 def test_public_contexts_none_means_none_even_where_the_world_knows_them():
@@ -393,7 +434,13 @@ def test_public_contexts_none_means_none_even_where_the_world_knows_them():
 
     def theta_error(**options):
         results = dpb.run(
-            Known(arms=20, dim=4, shown=5), ["anytime"], horizon=300, seeds=1, epsilon=4.0, delta=1e-4, **options
+            Known(arms=20, dim=4, shown=5),
+            ["anytime"],
+            horizon=300,
+            seeds=1,
+            epsilon=4.0,
+            delta=1e-4,
+            **options,
         )
         return results.frame().theta_error.iloc[-1]
 

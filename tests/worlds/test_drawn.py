@@ -36,7 +36,9 @@ def test_the_reference_draws_the_rounds_of_the_core(name, start):
     spec = WORLDS[name].episode(3).spec
     found = rounds_of(_core.World(spec), start, LOT + 5)
     expected = rounds_of(Reference(spec), start, LOT + 5)
-    for what, one, other in zip(("contexts", "shown", "rewards", "means"), found, expected, strict=True):
+    for what, one, other in zip(
+        ("contexts", "shown", "rewards", "means"), found, expected, strict=True
+    ):
         assert one.shape == other.shape
         if what == "shown" or (what == "rewards" and spec["world"] == "bernoulli"):
             np.testing.assert_array_equal(one, other, err_msg=what)

@@ -11,7 +11,12 @@ from dpbandit.cli import app
 from dpbandit.reference.worlds import LOT
 from dpbandit.worlds import Degenerate, Drifting, Synthetic
 
-WORLDS = [Drifting(), Degenerate(), Drifting(arms=30, dim=3, shown=7, period=500), Degenerate(arms=30, dim=4, shown=7)]
+WORLDS = [
+    Drifting(),
+    Degenerate(),
+    Drifting(arms=30, dim=3, shown=7, period=500),
+    Degenerate(arms=30, dim=4, shown=7),
+]
 
 
 def played(world, cuts, seed=4):
@@ -92,7 +97,9 @@ def test_theta_stays_while_contexts_drift():
     world = Drifting(reward_noise=0.0)
     contexts, rewards, _ = played(world, [10_000])
     for part in (slice(500), slice(-500, None)):
-        found = np.linalg.lstsq(contexts[part].reshape(-1, 10), rewards[part].ravel(), rcond=None)[0]
+        found = np.linalg.lstsq(contexts[part].reshape(-1, 10), rewards[part].ravel(), rcond=None)[
+            0
+        ]
         np.testing.assert_allclose(found, world.episode(4).theta, atol=1e-9)
 
 
@@ -109,7 +116,9 @@ def test_seasons_return_after_a_period_and_are_opposite_after_half():
 
 def test_without_drift_it_is_the_papers_simulation():
     """To rounding: Drifting multiplies by 1 and takes the norm in the same way, but products are summed in another order."""
-    for one, other in zip(played(Drifting(faded=1.0), [3000]), played(Synthetic(), [3000]), strict=True):
+    for one, other in zip(
+        played(Drifting(faded=1.0), [3000]), played(Synthetic(), [3000]), strict=True
+    ):
         np.testing.assert_allclose(one, other, atol=1e-14)
 
 
@@ -152,7 +161,9 @@ def test_who_ignores_the_rare_direction_is_fine_in_most_rounds_and_like_random_p
         episode = world.episode(seed)
         block = episode.block(10_000)
         direction = episode.directions[world.rank]
-        guess = (episode.public_contexts @ (episode.theta - (episode.theta @ direction) * direction))[block.shown]
+        guess = (
+            episode.public_contexts @ (episode.theta - (episode.theta @ direction) * direction)
+        )[block.shown]
         lost = block.means.max(axis=1, keepdims=True) - block.means
         picked = lost[np.arange(len(lost)), guess.argmax(axis=1)]
         rare = block.shown[:, 0] >= world.pool_size - world.rare_arms

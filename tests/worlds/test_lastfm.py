@@ -16,14 +16,18 @@ import dpbandit as dpb
 from dpbandit.worlds import DataMissing, LastFM, data, lastfm
 
 # Found once, before any test changes the environment.
-FOLDER = Path(os.environ.get("DPBANDIT_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
+FOLDER = Path(
+    os.environ.get("DPBANDIT_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
+)
 
 
 def released():
     """The released file; without it the test is skipped."""
     path = FOLDER / data.SOURCES["lastfm"].file
     if not path.is_file():
-        pytest.skip(f"the LastFM data is not in {FOLDER}: set DPBANDIT_DATA to a folder that holds {path.name}")
+        pytest.skip(
+            f"the LastFM data is not in {FOLDER}: set DPBANDIT_DATA to a folder that holds {path.name}"
+        )
     return path
 
 
@@ -42,7 +46,8 @@ def listened(world):
     with zipfile.ZipFile(data.find("lastfm")) as archive:
         read = {
             name: [
-                line.split("\t") for line in archive.read(name).decode("latin-1").replace("\r", "").split("\n")[1:-1]
+                line.split("\t")
+                for line in archive.read(name).decode("latin-1").replace("\r", "").split("\n")[1:-1]
             ]
             for name in ("artists.dat", "user_artists.dat", "user_taggedartists.dat")
         }
@@ -88,7 +93,9 @@ def test_features_have_25_dimensions_and_unit_norm(world, features, zeros):
 
 def test_pca_is_centred_and_svd_is_not(world):
     uncentred = LastFM(features="svd").public_contexts
-    assert uncentred[:, 0].min() >= -1e-9  # counts are never negative: neither is their first singular direction
+    assert (
+        uncentred[:, 0].min() >= -1e-9
+    )  # counts are never negative: neither is their first singular direction
     assert (world.public_contexts[:, 0] < 0).mean() > 0.1
 
 
@@ -98,7 +105,10 @@ def test_artists_that_share_tags_are_closer_than_others(world, listened):
     users = rng.integers(0, world.users, size=2000)
     pick = [rng.choice(np.flatnonzero(listened[user]), size=2) for user in users]
     first, second = world.public_contexts[np.array(pick).T]
-    same, different = (first * second).sum(axis=1).mean(), (first * np.roll(second, 1, axis=0)).sum(axis=1).mean()
+    same, different = (
+        (first * second).sum(axis=1).mean(),
+        (first * np.roll(second, 1, axis=0)).sum(axis=1).mean(),
+    )
     assert same > different + 0.1
 
 
@@ -152,7 +162,9 @@ def test_one_seed_gives_the_same_rounds_however_they_are_cut(world):
         parts.append(episode.block(count))
         users.append(episode.users_of_last_block())
     np.testing.assert_array_equal(np.concatenate([part.shown for part in parts]), expected.shown)
-    np.testing.assert_array_equal(np.concatenate([part.rewards for part in parts]), expected.rewards)
+    np.testing.assert_array_equal(
+        np.concatenate([part.rewards for part in parts]), expected.rewards
+    )
     np.testing.assert_array_equal(np.concatenate(users), whole.users_of_last_block())
     assert (world.episode(seed=5).block(100).shown != expected.shown[:100]).any()
 
@@ -167,9 +179,16 @@ def test_large_pools_hold_distinct_artists_too(world, listened):
 
 def test_linucb_earns_several_times_what_random_play_does(world):
     """Measured: 8 times at 3,000 rounds, 8.9 times at 50,000."""
-    reward = dpb.run(world, ["linucb", "random"], horizon=3000, seeds=1).frame().groupby("algorithm")["reward"].max()
+    reward = (
+        dpb.run(world, ["linucb", "random"], horizon=3000, seeds=1)
+        .frame()
+        .groupby("algorithm")["reward"]
+        .max()
+    )
     assert reward["linucb"] > 4 * reward["random"]
-    assert abs(reward["random"] - 3000 / 25) < 5 * np.sqrt(3000 * 0.04 * 0.96)  # binomial: one false alarm in a million
+    assert abs(reward["random"] - 3000 / 25) < 5 * np.sqrt(
+        3000 * 0.04 * 0.96
+    )  # binomial: one false alarm in a million
 
 
 def test_cached_features_equal_rebuilt_ones(world, monkeypatch, tmp_path):
@@ -215,7 +234,9 @@ def test_a_corrupted_copy_is_refused(nowhere):
     content = bytearray(released().read_bytes())
     content[1_000_000] ^= 1
     copy.write_bytes(content)
-    with pytest.raises(ValueError, match=r"hetrec2011-lastfm-2k\.zip is not the released .* Delete it") as caught:
+    with pytest.raises(
+        ValueError, match=r"hetrec2011-lastfm-2k\.zip is not the released .* Delete it"
+    ) as caught:
         data.find("lastfm")
     assert str(copy) in str(caught.value)
     assert data.available()["lastfm"] is None
@@ -242,7 +263,9 @@ def test_a_download_lands_whole_and_checked_or_not_at_all(monkeypatch, tmp_path)
     assert [path.name for path in target.parent.iterdir()] == ["target.bin"]
 
 
-@pytest.mark.parametrize("options", [{"features": "tags"}, {"dim": 0}, {"pool": 1}, {"pool": 20_000}])
+@pytest.mark.parametrize(
+    "options", [{"features": "tags"}, {"dim": 0}, {"pool": 1}, {"pool": 20_000}]
+)
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         LastFM(**options)

@@ -15,14 +15,18 @@ from dpbandit.worlds import DataMissing, OpenBandit, Replay, data, replay
 
 CAMPAIGNS = {"all": (80, 38), "men": (34, 46), "women": (46, 46)}
 # Found once, before any test changes the environment.
-FOLDER = Path(os.environ.get("DPBANDIT_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
+FOLDER = Path(
+    os.environ.get("DPBANDIT_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
+)
 
 
 @pytest.fixture
 def sample(monkeypatch, tmp_path):
     path = FOLDER / data.SOURCES["obd"].file
     if not path.is_file():
-        pytest.skip(f"the Open Bandit sample is not in {FOLDER}: set DPBANDIT_DATA to a folder that holds {path.name}")
+        pytest.skip(
+            f"the Open Bandit sample is not in {FOLDER}: set DPBANDIT_DATA to a folder that holds {path.name}"
+        )
     monkeypatch.setenv("DPBANDIT_DATA", str(FOLDER))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty cache"))
     return path
@@ -43,7 +47,9 @@ class Noting:
         self.taught.append((self.round, reward))
 
 
-@pytest.mark.parametrize(("campaign", "items", "clicks"), [(name, *counts) for name, counts in CAMPAIGNS.items()])
+@pytest.mark.parametrize(
+    ("campaign", "items", "clicks"), [(name, *counts) for name, counts in CAMPAIGNS.items()]
+)
 def test_counts_are_those_of_the_sample(sample, campaign, items, clicks):
     world = OpenBandit(campaign)
     assert (world.rounds, world.arms, world.clicks) == (10_000, items, clicks)
@@ -110,7 +116,9 @@ def test_rates_and_their_errors():
     assert Replay(rounds=100, matched=50, clicks=5).standard_error == pytest.approx(
         math.sqrt(5.5 / 51 * (1 - 5.5 / 51) / 50)
     )
-    assert Replay(rounds=100, matched=50, clicks=0).standard_error > 0  # no click seen is not certainty
+    assert (
+        Replay(rounds=100, matched=50, clicks=0).standard_error > 0
+    )  # no click seen is not certainty
     assert math.isnan(Replay(rounds=100, matched=0, clicks=0).ctr)
     assert math.isnan(Replay(rounds=100, matched=0, clicks=0).standard_error)
 
@@ -137,11 +145,15 @@ def test_options_out_of_range_are_refused(option, value):
 def test_missing_data_is_an_error_that_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path / "given"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(DataMissing, match=r"obd-small\.zip.*no automatic download.*obp==0\.4\.1.*Apache-2\.0"):
+    with pytest.raises(
+        DataMissing, match=r"obd-small\.zip.*no automatic download.*obp==0\.4\.1.*Apache-2\.0"
+    ):
         OpenBandit()
 
 
-def test_a_zip_made_anew_from_the_same_files_is_as_good_and_a_changed_one_is_refused(sample, monkeypatch, tmp_path):
+def test_a_zip_made_anew_from_the_same_files_is_as_good_and_a_changed_one_is_refused(
+    sample, monkeypatch, tmp_path
+):
     monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path))
     target = tmp_path / data.SOURCES["obd"].file
     target.parent.mkdir()

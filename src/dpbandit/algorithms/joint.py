@@ -22,7 +22,7 @@ from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.matrices import MatrixNoise
 from dpbandit.privacy.noise import WISHART, Noise, find_noise
-from dpbandit.privacy.wishart import Calibration, calibrate
+from dpbandit.privacy.wishart import Calibration, calibrate_all
 from dpbandit.release import GramTree, WishartTree, levels_for
 
 DESCRIPTION = (
@@ -125,24 +125,14 @@ def _margin(options: Options) -> float:
 
 
 def _calibrate(options: Options) -> dict[int, Calibration]:
-    """Degrees of freedom by the number of levels.
-
-    A group of m has m·ε and m·e^{(m−1)ε}·δ, so each gets that much less.
-    """
-    epsilon, delta, m = options.need_epsilon(), options.need_delta(), options.rewards_per_unit
-    if math.isinf(epsilon):
-        return {}
-    each = epsilon / m
-    log_delta = math.log(delta) - math.log(m) - (m - 1) * each
-    if log_delta < math.log(1e-280):
-        raise OptionError(
-            f"a group of {m} rewards leaves no δ for one at epsilon = {epsilon:g}: use "
-            "noise='gaussian'"
-        )
+    """Degrees of freedom by the number of levels that may share the budget."""
     known = levels_for(options.horizon)
-    wanted = [known] if options.horizon is not None else range(1, known + 1)
-    delta = math.exp(log_delta)
-    return {n: calibrate(epsilon=each, delta=delta, levels=n) for n in wanted}
+    return calibrate_all(
+        epsilon=options.need_epsilon(),
+        delta=options.need_delta(),
+        rewards_per_unit=options.rewards_per_unit,
+        levels=[known] if options.horizon is not None else list(range(1, known + 1)),
+    )
 
 
 class Radius:

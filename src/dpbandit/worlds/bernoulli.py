@@ -18,7 +18,7 @@ class Bernoulli:
     >>> episode = Bernoulli(means=[0.2, 0.8]).episode(seed=0)
     >>> block = episode.block(4)
     >>> block.pool.tolist(), block.rewards.tolist()
-    ([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    ([[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
     """
 
     rounds = None
