@@ -18,7 +18,9 @@ PAGES = [*DECISIONS, ROOT / "docs/decisions/index.md", ROOT / "docs/architecture
 PACKAGE = ROOT / "src/dpbandit"
 FOLDERS = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name[0] != "_")
 # a file of the package, of a room that is here or of one that was
-ROOM_FILE = rf"`((?:{'|'.join([*FOLDERS, 'bandits', 'lab', 'auditing', 'planning'])})/[\w./-]+\.\w+)`"
+ROOM_FILE = (
+    rf"`((?:{'|'.join([*FOLDERS, 'bandits', 'lab', 'auditing', 'planning'])})/[\w./-]+\.\w+)`"
+)
 
 
 def layers():
@@ -36,7 +38,10 @@ def rooms():
 
 
 def test_the_picture_and_the_page_show_every_room():
-    texts = [e.text for e in ET.parse(ROOT / "docs/architecture.svg").iter("{http://www.w3.org/2000/svg}text")]
+    texts = [
+        e.text
+        for e in ET.parse(ROOT / "docs/architecture.svg").iter("{http://www.w3.org/2000/svg}text")
+    ]
     assert rooms() <= set(texts)
     page = (ROOT / "docs/architecture.md").read_text()
     assert rooms() <= set(re.findall(r"`(\w+)`", page))
@@ -61,7 +66,9 @@ def test_a_decision_says_what_would_change_our_mind(page):
 def test_files_and_links_on_a_page_exist(page):
     text = page.read_text()
     for link in re.findall(r"\]\(([^)#]+?)(?:#[\w-]+)?\)", text):
-        assert link.startswith("http") or (page.parent / link).exists(), f"{page.name} links to {link}"
+        assert link.startswith("http") or (page.parent / link).exists(), (
+            f"{page.name} links to {link}"
+        )
     for name in re.findall(r"`((?:docs|tests|src|benchmarks|experiments)/[\w./-]+)`", text):
         assert (ROOT / name).exists(), f"{page.name} names {name}"
     for name in re.findall(ROOM_FILE, text):

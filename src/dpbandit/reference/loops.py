@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Known = NDArray[np.bool_] | None  # None: all contexts are
 
 
 def play(
@@ -28,12 +28,12 @@ def play(
     alphas: ArrayLike,
     noise_key: int,
     start_key: int,
-    in_public_set: NDArray[np.bool_] | None = None,
+    in_public_set: Known = None,
     truth: Vector | None = None,
     record: NDArray[np.int64],
     totals: Vector,
     arms: NDArray[np.int64] | None = None,
-) -> Matrix | int:
+) -> Matrix:
     """Play a block of rounds: choose, be paid, learn.
 
     Parameters
@@ -49,8 +49,8 @@ def play(
     noise_key, start_key : int
         Of the noise, and of the noise that pan-private nodes begin with.
     in_public_set : array of shape (n,), optional
-        Whether each row of the pool is one of the contexts that the noise was scaled for; all are,
-        if not given.
+        Whether each row of the pool is one of the contexts that the noise was scaled for; all are
+        if it is left out.
     truth : array of shape (dim,), optional
         What θ should be.
     record : array of int
@@ -62,13 +62,10 @@ def play(
 
     Returns
     -------
-    array of shape (len(record), 3), or int
-        Reward, regret and ‖θ − truth‖ (NaN without a truth) after those rounds; or the code with
-        which the block is refused.
+    array of shape (len(record), 3)
+        Reward, regret and ‖θ − truth‖ after those rounds.
     """
-    code = _code(engine, pool, rewards.ravel(), len(shown))
-    if code != LEARNED:
-        return code
+    _refuse(engine, pool, rewards.ravel(), len(shown))
     widths = np.broadcast_to(np.asarray(alphas, dtype=np.float64), len(shown))
     wanted, out = {int(n): row for row, n in enumerate(record)}, np.zeros((len(record), 3))
     for n, rows in enumerate(shown):
@@ -81,8 +78,8 @@ def play(
         known = in_public_set is None or bool(in_public_set[rows[arm]])
         engine._simulate(offered[arm], float(rewards[n, arm]), known, noise_key, start_key)
         if n in wanted:
-            error = math.nan if truth is None else float(np.linalg.norm(engine.theta() - truth))
-            out[wanted[n]] = (*totals, error)
+            off = np.nan if truth is None else np.linalg.norm(engine.theta() - truth)
+            out[wanted[n]] = (*totals, off)
     return out
 
 
@@ -90,7 +87,7 @@ def trace(
     engine: Engine,
     xs: Matrix,
     rs: Vector,
-    in_public_set: NDArray[np.bool_],
+    in_public_set: Known = None,
     *,
     noise_key: int,
     start_key: int,
@@ -110,7 +107,8 @@ def trace(
     values, scales = np.zeros((len(rs), size)), np.zeros(len(rs))
     for t in range(len(rs)):
         runner.begin_simulated(start_key)
-        scales[t] = runner._prepare(xs[t], float(rs[t]), bool(in_public_set[t]))
+        known = in_public_set is None or bool(in_public_set[t])
+        scales[t] = runner._prepare(xs[t], float(rs[t]), known)
         if runner._learner.in_the_clear:
             values[t], scales[t] = runner._learner.theta, 0.0
         elif scales[t] != NO_RELEASE:
@@ -127,7 +125,7 @@ def scores(
     rs: Vector,
     other_xs: Matrix,
     other_rs: Vector,
-    in_public_set: NDArray[np.bool_],
+    in_public_set: Known = None,
     *,
     key: int,
     first: int,
@@ -151,7 +149,7 @@ def scores(
         for t in range(len(rs)):
             own.begin_simulated(start_key)
             twin.begin_simulated(start_key)
-            known = bool(in_public_set[t])
+            known = in_public_set is None or bool(in_public_set[t])
             scale = own._prepare(xs[t], float(rs[t]), known)
             twin_scale = twin._prepare(other_xs[t], float(other_rs[t]), known)
             if own._learner.in_the_clear:
@@ -171,16 +169,10 @@ def scores(
     return out
 
 
-def _code(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> int:
-    """LEARNED, or the code with which these contexts, rewards or rounds are refused."""
+def _refuse(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> None:
+    """ValueError with the code where a context or a reward is not allowed."""
     code = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
     if code == LEARNED and engine.rounds + more > engine.most_rounds:
         code = HORIZON
-    return code
-
-
-def _refuse(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> None:
-    """ValueError with the code where a context or a reward is not allowed."""
-    code = _code(engine, contexts, rewards, more)
     if code != LEARNED:
         raise ValueError(f"contexts or rewards are not admitted: code {code}")
