@@ -154,7 +154,7 @@ class CobaWorld(Environment):
     >>> import dpbandit as dpb
     >>> first = next(iter(CobaWorld(dpb.worlds.Bernoulli(means=[0.2, 0.8]), rounds=5, seed=0).read()))
     >>> first["actions"], first["rewards"]
-    ([(1.0, 0.0), (0.0, 1.0)], [0.0, 1.0])
+    ([(1.0, 0.0), (0.0, 1.0)], [1.0, 1.0])
     """
 
     def __init__(self, world: World, *, rounds: int | None = None, seed: int = 0) -> None:
