@@ -29,7 +29,10 @@ def test_importing_is_light_and_fast():
     heavy = ("numpy", "scipy", "opendp", "pandas", "matplotlib", "rich", "typer")
     code = f"import sys, dpbandit; print([m for m in {heavy} if m in sys.modules])"
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
     )
     best = min(_timed() for _ in range(3))
     assert best < 0.5
@@ -37,7 +40,12 @@ def test_importing_is_light_and_fast():
 
 def test_listing_algorithms_computes_nothing_for_any_of_them():
     code = "import dpbandit; dpbandit.algorithms(); from dpbandit.privacy import wishart as w; print(w._points_and_weights.cache_info().currsize)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "0\n"
+    )
 
 
 def _timed():
@@ -71,7 +79,9 @@ def test_every_public_docstring_has_an_example_that_is_run():
     ]
     things += [dpbandit.worlds.Synthetic, dpbandit.worlds.Arrays, dpbandit.worlds.Arrays.from_frame]
     things += [getattr(dpbandit.adapters, name) for name in dpbandit.adapters.__all__]
-    without = [t for t in things if callable(t) and t is not bandit and ">>>" not in (t.__doc__ or "")]
+    without = [
+        t for t in things if callable(t) and t is not bandit and ">>>" not in (t.__doc__ or "")
+    ]
     assert not without
 
 
@@ -113,7 +123,9 @@ def test_the_command_line_runs_a_comparison_and_writes_files(tmp_path):
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["seeds"] == [0, 1]
     again = json.loads(
-        dpb("run", "linucb", "dgs", "--horizon", "300", "--seeds", "2", "--json", "--workers", "1").stdout
+        dpb(
+            "run", "linucb", "dgs", "--horizon", "300", "--seeds", "2", "--json", "--workers", "1"
+        ).stdout
     )
     assert again["algorithms"]["dgs"] == report["algorithms"]["dgs"]
 
@@ -144,7 +156,17 @@ def test_verify_and_audit_say_by_exit_status_whether_the_request_holds(tmp_path)
     assert broken.returncode == 3
     assert "DOES NOT HOLD" in broken.stdout
     attacked = dpb(
-        "audit", "dgs-figure", "--delta", "0.1", "--horizon", "64", "--runs", "4000", "--out", str(tmp_path), "--json"
+        "audit",
+        "dgs-figure",
+        "--delta",
+        "0.1",
+        "--horizon",
+        "64",
+        "--runs",
+        "4000",
+        "--out",
+        str(tmp_path),
+        "--json",
     )
     assert attacked.returncode == 3
     assert json.loads(attacked.stdout)["found_epsilon"] > 2

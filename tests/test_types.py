@@ -67,7 +67,9 @@ def test_public_names_are_known_with_their_types_and_a_mistake_is_found(tmp_path
         "--config-file",
         str(ROOT / "pyproject.toml"),
     ]
-    ran = subprocess.run([*command, str(tmp_path / "user.py")], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(
+        [*command, str(tmp_path / "user.py")], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     complaints = [line for line in ran.stdout.splitlines() if "user.py" in line]
     assert len(complaints) == 1, ran.stdout + ran.stderr
     assert 'expression has type "int", variable has type "str"' in complaints[0]

@@ -24,7 +24,12 @@ def build(kind, folder, tree=ROOT):
     code = f"import backend; print(backend.build_{kind}({str(folder)!r}))"
     environment = {**os.environ, "PYTHONPATH": str(tree / "tools")}
     ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True, timeout=600
+        [sys.executable, "-c", code],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return folder / ran.stdout.split()[-1]
@@ -57,13 +62,21 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
     inside = {
         str(path.relative_to(ROOT / "src"))
         for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and not fnmatch.fnmatch(path.name, "_core.*.*")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and not fnmatch.fnmatch(path.name, "_core.*.*")
     }
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
-        scripts = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
-    cores = {name for name in names if fnmatch.fnmatch(name, "dpbandit/_core.*") and not name.endswith(".pyi")}
+        scripts = archive.read(
+            next(name for name in names if name.endswith("entry_points.txt"))
+        ).decode()
+    cores = {
+        name
+        for name in names
+        if fnmatch.fnmatch(name, "dpbandit/_core.*") and not name.endswith(".pyi")
+    }
     assert len(cores) == 1
     assert {name for name in names if name.startswith("dpbandit/")} == inside | cores
     for name in (
@@ -108,7 +121,9 @@ def test_an_installed_package_finds_them_in_a_clone_when_they_are_asked_for(unpa
     assert "dpbandit bench privacy-cost --profile full --docs docs/leaderboard.md" in ran.stdout
     loaded = "sys.argv = ['dpbandit', 'algorithms']; from dpbandit.cli import main\ntry: main()\nfinally: "
     loaded += "print('experiments' in sys.modules)"
-    assert alone(unpacked, loaded, cwd=ROOT).stdout.splitlines()[-1] == "False", "no other command runs code of the folder"
+    assert alone(unpacked, loaded, cwd=ROOT).stdout.splitlines()[-1] == "False", (
+        "no other command runs code of the folder"
+    )
 
 
 def test_without_extras_the_library_works_and_the_command_says_what_to_install(unpacked):
@@ -136,17 +151,28 @@ print(dpb.__file__, bandit.claim.status, bandit.backend)
     assert ran.stdout.split() == [str(unpacked / "dpbandit" / "__init__.py"), "proven", "core"]
     ran = alone(unpacked, "from dpbandit.cli import main; main()", extras)
     assert ran.returncode == 1
-    assert ran.stderr.strip() == "the command line needs the extra 'lab': pip install 'dpbandit[lab]'"
+    assert (
+        ran.stderr.strip() == "the command line needs the extra 'lab': pip install 'dpbandit[lab]'"
+    )
 
 
 def test_the_source_archive_holds_all_that_building_needs_and_nothing_built(tmp_path):
     archive = build("sdist", tmp_path)
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
-    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "src" / "core").rglob("*") if path.is_file()}
+    sources = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "src" / "core").rglob("*") if path.is_file()
+    }
     assert sources
-    assert sources | {"CMakeLists.txt", "pyproject.toml", "tools/backend.py", "README.md", "LICENSE"} <= names
-    assert not [name for name in names if name.endswith((".so", ".o", ".pyc")) or name.startswith(("build/", "out/"))]
+    assert (
+        sources | {"CMakeLists.txt", "pyproject.toml", "tools/backend.py", "README.md", "LICENSE"}
+        <= names
+    )
+    assert not [
+        name
+        for name in names
+        if name.endswith((".so", ".o", ".pyc")) or name.startswith(("build/", "out/"))
+    ]
 
 
 def test_an_editable_install_is_one_path_so_that_pythonpath_still_wins(tmp_path):

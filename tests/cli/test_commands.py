@@ -71,7 +71,9 @@ def test_every_command_takes_json_and_has_an_example(name):
     options = {word for option in command.params for word in (*option.opts, *option.secondary_opts)}
     for line in command.help.splitlines():
         if line.strip().startswith(f"dpbandit {name}"):
-            assert set(re.findall(r"(?<= )--[a-z-]+", line)) <= options, f"{line} names an option that is not there"
+            assert set(re.findall(r"(?<= )--[a-z-]+", line)) <= options, (
+                f"{line} names an option that is not there"
+            )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -103,7 +105,10 @@ def test_no_colours_where_they_are_not_wanted_and_colours_on_a_terminal(tmp_path
 
 
 def test_a_bar_on_a_narrow_terminal_fits_and_says_how_long(tmp_path):
-    text = on_terminal(["run", "linucb", "dgs", "--horizon", "20000", "--seeds", "10", "--workers", "1"], columns=60)
+    text = on_terminal(
+        ["run", "linucb", "dgs", "--horizon", "20000", "--seeds", "10", "--workers", "1"],
+        columns=60,
+    )
     lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", part) for part in re.split(r"[\r\n]+", text)]
     bars = [line for line in lines if line.startswith("playing")]
     assert any(re.search(r"\d+%.*\d:\d\d left", line) for line in bars), lines
@@ -124,7 +129,11 @@ def on_terminal(arguments, columns=80, **env):
         **env,
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "dpbandit.cli", *arguments], stdout=side, stderr=side, stdin=side, env=given
+        [sys.executable, "-m", "dpbandit.cli", *arguments],
+        stdout=side,
+        stderr=side,
+        stdin=side,
+        env=given,
     )
     os.close(side)
     text = b""
@@ -142,7 +151,14 @@ def on_terminal(arguments, columns=80, **env):
 
 
 def test_serve_says_in_json_when_it_listens_and_logs_in_json(tmp_path):
-    command = [sys.executable, "-m", "dpbandit.cli", "serve", "--store", f"sqlite:///{tmp_path}/s.db"]
+    command = [
+        sys.executable,
+        "-m",
+        "dpbandit.cli",
+        "serve",
+        "--store",
+        f"sqlite:///{tmp_path}/s.db",
+    ]
     command += ["--role", "ranker", "--port", "0", "--witness", str(tmp_path / "witness"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -166,7 +182,15 @@ def test_a_port_that_is_taken_is_a_mistake_and_not_a_broken_promise(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "dpbandit.cli", "serve", "--store", f"sqlite:///{tmp_path}/s.db", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "dpbandit.cli",
+            "serve",
+            "--store",
+            f"sqlite:///{tmp_path}/s.db",
+            "--json",
+        ]
         command += ["--role", "ranker", "--port", port, "--witness", str(tmp_path / "witness")]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -191,7 +215,10 @@ except SystemExit:
 
 def test_a_pipe_that_closes_is_no_accident():
     ran = subprocess.run(
-        f"{sys.executable} -m dpbandit.cli algorithms | head -1", shell=True, capture_output=True, text=True
+        f"{sys.executable} -m dpbandit.cli algorithms | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
     )
     assert ran.stdout.startswith("random")
     assert ran.stderr == ""

@@ -14,7 +14,11 @@ HEAVY = ("numpy", "scipy", "opendp", "pandas", "matplotlib", "pyarrow")
 
 def complete(shell, words):
     """What a shell is offered for the last of these words; fails if anything heavy was imported."""
-    env = {**os.environ, "_DPBANDIT_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    env = {
+        **os.environ,
+        "_DPBANDIT_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
     env |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_TYPER_COMPLETE_ARGS": words}
     code = f"""
 import sys
@@ -26,7 +30,9 @@ finally:
     if heavy:
         print("heavy:", heavy)
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
+    )
     assert "heavy" not in ran.stdout, ran.stdout
     return ran.stdout
 
@@ -52,11 +58,11 @@ def test_zsh_and_fish_get_a_description_of_one_line():
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_for_a_shell_calls_dpbandit(shell):
-    code = (
-        "import sys; sys.argv = ['dpbandit', '--show-completion', sys.argv[1]]; from dpbandit.cli import main; main()"
-    )
+    code = "import sys; sys.argv = ['dpbandit', '--show-completion', sys.argv[1]]; from dpbandit.cli import main; main()"
     env = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    ran = subprocess.run([sys.executable, "-c", code, shell], capture_output=True, text=True, env=env, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, shell], capture_output=True, text=True, env=env, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     assert f"_DPBANDIT_COMPLETE=complete_{shell}" in ran.stdout
 

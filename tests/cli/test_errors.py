@@ -46,7 +46,9 @@ def test_mistakes_say_what_to_do(dpbandit_, arguments, words):
 
 
 def test_a_place_that_cannot_be_written_to_is_found_before_the_work(dpbandit_, monkeypatch):
-    monkeypatch.setattr(simulation, "run", lambda *_, **__: pytest.fail("it was worked for in vain"))
+    monkeypatch.setattr(
+        simulation, "run", lambda *_, **__: pytest.fail("it was worked for in vain")
+    )
     assert dpbandit_("run", "linucb", "--out", "/proc/nothing").status == 2
 
 
@@ -56,10 +58,16 @@ def test_a_place_that_cannot_be_written_to_is_found_before_the_work(dpbandit_, m
         ("numpy", None, ["run", "linucb"]),
         ("pandas", "lab", ["run", "linucb", "--horizon", "50", "--seeds", "1"]),
         ("msgspec", "service", ["serve", "--store", "sqlite:///s.db"]),
-        ("psycopg", "postgres", ["store", "status", "--store", "postgresql://nobody@127.0.0.1:1/x"]),
+        (
+            "psycopg",
+            "postgres",
+            ["store", "status", "--store", "postgresql://nobody@127.0.0.1:1/x"],
+        ),
     ],
 )
-def test_a_missing_extra_is_named_with_the_command_that_brings_it(module, extra, arguments, tmp_path):
+def test_a_missing_extra_is_named_with_the_command_that_brings_it(
+    module, extra, arguments, tmp_path
+):
     """In a new process in which the module cannot be found."""
     code = f"""
 import sys
@@ -72,7 +80,9 @@ sys.argv = ["dpbandit", *{arguments!r}]
 from dpbandit.cli import main
 main()
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert ran.returncode == 2, ran.stderr
     assert (f"pip install 'dpbandit[{extra}]'" if extra else "pip install dpbandit") in ran.stderr
     assert "Traceback" not in ran.stderr
@@ -91,7 +101,9 @@ def test_so_is_one_that_an_option_needs(module, extra, arguments, dpbandit_, mon
 
 def test_the_extras_are_those_of_the_package():
     names = {"scikit-learn": "sklearn", "cupy-cuda13x": "cupy"}
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     for extra, modules in extras.EXTRAS.items():
         packages = [line.split(">=")[0].split("[")[0] for line in wanted[extra]]
         assert {names.get(name, name.replace("-", "_")) for name in packages} == set(modules)
@@ -120,7 +132,12 @@ def test_words_that_a_terminal_cannot_write_do_not_stop_it(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-m", "dpbandit.cli", "algorithms"],
         capture_output=True,
-        env={"PYTHONIOENCODING": "ascii", "PATH": "", "PYTHONPATH": ":".join(sys.path), "HOME": str(tmp_path)},
+        env={
+            "PYTHONIOENCODING": "ascii",
+            "PATH": "",
+            "PYTHONPATH": ":".join(sys.path),
+            "HOME": str(tmp_path),
+        },
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

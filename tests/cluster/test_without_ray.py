@@ -22,7 +22,9 @@ def test_without_ray_the_message_names_the_extra(monkeypatch, tmp_path):
         dpb.run(dpb.worlds.Synthetic(), ["random"], horizon=5, seeds=1, cluster="local")
     with pytest.raises(ClusterError, match="extra 'cluster'"):
         dpb.audit("local", horizon=2, runs=100, cluster="auto")
-    pq.write_table(pa.table({"context": [[0.1, 0.2]] * 9, "reward": [0.5] * 9}), tmp_path / "log.parquet")
+    pq.write_table(
+        pa.table({"context": [[0.1, 0.2]] * 9, "reward": [0.5] * 9}), tmp_path / "log.parquet"
+    )
     with pytest.raises(ClusterError, match=r"pip install 'dpbandit\[cluster\]'"):
         dpb.warm_start(tmp_path, epsilon=1.0, delta=1e-6, cluster="local")
 

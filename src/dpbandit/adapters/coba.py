@@ -58,8 +58,12 @@ class CobaLearner(Learner):
         **options: Any,
     ) -> None:
         if options.get("unit", "reward") != "reward":
-            raise OptionError("coba does not say whose reward it is: only unit='reward' is possible here")
-        self._deferred = DeferredBandit(algorithm, {"reward_range": reward_range, "max_norm": max_norm, **options})
+            raise OptionError(
+                "coba does not say whose reward it is: only unit='reward' is possible here"
+            )
+        self._deferred = DeferredBandit(
+            algorithm, {"reward_range": reward_range, "max_norm": max_norm, **options}
+        )
         self._features, self._hash_to = list(features), hash_to
         self._encoder = InteractionsEncoder(self._features)
 
@@ -71,7 +75,11 @@ class CobaLearner(Learner):
     @property
     def params(self) -> Mapping[str, Any]:
         """What coba writes beside results; an ε among them comes with its claim."""
-        options = {n: v for n, v in self._deferred.options.items() if v is not None and n != "public_contexts"}
+        options = {
+            n: v
+            for n, v in self._deferred.options.items()
+            if v is not None and n != "public_contexts"
+        }
         options = {n: list(v) if isinstance(v, tuple) else v for n, v in options.items()}
         claim = registry.find(self._deferred.algorithm).claim
         hashed = {} if self._hash_to is None else {"hash_to": self._hash_to}
@@ -90,11 +98,19 @@ class CobaLearner(Learner):
     def score(self, context: Any, actions: Any, action: Any) -> float:
         """The propensity of an action."""
         if not self._deferred.draws_lots:
-            raise PropensityError(f"{self._deferred.algorithm} has no score: it draws no lots, and so has no propensities")
+            raise PropensityError(
+                f"{self._deferred.algorithm} has no score: it draws no lots, and so has no propensities"
+            )
         rows = self._rows(context, actions)
-        return float(self._deferred.of(rows.shape[1]).propensities(rows).probabilities[list(actions).index(action)])
+        return float(
+            self._deferred.of(rows.shape[1])
+            .propensities(rows)
+            .probabilities[list(actions).index(action)]
+        )
 
-    def learn(self, context: Any, action: Any, reward: Any, probability: Any, **kwargs: Any) -> None:
+    def learn(
+        self, context: Any, action: Any, reward: Any, probability: Any, **kwargs: Any
+    ) -> None:
         """Learn from one reward."""
         del probability, kwargs
         rows = self._rows(context, [action])
@@ -104,7 +120,9 @@ class CobaLearner(Learner):
         if is_batch(context) or is_batch(actions):
             raise CobaException("one decision at a time")  # coba then takes a batch apart by itself
         if not actions:
-            raise CobaException("dpbandit chooses among given actions: a continuous action space has none")
+            raise CobaException(
+                "dpbandit chooses among given actions: a continuous action space has none"
+            )
         encoded = [self._encoder.encode(x=context, a=action) for action in actions]
         if any(isinstance(row, Mapping) for row in encoded):
             encoded = [self._hashed(row) for row in encoded]
@@ -136,19 +154,26 @@ class CobaWorld(Environment):
     >>> import dpbandit as dpb
     >>> first = next(iter(CobaWorld(dpb.worlds.Bernoulli(means=[0.2, 0.8]), rounds=5, seed=0).read()))
     >>> first["actions"], first["rewards"]
-    ([(1.0, 0.0), (0.0, 1.0)], [0.0, 1.0])
+    ([(1.0, 0.0), (0.0, 1.0)], [1.0, 1.0])
     """
 
     def __init__(self, world: World, *, rounds: int | None = None, seed: int = 0) -> None:
         rounds = world.rounds if rounds is None else rounds
         if rounds is None:
-            raise OptionError(f"{world!r} has no end: say how many rounds, for example rounds=1_000")
+            raise OptionError(
+                f"{world!r} has no end: say how many rounds, for example rounds=1_000"
+            )
         self._world, self._rounds, self._seed = world, rounds, seed
 
     @property
     def params(self) -> Mapping[str, Any]:
         """What coba writes beside results."""
-        return {"env_type": "dpbandit", "world": repr(self._world), "rounds": self._rounds, "seed": self._seed}
+        return {
+            "env_type": "dpbandit",
+            "world": repr(self._world),
+            "rounds": self._rounds,
+            "seed": self._seed,
+        }
 
     def read(self) -> Iterator[dict[str, Any]]:
         """The rounds, from the first."""

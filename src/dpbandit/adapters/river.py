@@ -50,8 +50,15 @@ class RiverPolicy(ContextualPolicy):
         super().__init__(burn_in=burn_in)
         # river clones a policy from the attributes named like these parameters
         self.algorithm, self.options = algorithm, options
-        self.reward_range, self.arms, self.features, self.max_norm = reward_range, arms, features, max_norm
-        self._deferred = DeferredBandit(algorithm, {"reward_range": reward_range, "max_norm": max_norm, **options})
+        self.reward_range, self.arms, self.features, self.max_norm = (
+            reward_range,
+            arms,
+            features,
+            max_norm,
+        )
+        self._deferred = DeferredBandit(
+            algorithm, {"reward_range": reward_range, "max_norm": max_norm, **options}
+        )
         self._blocks: dict[Any, int] | None = None
         self._places: dict[Any, int] = {}
 
@@ -87,12 +94,19 @@ class RiverPolicy(ContextualPolicy):
         if self.bandit is None or self._blocks is None:
             return []
         estimates = self.bandit.theta.reshape(len(self._blocks), -1)[:, 0]
-        return [arm for _, arm in sorted(zip(-estimates, self._blocks, strict=True), key=lambda pair: pair[0])]
+        return [
+            arm
+            for _, arm in sorted(
+                zip(-estimates, self._blocks, strict=True), key=lambda pair: pair[0]
+            )
+        ]
 
     def __repr__(self) -> str:
         return repr(self.bandit) if self.bandit is not None else f"<{self.algorithm}: no round yet>"
 
-    def _settle(self, arm_ids: Sequence[Any], context: Mapping[Any, float] | None) -> dict[Any, int]:
+    def _settle(
+        self, arm_ids: Sequence[Any], context: Mapping[Any, float] | None
+    ) -> dict[Any, int]:
         """Which block is whose: fixed in the first round."""
         if self._blocks is None:
             arms = arm_ids if self.arms is None else self.arms
@@ -101,7 +115,9 @@ class RiverPolicy(ContextualPolicy):
             self._places = {name: i for i, name in enumerate(names, 1)}
         return self._blocks
 
-    def _rows(self, arm_ids: Sequence[Any], context: Mapping[Any, float] | None) -> NDArray[np.float64]:
+    def _rows(
+        self, arm_ids: Sequence[Any], context: Mapping[Any, float] | None
+    ) -> NDArray[np.float64]:
         blocks = self._settle(arm_ids, context)
         size = 1 + len(self._places)
         x = np.zeros(size)
@@ -115,7 +131,9 @@ class RiverPolicy(ContextualPolicy):
         rows = np.zeros((len(arm_ids), len(blocks) * size))
         for row, arm in zip(rows, arm_ids, strict=True):
             if arm not in blocks:
-                raise OptionError(f"the arm {arm!r} was not offered in the first round: name all of them, arms=[...]")
+                raise OptionError(
+                    f"the arm {arm!r} was not offered in the first round: name all of them, arms=[...]"
+                )
             start = blocks[arm] * size
             row[start : start + size] = x
         return shortened(rows, self.max_norm)
@@ -123,5 +141,7 @@ class RiverPolicy(ContextualPolicy):
 
 def _number(name: Any, value: Any) -> float:
     if isinstance(value, str):
-        raise ShapeError(f"the feature {name!r} is text: use river's preprocessing.OneHotEncoder first")
+        raise ShapeError(
+            f"the feature {name!r} is text: use river's preprocessing.OneHotEncoder first"
+        )
     return float(value)

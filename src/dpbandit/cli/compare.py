@@ -71,21 +71,29 @@ def run(
     epsilon: Annotated[float, typer.Option(help="Privacy: smaller is stronger.")] = 2.0,
     delta: Annotated[
         float,
-        typer.Option(help="Failure probability of the promise; the paper's 0.1 is far too large to protect people."),
+        typer.Option(
+            help="Failure probability of the promise; the paper's 0.1 is far too large to protect people."
+        ),
     ] = 0.1,
     horizon: Annotated[int, typer.Option(help="Rounds.")] = 10_000,
     unknown_horizon: Annotated[
         bool,
-        typer.Option("--unknown-horizon", help="Do not tell the algorithms how many rounds there will be."),
+        typer.Option(
+            "--unknown-horizon", help="Do not tell the algorithms how many rounds there will be."
+        ),
     ] = False,
-    seeds: Annotated[int, typer.Option(help="Repetitions, each with its own world and noise.")] = 20,
+    seeds: Annotated[
+        int, typer.Option(help="Repetitions, each with its own world and noise.")
+    ] = 20,
     alpha: Annotated[
         str, typer.Option(help="Width of the confidence bonus: a number, or 'theory' for Lemma 2.")
     ] = "0.3",
     ridge: Annotated[float, typer.Option(help="Ridge regularisation λ.")] = 1.0,
     reward_range: Annotated[
         tuple[float, float],
-        typer.Option(help="Rewards are clipped to this range by private algorithms.", metavar="LOW HIGH"),
+        typer.Option(
+            help="Rewards are clipped to this range by private algorithms.", metavar="LOW HIGH"
+        ),
     ] = (-0.5, 1.5),
     noise: Annotated[
         str | None,
@@ -94,18 +102,22 @@ def run(
             autocompletion=known_names.one_of("gaussian", "laplace", "laplace-l2"),
         ),
     ] = None,
-    context_noise: Annotated[float, typer.Option(help="Perturb contexts by N(0, σ²) (Corollary 1).")] = 0.0,
+    context_noise: Annotated[
+        float, typer.Option(help="Perturb contexts by N(0, σ²) (Corollary 1).")
+    ] = 0.0,
     arms: Annotated[int, typer.Option(help="Arms in the pool.")] = 1000,
     dim: Annotated[int, typer.Option(help="Features per arm.")] = 10,
     shown: Annotated[int, typer.Option(help="Arms shown each round.")] = 10,
     reward_noise: Annotated[float, typer.Option(help="Standard deviation of reward noise.")] = 0.5,
     workers: Annotated[
-        int | None, typer.Option(help="Cores to use; all if not given. Results do not depend on it.")
+        int | None,
+        typer.Option(help="Cores to use; all if not given. Results do not depend on it."),
     ] = None,
     cluster: Cluster = None,
     device: Device = "cpu",
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Write tables, pictures and the configuration here.")
+        Path | None,
+        typer.Option("--out", help="Write tables, pictures and the configuration here."),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -151,13 +163,22 @@ def run(
         "reward_range": reward_range,
     }
     options |= {"alpha": width, "context_noise": context_noise, "reward_noise": reward_noise}
-    jobs = {name: (name, _noise_for(name, noise) | ({"horizon": None} if unknown_horizon else {})) for name in chosen}
+    jobs = {
+        name: (name, _noise_for(name, noise) | ({"horizon": None} if unknown_horizon else {}))
+        for name in chosen
+    }
     try:
-        world = getattr(worlds, WORLDS[world_name])(arms=arms, dim=dim, shown=shown, reward_noise=reward_noise)
+        world = getattr(worlds, WORLDS[world_name])(
+            arms=arms, dim=dim, shown=shown, reward_noise=reward_noise
+        )
     except ValueError as error:
         raise OptionError(str(error)) from error
     room_for(folder, folder=True)
-    with warnings.catch_warnings(record=True) as caught, bar("starting") as show, ExitStack() as stack:
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        bar("starting") as show,
+        ExitStack() as stack,
+    ):
         warnings.simplefilter("always", PrivacyWarning)
         warnings.simplefilter("always", ClusterWarning)
         where: dict[str, Any] = {"workers": workers, "cluster": cluster, "device": device}
@@ -167,10 +188,14 @@ def run(
             where["cluster"].playing if cluster else "playing", done, total
         )  # a cluster says how many nodes it has, and how many it lost
         results = play(world, jobs, horizon=horizon, seeds=seeds, **where, **options)
-    for message in {str(w.message) for w in caught if issubclass(w.category, (PrivacyWarning, ClusterWarning))}:
+    for message in {
+        str(w.message) for w in caught if issubclass(w.category, (PrivacyWarning, ClusterWarning))
+    }:
         note(message)
     if not results.rows:
-        err.print("interrupted before the first seed was finished: nothing is kept", highlight=False)
+        err.print(
+            "interrupted before the first seed was finished: nothing is kept", highlight=False
+        )
         raise typer.Exit(INTERRUPTED)
     files = results.save(folder) if folder else []
     if json_:
@@ -231,12 +256,18 @@ def _show(results: Results) -> None:
     known_regret = summary["regret"].notna().any()
     columns = {"regret": 1, "theta_error": 2} if known_regret else {"reward": 0}
     for column in columns:
-        table.add_column({"theta_error": "‖θ − θ*‖"}.get(column, column), justify="right", no_wrap=True)
+        table.add_column(
+            {"theta_error": "‖θ − θ*‖"}.get(column, column), justify="right", no_wrap=True
+        )
     table.add_column("claim", overflow="fold")
     for name, row in summary.iterrows():
         claim = results.claims[str(name)]
         words = "none stated" if claim is None else claim.brief().split(" for ")[0]
-        table.add_row(str(name), *(_pair(row[c], row[f"{c}_se"], digits) for c, digits in columns.items()), words)
+        table.add_row(
+            str(name),
+            *(_pair(row[c], row[f"{c}_se"], digits) for c, digits in columns.items()),
+            words,
+        )
     print_table(table)
     out.print(
         f"mean ± standard error over {int(summary['seeds'].max())} seeds; claims are for one reward; noise is simulated",
@@ -253,7 +284,10 @@ def _pair(mean: float, error: float, digits: int) -> str:
 
 def _as_json(results: Results, files: list[Path]) -> dict[str, Any]:
     summary = results.summary()
-    rows = {str(n): {k: None if v != v else float(v) for k, v in row.items()} for n, row in summary.iterrows()}
+    rows = {
+        str(n): {k: None if v != v else float(v) for k, v in row.items()}
+        for n, row in summary.iterrows()
+    }
     for name, row in rows.items():
         claim = results.claims[name]
         row["claim"] = None if claim is None else claim.to_dict()

@@ -72,4 +72,6 @@ def _show(found: dict[str, list[Finding]]) -> None:
     # Below the table, where no column breaks a command that is to be copied.
     for finding in every:
         if finding.fix:
-            out.print(f"  {finding.name}: {finding.fix}", highlight=False, markup=False, soft_wrap=True)
+            out.print(
+                f"  {finding.name}: {finding.fix}", highlight=False, markup=False, soft_wrap=True
+            )

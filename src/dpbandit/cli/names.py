@@ -40,12 +40,16 @@ def algorithms() -> dict[str, Line]:
     """
     registry = sys.modules.get(REGISTRY)
     if registry is not None:
-        return {n: Line(a.description, a.claim, a.reference) for n, a in registry.algorithms().items()}
+        return {
+            n: Line(a.description, a.claim, a.reference) for n, a in registry.algorithms().items()
+        }
     tree = ast.parse((PACKAGE / "algorithms/registry.py").read_text(encoding="utf-8"))
     table = next(
         node.value
         for node in tree.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "ALGORITHMS"
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == "ALGORITHMS"
     )
     assert isinstance(table, ast.Dict)
     found, files = {}, dict[str, dict[str, str]]()
@@ -55,7 +59,9 @@ def algorithms() -> dict[str, Line]:
         module = ast.unparse(value.args[0])
         # entry(module), or entry(module, "WORD") for the second algorithm of a file
         word = f"{ast.literal_eval(value.args[1])}_" if len(value.args) > 1 else ""
-        constants = files.setdefault(module, _constants(module)) if module not in files else files[module]
+        constants = (
+            files.setdefault(module, _constants(module)) if module not in files else files[module]
+        )
         found[str(name.value)] = Line(*(constants[word + part] for part in PARTS))
     return found
 
@@ -74,7 +80,11 @@ def _constants(module: str) -> dict[str, str]:
 
 def algorithm(incomplete: str) -> Pairs:
     """Completions of an algorithm's name."""
-    return [(name, _short(line.description)) for name, line in algorithms().items() if name.startswith(incomplete)]
+    return [
+        (name, _short(line.description))
+        for name, line in algorithms().items()
+        if name.startswith(incomplete)
+    ]
 
 
 def _short(words: str, most: int = 60) -> str:

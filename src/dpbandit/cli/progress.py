@@ -89,19 +89,27 @@ def _on_terminal(first: str) -> Iterator[Draw]:
 
         def render(self, task: Task) -> Text:
             words = [] if narrow or task.elapsed is None else [clock(task.elapsed)]
-            if task.total and task.time_remaining is not None and task.completed >= EARLY * task.total:
+            if (
+                task.total
+                and task.time_remaining is not None
+                and task.completed >= EARLY * task.total
+            ):
                 words.append(f"{clock(task.time_remaining)} left")
             return Text("  ".join(words), style="cyan")
 
     narrow = err.width < 80
     columns = [
-        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        TextColumn(
+            "{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        ),
         BarColumn(bar_width=12 if narrow else 30),
         TextColumn("{task.percentage:>3.0f}%"),
         Times(table_column=Column(no_wrap=True)),
     ]
     # Work comes in lumps of minutes: a guess from the last half minute would jump about.
-    with Progress(*columns, console=err, transient=True, expand=True, speed_estimate_period=300) as drawn:
+    with Progress(
+        *columns, console=err, transient=True, expand=True, speed_estimate_period=300
+    ) as drawn:
         task = drawn.add_task(first, total=None)
         last = 0.0
 
@@ -129,7 +137,11 @@ def _on_lines() -> Iterator[Draw]:
         if now - said < SECONDS or not total:
             return
         said = now
-        left = f", {clock((now - began) * (total - done) / done)} left" if done >= EARLY * total else ""
+        left = (
+            f", {clock((now - began) * (total - done) / done)} left"
+            if done >= EARLY * total
+            else ""
+        )
         err.print(f"{what}: {done / total:.0%}{left}", highlight=False, markup=False)
 
     yield draw

@@ -54,7 +54,9 @@ out = console()
 err = console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, nothing else.")]
-Algorithm = Annotated[str, typer.Argument(help="The algorithm.", metavar="ALGORITHM", autocompletion=names.algorithm)]
+Algorithm = Annotated[
+    str, typer.Argument(help="The algorithm.", metavar="ALGORITHM", autocompletion=names.algorithm)
+]
 Noise = Annotated[
     str | None,
     typer.Option(
@@ -124,8 +126,12 @@ def room_for(path: Path | None, *, folder: bool = False) -> None:
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OptionError(f"the folder {path} cannot be made ({error.strerror}): name another folder") from None
+            raise OptionError(
+                f"the folder {path} cannot be made ({error.strerror}): name another folder"
+            ) from None
     if not place.is_dir():
         raise OptionError(f"there is no folder {place}: make it, or name another file")
     if not os.access(place, os.W_OK):
-        raise OptionError(f"{place} cannot be written to: name another place, or change its permissions")
+        raise OptionError(
+            f"{place} cannot be written to: name another place, or change its permissions"
+        )

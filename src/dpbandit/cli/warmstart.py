@@ -27,12 +27,22 @@ from dpbandit.cli.shared import (
 @app.command("warm-start")
 def warm_start(
     log: Annotated[
-        list[str], typer.Argument(help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet")
+        list[str],
+        typer.Argument(
+            help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet"
+        ),
     ],
-    file: Annotated[Path, typer.Option("--out", help="Save the bandit here (.npz). Trusted side only.")],
-    algorithm: Annotated[str, typer.Option(help="What to make of it.", autocompletion=names.algorithm)] = "anytime",
+    file: Annotated[
+        Path, typer.Option("--out", help="Save the bandit here (.npz). Trusted side only.")
+    ],
+    algorithm: Annotated[
+        str, typer.Option(help="What to make of it.", autocompletion=names.algorithm)
+    ] = "anytime",
     context: Annotated[
-        str, typer.Option(help="One column of lists, or several columns of numbers with commas between them.")
+        str,
+        typer.Option(
+            help="One column of lists, or several columns of numbers with commas between them."
+        ),
     ] = "context",
     reward: Annotated[str, typer.Option(help="The rewards' column.")] = "reward",
     user: Annotated[str | None, typer.Option(help="The users' column, for --user-rewards.")] = None,
@@ -43,9 +53,12 @@ def warm_start(
         ),
     ] = None,
     epsilon: Annotated[float, typer.Option(help="ε: smaller is stronger.")] = 1.0,
-    delta: Annotated[float | None, typer.Option(help="δ, well below one over the number of rewards.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="δ, well below one over the number of rewards.")
+    ] = None,
     reward_range: Annotated[
-        tuple[float, float], typer.Option(help="Rewards are clipped to this range.", metavar="LOW HIGH")
+        tuple[float, float],
+        typer.Option(help="Rewards are clipped to this range.", metavar="LOW HIGH"),
     ] = (0.0, 1.0),
     user_rewards: Annotated[
         int,
@@ -54,13 +67,21 @@ def warm_start(
         ),
     ] = 0,
     max_norm: Annotated[float, typer.Option(help="The longest context allowed.")] = 1.0,
-    horizon: Annotated[int | None, typer.Option(help="Online rewards to come; unknown if not given.")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Online rewards to come; unknown if not given.")
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="Width of the confidence bonus.")] = None,
     noise: Noise = None,
-    seed: Annotated[int | None, typer.Option(help="A reproducible simulation; real noise if not given.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Parts read at a time; one a core if not given.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="A reproducible simulation; real noise if not given.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Parts read at a time; one a core if not given.")
+    ] = None,
     cluster: Cluster = None,
-    export: Annotated[Path | None, typer.Option(help="Also write the released model here, for rankers.")] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Also write the released model here, for rankers.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Make a private bandit from a log of contexts and rewards, in one pass and one release; it goes on learning online.
@@ -106,7 +127,9 @@ def warm_start(
                 bandit = start(
                     log,
                     algorithm,
-                    context=[name.strip() for name in context.split(",")] if "," in context else context,
+                    context=[name.strip() for name in context.split(",")]
+                    if "," in context
+                    else context,
                     reward=reward,
                     user=user,
                     missing_reward=missing_reward,
@@ -138,7 +161,11 @@ def warm_start(
         print_json(record)
         return
     out.print(
-        f"{algorithm}, {bandit.dim} features: {bandit.log}", style="bold", highlight=False, markup=False, soft_wrap=True
+        f"{algorithm}, {bandit.dim} features: {bandit.log}",
+        style="bold",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
     )
     out.print(str(bandit.claim), highlight=False, markup=False, soft_wrap=True)
     out.print(

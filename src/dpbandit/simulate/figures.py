@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from dpbandit.simulate.results import Results
 
 # Okabe & Ito's palette, told apart with any colour vision; markers and dashes tell curves apart in black and white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B", "#7F7F7F")
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#8C564B",
+    "#7F7F7F",
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ((None, None), (5, 2), (2, 1.5), (7, 2, 2, 2), (1, 1))
 AXES = {
@@ -45,7 +55,9 @@ def curves(results: Results, what: str = "regret") -> Figure:
     axes = figure.add_subplot()
     final = table[table["round"] == results.horizon].set_index("algorithm")["mean"]
     names = [n for n in final.sort_values(ascending=False).index if np.isfinite(final[n])]
-    for name, colour, marker, dashes in zip(names, cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False):
+    for name, colour, marker, dashes in zip(
+        names, cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False
+    ):
         part = table[table["algorithm"] == name]
         x, mean = part["round"].to_numpy(), part["mean"].to_numpy()
         error = part["sem"].fillna(0).to_numpy()
@@ -88,7 +100,9 @@ def _label(results: Results, name: str) -> str:
 def _title(results: Results) -> str:
     epsilon, delta = results.options.get("epsilon"), results.options.get("delta")
     setting = ", ".join(
-        part for part in (f"ε = {epsilon:g}" if epsilon else "", f"δ = {delta:g}" if delta else "") if part
+        part
+        for part in (f"ε = {epsilon:g}" if epsilon else "", f"δ = {delta:g}" if delta else "")
+        if part
     )
     return f"{results.world}" + (f"; setting {setting}" if setting else "")
 
@@ -119,9 +133,14 @@ def save_all(results: Results, folder: Path) -> list[Path]:
         "seeds": sorted({int(row["seed"]) for row in results.rows}),
         "complete": results.complete,
         "options": {
-            name: value for name, value in results.options.items() if isinstance(value, (int, float, str, tuple, list))
+            name: value
+            for name, value in results.options.items()
+            if isinstance(value, (int, float, str, tuple, list))
         },
-        "claims": {name: None if claim is None else claim.to_dict() for name, claim in results.claims.items()},
+        "claims": {
+            name: None if claim is None else claim.to_dict()
+            for name, claim in results.claims.items()
+        },
         "versions": {
             "python": platform.python_version(),
             "dpbandit": __version__,

@@ -74,6 +74,10 @@ class DrawnEpisode:
         }
         self._at = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What draws is a function of the spec: a copy makes its own.
+        return {name: value for name, value in self.__dict__.items() if name != "_world"}
+
     def new_world(self) -> Any:
         """What draws the rounds: an object of the core, or of the reference."""
         from dpbandit.engine import new_world
@@ -83,10 +87,6 @@ class DrawnEpisode:
     @cached_property
     def _world(self) -> Any:
         return self.new_world()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What draws is a function of the spec: a copy makes its own.
-        return {name: value for name, value in self.__dict__.items() if name != "_world"}
 
     def block(self, count: int) -> Block:
         """The next `count` rounds. A public pool is the same array in all of them."""
