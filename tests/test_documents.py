@@ -30,7 +30,10 @@ def rooms():
 
 
 def test_the_picture_and_the_page_show_every_room():
-    texts = [e.text for e in ET.parse(ROOT / "docs/architecture.svg").iter("{http://www.w3.org/2000/svg}text")]
+    texts = [
+        e.text
+        for e in ET.parse(ROOT / "docs/architecture.svg").iter("{http://www.w3.org/2000/svg}text")
+    ]
     assert rooms() <= set(texts)
     page = (ROOT / "docs/architecture.md").read_text()
     assert rooms() <= set(re.findall(r"`(\w+)`", page))
@@ -55,10 +58,17 @@ def test_a_decision_says_what_would_change_our_mind(page):
 def test_files_and_links_on_a_page_exist(page):
     text = page.read_text()
     for link in re.findall(r"\]\(([^)#]+?)(?:#[\w-]+)?\)", text):
-        assert link.startswith("http") or (page.parent / link).exists(), f"{page.name} links to {link}"
-    for name in re.findall(r"`((?:docs|tests|src|benchmarks|experiments|examples)/[\w./-]+)`", text):
+        assert link.startswith("http") or (page.parent / link).exists(), (
+            f"{page.name} links to {link}"
+        )
+    for name in re.findall(
+        r"`((?:docs|tests|src|benchmarks|experiments|examples)/[\w./-]+)`", text
+    ):
         assert (ROOT / name).exists(), f"{page.name} names {name}"
-    for name in re.findall(r"`((?:algorithms|release|privacy|policies|learners|reference|service|simulate|worlds|auditor|planner|gpu|spread|cli)/[\w./-]+\.\w+)`", text):
+    for name in re.findall(
+        r"`((?:algorithms|release|privacy|policies|learners|reference|service|simulate|worlds|auditor|planner|gpu|spread|cli)/[\w./-]+\.\w+)`",
+        text,
+    ):
         assert (ROOT / "src/dpbandit" / name).exists(), f"{page.name} names {name}"
 
 
@@ -74,7 +84,9 @@ def test_no_address_was_invented():
         assert not re.search(r"[\w.]+@[\w-]+\.\w+", page.read_text())
 
 
-EXCERPT = re.compile(r"<!-- not run: part of (examples/[\w./-]+), .*? -->\n```python\n(.*?)```", re.S)
+EXCERPT = re.compile(
+    r"<!-- not run: part of (examples/[\w./-]+), .*? -->\n```python\n(.*?)```", re.S
+)
 
 
 def test_what_contributing_shows_of_the_examples_stands_in_them():

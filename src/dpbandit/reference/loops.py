@@ -184,9 +184,3 @@ def _refuse(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> Non
     code = _code(engine, contexts, rewards, more)
     if code != LEARNED:
         raise ValueError(f"contexts or rewards are not admitted: code {code}")
-
-
-def _code(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> int:
-    code = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
-    beyond = code == LEARNED and engine.rounds + more > engine.most_rounds
-    return HORIZON if beyond else code
