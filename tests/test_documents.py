@@ -15,13 +15,25 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 PAGES = [*DECISIONS, ROOT / "docs/decisions/index.md", ROOT / "docs/architecture.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]  # fmt: skip
 
 
+def rows():
+    """The rooms in layers, each once: one with two floors stands on the upper."""
+    seen, found = set(), []
+    for layer in PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]:
+        names = {name.strip().partition(".")[0] for name in re.split(r"[|:]", layer)} - seen
+        seen |= names
+        found += [names] if names else []
+    return found
+
+
 def rooms():
-    layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
-    return {name.strip().removeprefix("dpbandit.") for layer in layers for name in layer.split("|")} | {"worlds"}
+    return set.union(*rows())
 
 
 def test_the_picture_and_the_page_show_every_room():
-    texts = [e.text for e in ET.parse(ROOT / "docs/architecture.svg").iter("{http://www.w3.org/2000/svg}text")]
+    texts = [
+        e.text
+        for e in ET.parse(ROOT / "docs/architecture.svg").iter("{http://www.w3.org/2000/svg}text")
+    ]
     assert rooms() <= set(texts)
     page = (ROOT / "docs/architecture.md").read_text()
     assert rooms() <= set(re.findall(r"`(\w+)`", page))
@@ -30,8 +42,7 @@ def test_the_picture_and_the_page_show_every_room():
 def test_rooms_that_are_above_others_are_drawn_above_them():
     drawn = ET.parse(ROOT / "docs/architecture.svg").iter("{http://www.w3.org/2000/svg}text")
     height = {e.text: float(e.get("y")) for e in drawn if e.text in rooms()}
-    layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
-    heights = [{height[name.strip().removeprefix("dpbandit.")] for name in layer.split("|")} for layer in layers]
+    heights = [{height[name] for name in row} for row in rows()]
     assert all(len(one) == 1 for one in heights)
     assert sorted(heights, key=min) == heights
 
@@ -47,10 +58,17 @@ def test_a_decision_says_what_would_change_our_mind(page):
 def test_files_and_links_on_a_page_exist(page):
     text = page.read_text()
     for link in re.findall(r"\]\(([^)#]+?)(?:#[\w-]+)?\)", text):
-        assert link.startswith("http") or (page.parent / link).exists(), f"{page.name} links to {link}"
-    for name in re.findall(r"`((?:docs|tests|src|benchmarks|experiments)/[\w./-]+)`", text):
+        assert link.startswith("http") or (page.parent / link).exists(), (
+            f"{page.name} links to {link}"
+        )
+    for name in re.findall(
+        r"`((?:docs|tests|src|benchmarks|experiments|examples)/[\w./-]+)`", text
+    ):
         assert (ROOT / name).exists(), f"{page.name} names {name}"
-    for name in re.findall(r"`((?:bandits|release|service|lab|worlds|auditor|gpu|spread|cli)/[\w./-]+\.\w+)`", text):
+    for name in re.findall(
+        r"`((?:algorithms|release|privacy|policies|learners|reference|service|simulate|worlds|auditor|planner|gpu|spread|cli)/[\w./-]+\.\w+)`",
+        text,
+    ):
         assert (ROOT / "src/dpbandit" / name).exists(), f"{page.name} names {name}"
 
 
@@ -64,3 +82,17 @@ def test_versions_agree_and_the_citation_names_the_paper():
 def test_no_address_was_invented():
     for page in (ROOT / "SECURITY.md", ROOT / "CITATION.cff", ROOT / "CONTRIBUTING.md"):
         assert not re.search(r"[\w.]+@[\w-]+\.\w+", page.read_text())
+
+
+EXCERPT = re.compile(
+    r"<!-- not run: part of (examples/[\w./-]+), .*? -->\n```python\n(.*?)```", re.S
+)
+
+
+def test_what_contributing_shows_of_the_examples_stands_in_them():
+    found = EXCERPT.findall((ROOT / "CONTRIBUTING.md").read_text())
+    assert {file for file, _ in found} == {
+        str(file.relative_to(ROOT)) for file in (ROOT / "examples/extend").glob("*.py")
+    }
+    for file, text in found:
+        assert text in (ROOT / file).read_text(), f"{file} has changed: {text}"

@@ -458,12 +458,13 @@ def test_a_release_that_does_not_say_where_a_log_goes_has_none():
     kind = type(bandit.release)
 
     class Homeless(kind):
-        name, log_field = "homeless", ""
+        name, in_core, log_field = "homeless", False, ""
 
     homeless = Homeless(
         *(getattr(bandit.release, f) for f in ("noise", "horizon", "sensitivity", "budget"))
     )
-    bandit.design = replace(bandit.design, release=homeless)
+    settings = {**bandit.design.settings, "release": homeless}
+    bandit.design = replace(bandit.design, release=homeless, settings=settings)
     with pytest.raises(OptionError, match="no place for the sums of a log"):
         enter.check(bandit)
 
