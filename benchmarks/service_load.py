@@ -61,7 +61,11 @@ class Caller(asyncio.Protocol):
         length = int(self.seen[at + 15 : self.seen.index(b"\r", at)])
         if len(self.seen) < head + 4 + length:
             return
-        self.run.answered(time.perf_counter() - self.sent, self.seen[9:12], self.seen[head + 4 : head + 4 + length])
+        self.run.answered(
+            time.perf_counter() - self.sent,
+            self.seen[9:12],
+            self.seen[head + 4 : head + 4 + length],
+        )
         self.seen = b""
         self.next()
 
@@ -105,7 +109,9 @@ def decision_bodies(count: int) -> list[bytes]:
     bodies = []
     for _ in range(count):
         contexts = [[rng.gauss(0, 0.15) for _ in range(DIM)] for _ in range(ARMS)]
-        contexts = [[v / max(1.0, sum(w * w for w in row) ** 0.5 * 1.001) for v in row] for row in contexts]
+        contexts = [
+            [v / max(1.0, sum(w * w for w in row) ** 0.5 * 1.001) for v in row] for row in contexts
+        ]
         bodies.append(json.dumps({"contexts": contexts}).encode())
     return bodies
 
@@ -131,7 +137,10 @@ async def generate(job: dict[str, Any]) -> dict[str, Any]:
         run = Run(requests, job["seconds"], keep=bool(job.get("keep")))
     loop = asyncio.get_running_loop()
     await asyncio.gather(
-        *(loop.create_connection(lambda: Caller(run), "127.0.0.1", job["port"]) for _ in range(CONNECTIONS))
+        *(
+            loop.create_connection(lambda: Caller(run), "127.0.0.1", job["port"])
+            for _ in range(CONNECTIONS)
+        )
     )
     await run.done
     elapsed = time.perf_counter() - began
@@ -199,7 +208,9 @@ def bare(port: int, decoder: str, size: int) -> None:
         msgspec.json.decode(await request.body())
         return Response(answer, 201, media_type="application/json")
 
-    app = Starlette(routes=[Route("/x", with_json if decoder == "json" else with_msgspec, methods=["POST"])])
+    app = Starlette(
+        routes=[Route("/x", with_json if decoder == "json" else with_msgspec, methods=["POST"])]
+    )
     uvicorn.run(
         app,
         host="127.0.0.1",
@@ -234,7 +245,12 @@ def started(command: list[str], port: int, log: Path) -> subprocess.Popen[bytes]
 
 
 def load(**job: Any) -> dict[str, Any]:
-    ran = subprocess.run([PYTHON, __file__, "--generate", json.dumps(job)], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [PYTHON, __file__, "--generate", json.dumps(job)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if ran.returncode:
         raise RuntimeError(ran.stderr)
     return dict(json.loads(ran.stdout))
@@ -244,7 +260,9 @@ def post(port: int, path: str, key: str, body: Any) -> Any:
     import urllib.request
 
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"Authorization": f"Bearer {key}"}
+        f"http://127.0.0.1:{port}{path}",
+        json.dumps(body).encode(),
+        {"Authorization": f"Bearer {key}"},
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read())
@@ -253,7 +271,9 @@ def post(port: int, path: str, key: str, body: Any) -> Any:
 def get(port: int, path: str, key: str) -> Any:
     import urllib.request
 
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"}
+    )
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read())
 
@@ -281,7 +301,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     cli = [PYTHON, "-m", "dpbandit.cli"]
     made = subprocess.run(
-        [*cli, "keys", "create", "--role", "admin", "--store", store], capture_output=True, text=True, check=True
+        [*cli, "keys", "create", "--role", "admin", "--store", store],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     key = made.stdout.split()[-1]
     ports = {name: free_port() for name in ("service", "json", "msgspec")}
@@ -291,7 +314,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         print(words, file=sys.stderr, flush=True)
 
     running: list[subprocess.Popen[bytes]] = []
-    result: dict[str, Any] = {"dim": DIM, "arms": ARMS, "connections": CONNECTIONS, "store": store.split(":")[0]}
+    result: dict[str, Any] = {
+        "dim": DIM,
+        "arms": ARMS,
+        "connections": CONNECTIONS,
+        "store": store.split(":")[0],
+    }
     name = f"load{random.randrange(10**9)}"
     path = f"/v1/bandits/{name}"
     try:
@@ -300,7 +328,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         running.append(service)
         for decoder in ("json", "msgspec"):
             running.append(
-                started([PYTHON, __file__, "--bare", f"{ports[decoder]},{decoder},{85}"], ports[decoder], log)
+                started(
+                    [PYTHON, __file__, "--bare", f"{ports[decoder]},{decoder},{85}"],
+                    ports[decoder],
+                    log,
+                )
             )
         bandit = {
             "name": name,
@@ -344,12 +376,16 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                     say(
                         f"{what:10} {candidate:8} {one['per_second']:8.0f}/s  p50 {one['p50_ms']:6.1f} ms  p99 {one['p99_ms']:6.1f} ms  {one['cpu_us']:4.0f} µs CPU  {one['statuses']}"
                     )
-            rates = {c: statistics.median(r["per_second"] for r in runs) for c, runs in found.items()}
+            rates = {
+                c: statistics.median(r["per_second"] for r in runs) for c, runs in found.items()
+            }
             result[what] = {
                 "per_second": rates,
                 "ratio_to_starlette": rates["service"] / rates["json"],
                 "ratio_to_starlette_with_msgspec": rates["service"] / rates["msgspec"],
-                "cpu_us": {c: statistics.median(r["cpu_us"] for r in runs) for c, runs in found.items()},
+                "cpu_us": {
+                    c: statistics.median(r["cpu_us"] for r in runs) for c, runs in found.items()
+                },
                 "wanted": share,
                 "p50_ms": statistics.median(r["p50_ms"] for r in found["service"]),
                 "p99_ms": statistics.median(r["p99_ms"] for r in found["service"]),
@@ -359,11 +395,17 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             process.terminate()
         if arguments.soak:
             learner = subprocess.Popen(
-                [*cli, "serve", "--store", store, "--role", "learner"], stdout=log.open("ab"), stderr=log.open("ab")
+                [*cli, "serve", "--store", store, "--role", "learner"],
+                stdout=log.open("ab"),
+                stderr=log.open("ab"),
             )
             running.append(learner)
             result["soak"] = soak(
-                arguments, key, ports["service"], {"ranker": service.pid, "learner": learner.pid}, say
+                arguments,
+                key,
+                ports["service"],
+                {"ranker": service.pid, "learner": learner.pid},
+                say,
             )
     finally:
         for process in running:
@@ -375,11 +417,22 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def soak(
-    arguments: argparse.Namespace, key: str, port: int, pids: dict[str, int], say: Callable[[str], None]
+    arguments: argparse.Namespace,
+    key: str,
+    port: int,
+    pids: dict[str, int],
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Decisions and rewards together at full load, while a learner closes, learns, releases and erases beside it."""
     name = f"soak{random.randrange(10**9)}"
-    bandit = {"name": name, "algorithm": "anytime", "dim": DIM, "epsilon": 1.0, "delta": 1e-6, "reward_range": [0, 1]}
+    bandit = {
+        "name": name,
+        "algorithm": "anytime",
+        "dim": DIM,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "reward_range": [0, 1],
+    }
     path = f"/v1/bandits/{name}"
     post(port, "/v1/bandits", key, {**bandit, "reward_window": 1.0})
     warm = {"what": "both", "path": path, "key": key, "port": port, "seconds": 2.0}
@@ -388,7 +441,9 @@ def soak(
         time.sleep(0.5)
     before = get(port, path, key)
     job = {**warm, "seconds": arguments.soak}
-    generator = subprocess.Popen([PYTHON, __file__, "--generate", json.dumps(job)], stdout=subprocess.PIPE, text=True)
+    generator = subprocess.Popen(
+        [PYTHON, __file__, "--generate", json.dumps(job)], stdout=subprocess.PIPE, text=True
+    )
     sizes: dict[str, list[float]] = {who: [] for who in pids}
     while generator.poll() is None:
         for who, pid in pids.items():
@@ -398,7 +453,12 @@ def soak(
     after = get(port, path, key)
     one |= {
         "memory_mb": {
-            who: {"start": seen[0], "after a quarter": seen[len(seen) // 4], "end": seen[-1], "largest": max(seen)}
+            who: {
+                "start": seen[0],
+                "after a quarter": seen[len(seen) // 4],
+                "end": seen[-1],
+                "largest": max(seen),
+            }
             for who, seen in sizes.items()
         },
         "p99_over_p50": one["p99_ms"] / one["p50_ms"],
@@ -409,7 +469,9 @@ def soak(
     }
     one["held"] = {
         "p99 under 10 × p50": one["p99_over_p50"] < 10,
-        "memory flat": all(m["end"] < 1.1 * m["after a quarter"] + 5 for m in one["memory_mb"].values()),
+        "memory flat": all(
+            m["end"] < 1.1 * m["after a quarter"] + 5 for m in one["memory_mb"].values()
+        ),
         "only 200 and 201": set(one["statuses"]) <= {"200", "201"},
     }
     say(f"soak: {one}")
@@ -417,7 +479,9 @@ def soak(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--soak", type=float, default=120.0)
@@ -441,7 +505,9 @@ def main() -> None:
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     missed = [what for what, held in result.get("soak", {}).get("held", {}).items() if not held]
-    missed += [w for w in ("decisions", "rewards") if result[w]["ratio_to_starlette"] < result[w]["wanted"]]
+    missed += [
+        w for w in ("decisions", "rewards") if result[w]["ratio_to_starlette"] < result[w]["wanted"]
+    ]
     if missed:
         sys.exit(f"missed: {', '.join(missed)}")
 

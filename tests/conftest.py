@@ -68,7 +68,9 @@ def ctrl_c(monkeypatch):
         monkeypatch.setattr(progress, "drawing", drawing)
         return seen
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of a test runner may ignore it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # processes of a test runner may ignore it
     yield arm
     after = signal.signal(signal.SIGINT, before)
     assert after is signal.default_int_handler, "the handler was not put back"

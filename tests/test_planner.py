@@ -20,7 +20,14 @@ from dpbandit.planner.play import predict, seed_of
 from dpbandit.planner.problem import BLOCK, NEAR, Problem, distinct, draw_thetas, sample_of
 from dpbandit.policies import POLICIES, UCB
 
-SMALL = {"dim": 4, "arms": 5, "delta": 1e-5, "horizon": 2_000, "reward_range": (-0.5, 1.5), "particles": 8}
+SMALL = {
+    "dim": 4,
+    "arms": 5,
+    "delta": 1e-5,
+    "horizon": 2_000,
+    "reward_range": (-0.5, 1.5),
+    "particles": 8,
+}
 
 
 def small(**changes):
@@ -78,7 +85,9 @@ def test_more_privacy_costs_more_regret(name):
 
 
 def test_toeplitz_beats_the_tree_and_honaker_lies_between():
-    found = small(algorithms=["toeplitz", "tree-gauss", ("tree-gauss", {"honaker": True})], horizon=8_000)
+    found = small(
+        algorithms=["toeplitz", "tree-gauss", ("tree-gauss", {"honaker": True})], horizon=8_000
+    )
     plain, better = found.final("tree-gauss"), found.final("tree-gauss honaker=True")
     assert found.final("toeplitz") < better < plain
 
@@ -98,7 +107,9 @@ def test_the_same_question_has_the_same_answer(ordinary):
 
 
 def test_a_known_theta_and_no_reward_noise_leave_only_privacy_to_pay():
-    found = small(algorithms=["linucb", "tree-gauss"], reward_noise=0.0, prior=[[0.5, 0.1, 0.1, 0.3]])
+    found = small(
+        algorithms=["linucb", "tree-gauss"], reward_noise=0.0, prior=[[0.5, 0.1, 0.1, 0.3]]
+    )
     assert found.course("linucb").theta_error[-1] < 0.05
     assert found.final("tree-gauss") > 3 * found.final("linucb")
 
@@ -106,7 +117,9 @@ def test_a_known_theta_and_no_reward_noise_leave_only_privacy_to_pay():
 # ------------------------------------------------------------------ predictions are simulations
 
 
-@pytest.mark.parametrize("name", ["linucb", "tree-gauss", "toeplitz", "anytime", "joint", "private-ts"])
+@pytest.mark.parametrize(
+    "name", ["linucb", "tree-gauss", "toeplitz", "anytime", "joint", "private-ts"]
+)
 def test_a_prediction_is_what_the_real_bandit_does(name):
     problem, options = problem_for(rounds=150, particles=2), {"epsilon": 2.0, "delta": 1e-3}
     options["horizon"] = 150
@@ -120,7 +133,11 @@ def test_a_prediction_is_what_the_real_bandit_does(name):
 
 def test_arms_without_features_are_predicted():
     found = small(
-        dim=5, contexts=np.eye(5), prior="round", algorithms=["private-ucb", "linucb", "random"], horizon=4_000
+        dim=5,
+        contexts=np.eye(5),
+        prior="round",
+        algorithms=["private-ucb", "linucb", "random"],
+        horizon=4_000,
     )
     assert found.final("linucb") < found.final("private-ucb") < found.final("random")
     refused = small(algorithms=["private-ucb", "random"], horizon=300)
@@ -130,7 +147,9 @@ def test_arms_without_features_are_predicted():
 def test_rounds_are_the_same_for_all_algorithms_and_differ_between_particles():
     problem = problem_for(rounds=3 * BLOCK)
     for start, count in ((0, BLOCK), (BLOCK, 100)):
-        for one, other in zip(problem.block(1, start, count), problem.block(1, start, BLOCK), strict=True):
+        for one, other in zip(
+            problem.block(1, start, count), problem.block(1, start, BLOCK), strict=True
+        ):
             assert np.array_equal(one, other[:count])
     assert not np.array_equal(problem.block(0, 0, 50)[0], problem.block(1, 0, 50)[0])
     assert not np.array_equal(problem.block(0, 0, 50)[0], problem.block(0, BLOCK, 50)[0])
@@ -166,7 +185,14 @@ def test_predicted_regret_and_error_are_those_of_simulations(name):
     other = problem_for(dim=4, rounds=1_000, particles=40)
     sample = other.contexts
     found = dpb.plan(
-        dim=4, arms=5, contexts=sample, reward_noise=0.5, particles=48, algorithms=[name], seed=7, **options
+        dim=4,
+        arms=5,
+        contexts=sample,
+        reward_noise=0.5,
+        particles=48,
+        algorithms=[name],
+        seed=7,
+        **options,
     )
     played = np.array([by_hand(name, other, particle, **options) for particle in range(40)])
     # 40 and 48 worlds: each side has a standard error of about 5%, so 30% is four of the difference's.
@@ -210,7 +236,9 @@ def test_a_large_question_is_answered_with_fewer_particles_and_rounds_and_says_s
 
 
 def test_effort_is_shared_and_what_takes_too_long_is_refused():
-    found = effort.effort_for({"quick": 1.0, "slow": 1e6}, rounds=100_000, particles=24, seconds=10.0)
+    found = effort.effort_for(
+        {"quick": 1.0, "slow": 1e6}, rounds=100_000, particles=24, seconds=10.0
+    )
     assert found.particles == 4
     assert found.rounds == {"quick": 100_000, "slow": 0}
 
@@ -300,7 +328,9 @@ def test_a_users_design_with_a_policy_of_its_own_is_run_on_the_reference(registe
     assert found.final("cautious-for-plans") == pytest.approx(found.final("linucb"), rel=1e-6)
 
 
-@pytest.mark.parametrize(("broken", "words"), [("select", "failed when it was run: RuntimeError"), (None, "no select")])
+@pytest.mark.parametrize(
+    ("broken", "words"), [("select", "failed when it was run: RuntimeError"), (None, "no select")]
+)
 def test_a_users_bandit_that_cannot_be_run_is_listed_with_the_reason(registered, broken, words):
     class Broken:
         def __init__(self, **options):
@@ -317,7 +347,9 @@ def test_a_users_bandit_that_cannot_be_run_is_listed_with_the_reason(registered,
     assert found.recommended == "toeplitz"
     assert "no prediction" in str(found)
     assert words in found.table().loc["broken-for-plans", "note"]
-    assert json.loads(json.dumps(found.to_dict()))["algorithms"]["broken-for-plans"]["regret"] is None
+    assert (
+        json.loads(json.dumps(found.to_dict()))["algorithms"]["broken-for-plans"]["regret"] is None
+    )
     with pytest.raises(OptionError, match="no prediction"):
         found.final("broken-for-plans")
     unnamed = small(horizon=200, particles=4)
@@ -327,10 +359,14 @@ def test_a_users_bandit_that_cannot_be_run_is_listed_with_the_reason(registered,
 # ------------------------------------------------------------------ what a plan says
 
 
-def test_a_plan_recommends_a_proven_algorithm_and_never_prints_an_epsilon_without_its_claim(ordinary):
+def test_a_plan_recommends_a_proven_algorithm_and_never_prints_an_epsilon_without_its_claim(
+    ordinary,
+):
     assert ordinary.recommended == ordinary.ranked()[0] == "anytime"
     assert ordinary.forecasts[ordinary.recommended].status == "proven"
-    assert {"dgs-published", "dgs-figure", "private-linucb-published"}.isdisjoint(ordinary.forecasts)
+    assert {"dgs-published", "dgs-figure", "private-linucb-published"}.isdisjoint(
+        ordinary.forecasts
+    )
     for line in str(ordinary).splitlines():
         if "ε =" in line:
             assert "proven" in line or "published" in line
@@ -396,7 +432,9 @@ def test_ctrl_c_keeps_the_predictions_that_are_finished():
         if what == "dgs":
             raise KeyboardInterrupt
 
-    found = small(algorithms=["linucb", "toeplitz", "dgs", "local"], horizon=500, progress=interrupt)
+    found = small(
+        algorithms=["linucb", "toeplitz", "dgs", "local"], horizon=500, progress=interrupt
+    )
     assert not found.complete
     assert found.ranked() == ["toeplitz"]
     assert found.forecasts["dgs"].why_not == found.forecasts["local"].why_not == "interrupted"
@@ -410,7 +448,9 @@ def test_ctrl_c_keeps_the_predictions_that_are_finished():
 
 def test_progress_goes_from_nothing_to_all():
     told = []
-    small(algorithms=["toeplitz"], horizon=500, progress=lambda what, part: told.append((what, part)))
+    small(
+        algorithms=["toeplitz"], horizon=500, progress=lambda what, part: told.append((what, part))
+    )
     assert [part for _, part in told] == sorted(part for _, part in told)
     assert told[-1] == ("toeplitz", 1.0)
 
@@ -418,7 +458,10 @@ def test_progress_goes_from_nothing_to_all():
 def test_the_function_stays_the_function_when_its_package_is_imported():
     assert "dpbandit.planner.problem" in sys.modules
     assert callable(dpb.plan)
-    assert dpb.plan(**{**SMALL, "horizon": 50}, epsilon=1.0, algorithms=["random"]).recommended == "random"
+    assert (
+        dpb.plan(**{**SMALL, "horizon": 50}, epsilon=1.0, algorithms=["random"]).recommended
+        == "random"
+    )
 
 
 def test_a_plan_for_an_unknown_horizon_looks_ahead():

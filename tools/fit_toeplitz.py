@@ -101,7 +101,9 @@ def start(entry: int, rng: np.random.Generator, jitter: float) -> Vector:
     """Decays evenly spread over the time scales, weighted as a Riemann sum of the square root's c_k = ∫θ^k dθ/(π√(θ(1−θ)))."""
     m = BUFFERS[entry]
     fastest, slowest = rng.uniform(0.5, 0.9), rng.uniform(0.3, 3.0) / entry
-    rates = np.minimum(np.geomspace(fastest, slowest, m) * np.exp(jitter * rng.normal(size=m)), 0.95)
+    rates = np.minimum(
+        np.geomspace(fastest, slowest, m) * np.exp(jitter * rng.normal(size=m)), 0.95
+    )
     weights = np.sqrt(rates) * (1 - rates) * np.log(fastest / slowest) / (m - 1) / np.pi
     return pack(rates, weights)
 
@@ -114,7 +116,10 @@ def fit(entry: int) -> tuple[Vector, Vector]:
         x = start(entry, rng, jitter=0.0 if number == 0 else 0.3)
         result = minimize(loss, x, method="BFGS", options={"maxiter": 500, "gtol": 1e-7})
         found.append((float(result.fun), result.x))
-        print(f"{entry:>8}: start {number}, loss {result.fun:+.7f}, {time.perf_counter() - began:.0f} s", flush=True)
+        print(
+            f"{entry:>8}: start {number}, loss {result.fun:+.7f}, {time.perf_counter() - began:.0f} s",
+            flush=True,
+        )
     rates, weights = unpack(min(found, key=lambda pair: pair[0])[1])
     order = np.argsort(-rates)
     return _rounded(rates[order]), _rounded(weights[order])

@@ -22,7 +22,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def execute(path: Path, folder: Path | str = EXAMPLES) -> Any:
     """The notebook with fresh output, run in a folder from the first cell to the last."""
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}, record_timing=False)
+    client = NotebookClient(
+        notebook, timeout=600, resources={"metadata": {"path": str(folder)}}, record_timing=False
+    )
     client.execute()
     return notebook
 
@@ -32,8 +34,13 @@ def smaller(notebook: Any) -> None:
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
-                packed, image = io.BytesIO(), Image.open(io.BytesIO(base64.b64decode(output.data["image/png"])))
-                image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+                packed, image = (
+                    io.BytesIO(),
+                    Image.open(io.BytesIO(base64.b64decode(output.data["image/png"]))),
+                )
+                image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(
+                    packed, "PNG", optimize=True
+                )
                 output.data["image/png"] = base64.b64encode(packed.getvalue()).decode()
 
 
@@ -42,7 +49,10 @@ def main(names: list[str]) -> None:
         notebook = execute(path)
         smaller(notebook)
         # which Python it was is nobody's business: it would change with every machine
-        notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
+        notebook.metadata = {
+            "kernelspec": notebook.metadata["kernelspec"],
+            "language_info": {"name": "python"},
+        }
         nbformat.write(notebook, path)
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 

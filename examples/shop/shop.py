@@ -54,7 +54,13 @@ def contexts(hour: str) -> list[list[float]]:
 
 def chance_of_a_click(hour: str, product: str) -> float:
     """The visitors' secret, which only the simulation knows."""
-    return min(max(0.25 + 0.7 * sum(a * b for a, b in zip(PRODUCTS[product], TASTES[hour], strict=True)), 0.02), 0.98)
+    return min(
+        max(
+            0.25 + 0.7 * sum(a * b for a, b in zip(PRODUCTS[product], TASTES[hour], strict=True)),
+            0.02,
+        ),
+        0.98,
+    )
 
 
 class Shop:
@@ -98,7 +104,9 @@ class Shop:
         """Products by how often they were offered lately, which anybody could have counted."""
         counts = Counter(list(self.offers[hour]))
         total = max(sum(counts.values()), 1)
-        return sorted(((product, counts[product] / total) for product in PRODUCTS), key=lambda pair: -pair[1])
+        return sorted(
+            ((product, counts[product] / total) for product in PRODUCTS), key=lambda pair: -pair[1]
+        )
 
 
 # ---------------------------------------------------------------------- the page
@@ -118,7 +126,11 @@ td, th {{ text-align: left; padding: .2rem .6rem .2rem 0 }} meter {{ width: 10re
 
 
 def page(shop: Shop, hour: str) -> str:
-    shown, account, state = shop.offer(hour), shop.client.privacy(BANDIT), shop.client.bandit(BANDIT)
+    shown, account, state = (
+        shop.offer(hour),
+        shop.client.privacy(BANDIT),
+        shop.client.bandit(BANDIT),
+    )
     rows = "".join(
         f'<tr><td>{html.escape(product)}<td><meter value="{share:.3f}" aria-label="{share:.0%}"></meter> {share:.0%}</tr>'
         for product, share in shop.ranking(hour)
@@ -145,11 +157,15 @@ def web(shop: Shop, port: int) -> ThreadingHTTPServer:
 
         def do_POST(self) -> None:
             length = min(int(self.headers.get("Content-Length") or 0), 1_000)
-            decision = parse_qs(self.rfile.read(length).decode(errors="replace")).get("decision", [""])[0]
+            decision = parse_qs(self.rfile.read(length).decode(errors="replace")).get(
+                "decision", [""]
+            )[0]
             try:
                 shop.clicked(decision)
             except RequestError:
-                self.answer(400, "<p>This offer is not one of ours. <a href='/'>Back to the shop</a>")
+                self.answer(
+                    400, "<p>This offer is not one of ours. <a href='/'>Back to the shop</a>"
+                )
                 return
             self.answer(200, "<p>It is in your basket. <a href='/'>Back to the shop</a>")
 
@@ -178,7 +194,9 @@ def command(*words: str) -> list[str]:
 def service(store: str):
     """A service over `store`, and a client with a key that ends with it."""
     made = subprocess.run(
-        command("keys", "create", "--role", "admin", "--store", store, "--label", "the example shop"),
+        command(
+            "keys", "create", "--role", "admin", "--store", store, "--label", "the example shop"
+        ),
         capture_output=True,
         text=True,
         check=True,
@@ -187,7 +205,9 @@ def service(store: str):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    running = subprocess.Popen(command("serve", "--store", store, "--port", str(port)), stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        command("serve", "--store", store, "--port", str(port)), stderr=subprocess.DEVNULL
+    )
     try:
         # The client waits for the service to come up: it tries again until it is answered.
         with dpbandit.Client(f"http://127.0.0.1:{port}", key=key, patience=60) as client:
@@ -195,7 +215,9 @@ def service(store: str):
     finally:
         running.terminate()
         running.wait(30)
-        subprocess.run(command("keys", "revoke", key, "--store", store), capture_output=True, check=False)
+        subprocess.run(
+            command("keys", "revoke", key, "--store", store), capture_output=True, check=False
+        )
 
 
 def simulate(shop: Shop, visitors: int, seed: int) -> None:
@@ -222,17 +244,32 @@ def wait_until_learned(shop: Shop, seconds: float = 60) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", default="sqlite:///shop.db", help="where the service keeps what it knows")
-    parser.add_argument("--service", help="use a service that runs already; its key is in DPBANDIT_KEY")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--store", default="sqlite:///shop.db", help="where the service keeps what it knows"
+    )
+    parser.add_argument(
+        "--service", help="use a service that runs already; its key is in DPBANDIT_KEY"
+    )
     parser.add_argument("--port", type=int, default=8000, help="of the shop's page")
-    parser.add_argument("--visitors", type=int, default=500, help="how many simulated visitors come")
+    parser.add_argument(
+        "--visitors", type=int, default=500, help="how many simulated visitors come"
+    )
     parser.add_argument("--once", action="store_true", help="simulate, print, end")
     parser.add_argument(
-        "--epsilon", type=float, default=4.0, help="generous, so that a few hundred visitors show something"
+        "--epsilon",
+        type=float,
+        default=4.0,
+        help="generous, so that a few hundred visitors show something",
     )
-    parser.add_argument("--window", type=float, default=1.0, help="seconds until an offer counts as not clicked")
-    parser.add_argument("--seed", type=int, default=7, help="of the simulated visitors; the noise has none")
+    parser.add_argument(
+        "--window", type=float, default=1.0, help="seconds until an offer counts as not clicked"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=7, help="of the simulated visitors; the noise has none"
+    )
     given = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):  # either closes the shop, however it was started
         signal.signal(number, signal.default_int_handler)
@@ -243,7 +280,8 @@ def main() -> None:
             simulate(shop, given.visitors, given.seed)
             for hour in HOURS:
                 print(
-                    f"offered in the {hour}: " + ", ".join(f"{name} {share:.0%}" for name, share in shop.ranking(hour))
+                    f"offered in the {hour}: "
+                    + ", ".join(f"{name} {share:.0%}" for name, share in shop.ranking(hour))
                 )
             print(client.privacy(BANDIT)["claim"]["words"])
             return

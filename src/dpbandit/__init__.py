@@ -70,12 +70,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dpbandit import adapters, budget, errors, theory, worlds
+    from dpbandit.algorithms.registry import algorithms, make, register
     from dpbandit.auditor.attack import audit
     from dpbandit.auditor.verify import verify
     from dpbandit.bandit import Bandit
-    from dpbandit.files import load
-    from dpbandit.algorithms.registry import algorithms, make, register
     from dpbandit.client import AsyncClient, Client, Decision
+    from dpbandit.files import load
     from dpbandit.planner.affordable import affordable_epsilon
     from dpbandit.planner.ask import plan
     from dpbandit.privacy.claim import Claim

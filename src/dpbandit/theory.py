@@ -65,7 +65,9 @@ def noise_bound(
     _whole_numbers(dim=dim)
     _probabilities(zeta=zeta)
     if as_published:
-        leading = 32 * max_norm / smallest_eigenvalue * math.log(1 / zeta) * math.log(horizon) / epsilon
+        leading = (
+            32 * max_norm / smallest_eigenvalue * math.log(1 / zeta) * math.log(horizon) / epsilon
+        )
         return _shaped_like(t, leading / rounds * np.sqrt(2 * np.log(rounds) + 2))
 
     levels = max(math.log2(horizon), 1.0)  # at least 1: a horizon of 1 must not promise zero noise
@@ -118,18 +120,24 @@ def confidence_radius(
     bias = math.sqrt(ridge) * theta_norm
     if as_published:
         if epsilon is None or horizon is None:
-            raise ValueError(f"the published radius needs epsilon and horizon; got {epsilon=}, {horizon=}")
+            raise ValueError(
+                f"the published radius needs epsilon and horizon; got {epsilon=}, {horizon=}"
+            )
         _positive(epsilon=epsilon)
         _whole_numbers(most=horizon, t=t)
         leading = max_norm / epsilon * math.log(horizon) * math.log(1 / zeta)
         ellipsoid = np.sqrt(dim * np.log((1 + rounds * max_norm**2 * ridge) / zeta))
-        return _shaped_like(t, leading * np.sqrt(np.log(rounds)) / np.sqrt(rounds) + ellipsoid + bias)
+        return _shaped_like(
+            t, leading * np.sqrt(np.log(rounds)) / np.sqrt(rounds) + ellipsoid + bias
+        )
     growth = dim * np.log1p(rounds * max_norm**2 / ridge)
     ellipsoid = reward_noise * np.sqrt(growth + max(dim, 2) * math.log(1 / zeta))
     return _shaped_like(t, ellipsoid + bias + np.asarray(noise, dtype=np.float64))
 
 
-def noise_in_confidence_norm(t: ArrayLike, noise_l2: ArrayLike, *, ridge: float = 1.0, max_norm: float = 1.0) -> Values:
+def noise_in_confidence_norm(
+    t: ArrayLike, noise_l2: ArrayLike, *, ridge: float = 1.0, max_norm: float = 1.0
+) -> Values:
     """Bound on ‖η‖_A from a bound on ‖η‖₂ after t plays: noise_l2·√(λ + t·L²).
 
     A's largest eigenvalue is at most λ + t·L². The paper prints no such step; its radius implies √t here.
@@ -184,7 +192,9 @@ def regret_bound(
     _probabilities(delta=delta, zeta=zeta)
     if as_published:
         radius, spread = _published_ellipsoid(horizons, dim, ridge, max_norm, theta_norm, zeta)
-        added = (3 / math.e) ** 1.5 * max_norm / (smallest_eigenvalue * epsilon) * math.log(1 / zeta)
+        added = (
+            (3 / math.e) ** 1.5 * max_norm / (smallest_eigenvalue * epsilon) * math.log(1 / zeta)
+        )
         early_rounds = 32 * math.log(1 / delta) / smallest_eigenvalue
         return _shaped_like(horizon, 2 * radius * spread + 2 * added * spread + early_rounds)
 
@@ -196,7 +206,9 @@ def regret_bound(
 
     flat = horizons.ravel()
     if flat.size and flat.max() > LONGEST_SUM:
-        raise ValueError(f"horizon must be at most {LONGEST_SUM} for the corrected form; got {flat.max()}")
+        raise ValueError(
+            f"horizon must be at most {LONGEST_SUM} for the corrected form; got {flat.max()}"
+        )
     built_for = flat if mechanism_horizon is None else np.full_like(flat, mechanism_horizon)
     added_by_noise = np.zeros(flat.shape)
     for built in np.unique(built_for).tolist():
@@ -303,7 +315,12 @@ def arms_privacy_order(horizon: ArrayLike, *, arms: int, epsilon: float) -> Valu
 
 
 def _published_ellipsoid(
-    horizons: NDArray[np.int64], dim: int, ridge: float, max_norm: float, theta_norm: float, zeta: float
+    horizons: NDArray[np.int64],
+    dim: int,
+    ridge: float,
+    max_norm: float,
+    theta_norm: float,
+    zeta: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The printed radius √(d·log((1+TL²λ)/ζ)) + √λ·S and the printed Q = √(dT·log(λ + LT/d))."""
     ellipsoid = np.sqrt(dim * np.log((1 + horizons * max_norm**2 * ridge) / zeta))
@@ -326,7 +343,9 @@ def _whole_numbers(most: int | None = None, **named: ArrayLike) -> NDArray[np.in
         if not np.all(np.isfinite(numbers) & (numbers >= 1) & (numbers == np.floor(numbers))):
             raise ValueError(f"{name} must be a whole number ≥ 1; got {value!r}")
         if most is not None and np.any(numbers > most):
-            raise ValueError(f"{name} must be at most the mechanism's horizon {most}; got {value!r}")
+            raise ValueError(
+                f"{name} must be at most the mechanism's horizon {most}; got {value!r}"
+            )
     return np.asarray(numbers.astype(np.int64))
 
 

@@ -45,7 +45,9 @@ def test_ours_without_privacy_is_cobas_linucb_action_by_action():
     )
     same = 0
     for number, step in enumerate(
-        LinearSyntheticSimulation(200, n_actions=4, n_context_features=3, n_action_features=0, seed=3).read()
+        LinearSyntheticSimulation(
+            200, n_actions=4, n_context_features=3, n_action_features=0, seed=3
+        ).read()
     ):
         actions = [tuple(action) for action in step["actions"]]
         pmf = theirs._pmf(step["context"], actions)
@@ -63,7 +65,11 @@ def test_a_private_learner_beside_cobas_own_on_its_environment():
     environments = cb.Environments.from_linear_synthetic(
         1_500, n_actions=3, n_context_features=2, n_action_features=0, seed=[1, 2]
     )
-    learners = [cb.RandomLearner(), cb.LinUCBLearner(alpha=0.3), CobaLearner("anytime", max_norm=3.0, **PRIVATE)]
+    learners = [
+        cb.RandomLearner(),
+        cb.LinUCBLearner(alpha=0.3),
+        CobaLearner("anytime", max_norm=3.0, **PRIVATE),
+    ]
     result = experiment(environments, learners)
     found = rewards(result, lambda row: row["family"])
     assert set(found) == {"Random", "LinUCB", "dpbandit anytime"}
@@ -95,7 +101,9 @@ def test_our_world_in_coba_gives_what_run_gives():
         [CobaLearner("tree-gauss", features=["a"], seed=7, horizon=300, **options)],
     )
     run = dpb.run(world, ["tree-gauss"], horizon=300, seeds=[7], workers=1, **options)
-    assert sum(rewards(result, str).values()) == pytest.approx(run.summary().loc["tree-gauss", "reward"])
+    assert sum(rewards(result, str).values()) == pytest.approx(
+        run.summary().loc["tree-gauss", "reward"]
+    )
 
 
 def test_ucb_reports_no_probability_and_thompson_sampling_its_own():

@@ -22,7 +22,9 @@ def clicks(rounds, seed=0):
 
 def test_rivers_offline_loop_with_contexts():
     random, n_random = bandit.evaluate_offline(bandit.RandomPolicy(seed=1), clicks(2_000))
-    ours, n_ours = bandit.evaluate_offline(RiverPolicy("anytime", max_norm=2.0, **PRIVATE), clicks(2_000))
+    ours, n_ours = bandit.evaluate_offline(
+        RiverPolicy("anytime", max_norm=2.0, **PRIVATE), clicks(2_000)
+    )
     assert n_random > 900
     assert n_ours > 900
     assert random.get() / n_random == pytest.approx(0.5, abs=0.05)
@@ -103,6 +105,8 @@ def test_what_the_first_round_did_not_have_is_an_error():
         policy.pull(["film"], context={"evening": "late"})
     with pytest.raises(ShapeError, match="not 4 things"):
         policy.update("film", {}, 1.0, 2.0)
-    named = RiverPolicy("anytime", arms=["film", "news", "chess"], features=["evening", "noon"], **PRIVATE)
+    named = RiverPolicy(
+        "anytime", arms=["film", "news", "chess"], features=["evening", "noon"], **PRIVATE
+    )
     named.pull(["chess"], context={"noon": 1.0})
     assert named.bandit.dim == 9

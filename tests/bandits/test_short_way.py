@@ -46,7 +46,7 @@ class Counting(Engine):
 
 @pytest.fixture
 def core(monkeypatch):
-    found = types.SimpleNamespace(Engine=Counting)
+    found = types.SimpleNamespace(Engine=Counting, arch=lambda: "v2")
     monkeypatch.setattr(engine, "_core", lambda: (found, ""))
     return found
 

@@ -12,7 +12,14 @@ import harness
 from harness import BANDIT, decide, learned, make_key, reward, until
 
 SECONDS = 1000  # Playwright counts milliseconds
-TIMED = {**BANDIT, "name": "timed", "algorithm": "dgs", "horizon": 1000, "epsilon": 2.0, "delta": 1e-5}
+TIMED = {
+    **BANDIT,
+    "name": "timed",
+    "algorithm": "dgs",
+    "horizon": 1000,
+    "epsilon": 2.0,
+    "delta": 1e-5,
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +55,17 @@ def open_page(browser, shop):
     contexts, asked, problems = [], [], []
 
     def start(width=1200, scheme="light", **more):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **more)
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, **more
+        )
         contexts.append(context)
         page = context.new_page()
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda line: problems.append(line.text) if line.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda line: problems.append(line.text) if line.type in ("error", "warning") else None,
+        )
         page.goto(f"http://127.0.0.1:{shop[0].port}/")
         return page
 
@@ -112,15 +124,18 @@ def test_the_chart_and_its_table_hold_every_release(open_page, shop):
     noisy = [release for release in releases if release["noise_scale"] is not None]
     timed = card(page, "timed")
     assert timed.locator("svg .rug").count() == len(noisy)
-    assert f"the {'only' if len(noisy) == 1 else f'last {len(noisy)}'} from" in timed.locator("svg").get_attribute(
-        "aria-label"
-    )
+    assert f"the {'only' if len(noisy) == 1 else f'last {len(noisy)}'} from" in timed.locator(
+        "svg"
+    ).get_attribute("aria-label")
     timed.get_by_text("The latest models as a table").click()
     rows = timed.locator("tbody tr").all_inner_texts()
     assert len(rows) == min(len(releases), 20)
     assert rows[0].split("\t")[0] == str(releases[-1]["model_version"])
     assert timed.locator("caption").inner_text().startswith("The latest")
-    assert card(page, "a.quiet-one").locator("svg text").text_content() == "No model has been learned yet."
+    assert (
+        card(page, "a.quiet-one").locator("svg text").text_content()
+        == "No model has been learned yet."
+    )
 
 
 def test_there_is_no_reward_rate_and_the_page_says_why(open_page, shop):
@@ -137,7 +152,12 @@ def test_a_wrong_key_is_refused_in_words_and_forgotten(open_page):
         page.get_by_label("Key", exact=True).fill(wrong)
         page.keyboard.press("Enter")
         page.get_by_text("This key is not valid here.").first.wait_for()
-        until(lambda: page.evaluate("document.activeElement.id === 'key' && document.activeElement.value === ''"), 10)
+        until(
+            lambda: page.evaluate(
+                "document.activeElement.id === 'key' && document.activeElement.value === ''"
+            ),
+            10,
+        )
         assert page.locator("#key").get_attribute("aria-invalid") == "true"
         assert page.evaluate("sessionStorage.length") == 0
         assert page.locator("#board").is_hidden()
@@ -149,7 +169,11 @@ def test_a_wrong_key_is_refused_in_words_and_forgotten(open_page):
 def test_the_key_lives_in_this_tab_until_signing_out(open_page, shop):
     page = open_page()
     sign_in(page, shop[1])
-    assert page.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]
+    assert page.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [
+        1,
+        0,
+        "",
+    ]
     assert shop[1] not in page.content()
     assert shop[1] not in page.url
     page.reload()
@@ -211,10 +235,14 @@ def test_a_screen_reader_finds_names_for_everything(open_page, shop):
     }""")
     assert nameless == []
     assert (
-        page.locator("table").count() == page.locator("table caption").count() == page.locator("svg[role=img]").count()
+        page.locator("table").count()
+        == page.locator("table caption").count()
+        == page.locator("svg[role=img]").count()
     )
     assert page.evaluate("[...document.querySelectorAll('th')].every((e) => e.scope === 'col')")
-    assert page.evaluate("[...document.querySelectorAll('img')].every((e) => e.hasAttribute('alt'))")
+    assert page.evaluate(
+        "[...document.querySelectorAll('img')].every((e) => e.hasAttribute('alt'))"
+    )
     assert page.evaluate(
         "(() => { const i = [...document.querySelectorAll('[id]')].map((e) => e.id); return i.length === new Set(i).size; })()"
     )
@@ -222,9 +250,13 @@ def test_a_screen_reader_finds_names_for_everything(open_page, shop):
         "[...document.querySelectorAll('h1, h2, h3, h4')].filter((e) => e.offsetParent).map((e) => Number(e.tagName[1]))"
     )
     assert levels[0] == 1
-    assert all(after - before <= 1 for before, after in pairwise(levels)), "a heading's level is skipped"
+    assert all(after - before <= 1 for before, after in pairwise(levels)), (
+        "a heading's level is skipped"
+    )
     assert page.get_by_role("main").count() == page.get_by_role("banner").count() == 1
-    assert page.evaluate("[...document.querySelectorAll('[aria-live]')].map((e) => e.ariaLive)") == ["polite"]
+    assert page.evaluate(
+        "[...document.querySelectorAll('[aria-live]')].map((e) => e.ariaLive)"
+    ) == ["polite"]
     assert page.evaluate("document.documentElement.lang") == "en"
 
 
@@ -260,7 +292,9 @@ def test_nothing_is_cut_off_at_any_width(open_page, shop, width):
     sign_in(page, shop[1])
     for summary in page.locator("summary:visible").all():
         summary.click()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (
+        "the page scrolls sideways"
+    )
     small = page.evaluate(
         "[...document.querySelectorAll('button')].filter((e) => e.offsetParent && e.getBoundingClientRect().height < 44).length"
     )

@@ -16,7 +16,9 @@ def test_the_published_report_is_whole_on_wide_and_narrow_screens(browser, width
     page.on("request", lambda request: fetched.append(request.url))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(REPORT.as_uri())
-    sizes = page.eval_on_selector_all("figure img", "all => all.map(i => [i.complete, i.naturalWidth])")
+    sizes = page.eval_on_selector_all(
+        "figure img", "all => all.map(i => [i.complete, i.naturalWidth])"
+    )
     assert len(sizes) == 7
     assert all(done and natural > 600 for done, natural in sizes)
     rows = page.eval_on_selector_all("#verdict-table tbody tr", "all => all.map(r => r.innerText)")
@@ -25,7 +27,9 @@ def test_the_published_report_is_whole_on_wide_and_narrow_screens(browser, width
     for row, claim in zip(rows, claims, strict=True):
         assert claim["claim"] in row
         assert claim["verdict"] in row
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), "the page scrolls sideways"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), (
+        "the page scrolls sideways"
+    )
     assert [url for url in fetched if not url.startswith(("file:", "data:"))] == []
     assert problems == []
     context.close()

@@ -12,10 +12,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from dpbandit.bandits.options import SHARED
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 import dpbandit
-from dpbandit.bandits.options import SHARED
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "site"))
@@ -42,7 +42,9 @@ def test_nothing_is_loaded_from_elsewhere(site):
     loads = r'<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//[^"]*"|<link\b[^>]*\bhref="(?:https?:)?//[^"]*"'
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
-    assert [(page.name, found) for page in pages for found in re.findall(loads, page.read_text())] == []
+    assert [
+        (page.name, found) for page in pages for found in re.findall(loads, page.read_text())
+    ] == []
     styles = {
         page.name: re.findall(r"(?:@import|url\()\s*['\"]?(?:https?:)?//[^)\s]+", page.read_text())
         for page in site.rglob("*.css")
@@ -54,11 +56,24 @@ def test_nothing_is_loaded_from_elsewhere(site):
 def test_every_public_name_is_described(site):
     page = (site / "reference" / "api.html").read_text()
     inside = {
-        "worlds": ("Synthetic", "Arrays", "Bernoulli", "Drifting", "Degenerate", "LastFM", "OpenBandit"),
+        "worlds": (
+            "Synthetic",
+            "Arrays",
+            "Bernoulli",
+            "Drifting",
+            "Degenerate",
+            "LastFM",
+            "OpenBandit",
+        ),
         "theory": ("noise_bound", "confidence_radius", "regret_bound", "perturbed_regret_bound"),
         "errors": ("DpbanditError", "BudgetError", "PrivacyWarning"),
         "budget": ("mu_of", "epsilon_of", "delta_of"),
-        "adapters": ("coba.CobaLearner", "coba.CobaWorld", "river.RiverPolicy", "gymnasium.WorldEnv"),
+        "adapters": (
+            "coba.CobaLearner",
+            "coba.CobaWorld",
+            "river.RiverPolicy",
+            "gymnasium.WorldEnv",
+        ),
     }
     names = [name for name in dpbandit.__all__ if name not in inside and name != "__version__"]
     names += [f"{module}.{name}" for module, some in inside.items() for name in some]
@@ -82,7 +97,11 @@ def test_every_command_and_every_option_is_described(site):
     for path, command in found:
         assert f"{' '.join(path[1:])}<a" in page
         for parameter in command.params:
-            if parameter.opts[0].startswith("--") and not parameter.hidden and parameter.name != "help":
+            if (
+                parameter.opts[0].startswith("--")
+                and not parameter.hidden
+                and parameter.name != "help"
+            ):
                 assert f"<code>{parameter.opts[0]}" in page, (path, parameter.opts)
 
 
@@ -132,7 +151,9 @@ def address(site):
     server.server_close()
 
 
-def test_no_page_scrolls_sideways_on_a_wide_or_a_narrow_screen_and_every_picture_loads(site, address, browser):
+def test_no_page_scrolls_sideways_on_a_wide_or_a_narrow_screen_and_every_picture_loads(
+    site, address, browser
+):
     page = browser.new_page()
     fetched, problems = [], []
     page.on("request", lambda request: fetched.append(request.url))
@@ -144,7 +165,9 @@ def test_no_page_scrolls_sideways_on_a_wide_or_a_narrow_screen_and_every_picture
         if file.name in ("404.html", "report.html"):  # the report has a test of its own
             continue
         page.goto(f"{address}/{file.relative_to(site)}")
-        assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)"), file
+        assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)"), (
+            file
+        )
         for width in (1440, 390):
             page.set_viewport_size({"width": width, "height": 900})
             # The theme moves its search box in a quarter of a second; a page that is too wide stays so.

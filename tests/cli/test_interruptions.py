@@ -36,18 +36,32 @@ def test_run_keeps_the_seeds_that_are_finished(dpbandit_, ctrl_c, tmp_path):
 def test_audit_judges_by_the_runs_that_are_finished(dpbandit_, ctrl_c, tmp_path):
     ctrl_c(0.3)
     said = dpbandit_(
-        "audit", "dgs-figure", "--delta", "0.1", "--horizon", "64", "--runs", "100000", "--out", "a", "--json"
+        "audit",
+        "dgs-figure",
+        "--delta",
+        "0.1",
+        "--horizon",
+        "64",
+        "--runs",
+        "100000",
+        "--out",
+        "a",
+        "--json",
     )
     assert said.status == 130
     found = json.loads(said.out)
     assert 100 <= found["runs"] < 100_000
     assert found["complete"] is False
-    assert json.loads((tmp_path / "a" / "audit-dgs-figure.json").read_text())["runs"] == found["runs"]
+    assert (
+        json.loads((tmp_path / "a" / "audit-dgs-figure.json").read_text())["runs"] == found["runs"]
+    )
 
 
 def test_plan_keeps_the_predictions_that_are_finished(dpbandit_, ctrl_c):
     ctrl_c(0.7)
-    said = dpbandit_("plan", "toeplitz", "tree-gauss", "--dim", "3", "--arms", "4", "--horizon", "500", "--json")
+    said = dpbandit_(
+        "plan", "toeplitz", "tree-gauss", "--dim", "3", "--arms", "4", "--horizon", "500", "--json"
+    )
     assert said.status == 130
     found = json.loads(said.out)
     assert found["recommended"] == "toeplitz"
@@ -57,7 +71,18 @@ def test_plan_keeps_the_predictions_that_are_finished(dpbandit_, ctrl_c):
 
 def test_the_search_for_an_epsilon_keeps_the_smallest_that_was_enough(dpbandit_, ctrl_c):
     ctrl_c(0.6)
-    arguments = ["plan", "toeplitz", "--dim", "2", "--arms", "3", "--horizon", "200", "--afford", "100%"]
+    arguments = [
+        "plan",
+        "toeplitz",
+        "--dim",
+        "2",
+        "--arms",
+        "3",
+        "--horizon",
+        "200",
+        "--afford",
+        "100%",
+    ]
     said = dpbandit_(*arguments, "--json")
     assert said.status == 130
     found = json.loads(said.out)
@@ -71,7 +96,16 @@ def test_the_search_for_an_epsilon_keeps_the_smallest_that_was_enough(dpbandit_,
 
 def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, tmp_path):
     ctrl_c(0.2)
-    arguments = ["warm-start", "log.parquet", "--delta", "1e-6", "--algorithm", "tree-gauss", "--workers", "1"]
+    arguments = [
+        "warm-start",
+        "log.parquet",
+        "--delta",
+        "1e-6",
+        "--algorithm",
+        "tree-gauss",
+        "--workers",
+        "1",
+    ]
     said = dpbandit_(*arguments, "--out", "b.npz")
     assert said.status == 130
     assert "nothing was released and nothing written" in said.err
@@ -80,7 +114,9 @@ def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, 
 
 def test_half_a_verification_says_nothing(dpbandit_, ctrl_c):
     ctrl_c(0.3)
-    said = dpbandit_("verify", "tree-gauss", "--horizon", "32", "--dim", "2", "--runs", "5", "--json")
+    said = dpbandit_(
+        "verify", "tree-gauss", "--horizon", "32", "--dim", "2", "--runs", "5", "--json"
+    )
     assert (said.status, said.out) == (130, "")
     assert "nothing is kept" in said.err
 

@@ -7,7 +7,11 @@ import socket
 import pytest
 
 # A token of our own, for this process and its children: otherwise Ray makes one in the home folder. No reports to its makers.
-os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+os.environ |= {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 # Ray's least is 75 MiB of shared memory for each node.
 SHAPE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
@@ -44,6 +48,8 @@ class TwoNodes:
 
 @pytest.fixture(scope="module")
 def nodes():
-    found = TwoNodes(pytest.importorskip("ray.cluster_utils", reason="the extra 'cluster' is not installed"))
+    found = TwoNodes(
+        pytest.importorskip("ray.cluster_utils", reason="the extra 'cluster' is not installed")
+    )
     yield found
     found.stop()

@@ -23,7 +23,10 @@ from experiments.reproduction import setting
 
 ray = pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning"),
+]
 
 WORLD = dpb.worlds.Synthetic(arms=50, dim=4, shown=6)
 OPTIONS = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (-0.5, 1.5)}
@@ -62,7 +65,9 @@ def noted(log):
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_a_run_whose_node_is_killed_midway_finishes_with_the_numbers_of_one_machine(nodes, tmp_path):
+def test_a_run_whose_node_is_killed_midway_finishes_with_the_numbers_of_one_machine(
+    nodes, tmp_path
+):
     log, setting = tmp_path / "log", {"horizon": 100, "seeds": 8, **OPTIONS}
     names = ["linucb", "tree-gauss", "noting"]
     dpb.register("noting", noting(str(tmp_path / "elsewhere")))
@@ -86,16 +91,23 @@ def test_a_run_whose_node_is_killed_midway_finishes_with_the_numbers_of_one_mach
     assert 0 < shares[0] <= done / (100 * 8 * 3) < 1
     assert shares[-1] == 1
     assert shares == sorted(shares)
-    begins = Counter(seed for what, seed, node, _ in noted(log) if what == "begin" and node != "here")
+    begins = Counter(
+        seed for what, seed, node, _ in noted(log) if what == "begin" and node != "here"
+    )
     assert set(begins) == set(range(8))
-    assert {seed for seed, times in begins.items() if times > 1} == lost, "only what was lost is done again"
+    assert {seed for seed, times in begins.items() if times > 1} == lost, (
+        "only what was lost is done again"
+    )
     assert {node for _, seed, node, _ in noted(log) if seed in lost} != {second}
 
 
 def test_an_audit_gives_the_scores_of_one_machine_to_a_client_from_outside(nodes):
     setting = {"epsilon": 1.0, "delta": 0.01, "horizon": 8, "runs": 2_000}
     for name in ("local", "tree-gauss"):
-        expected, found = dpb.audit(name, **setting), dpb.audit(name, cluster=nodes.client, **setting)
+        expected, found = (
+            dpb.audit(name, **setting),
+            dpb.audit(name, cluster=nodes.client, **setting),
+        )
         assert np.array_equal(found.scores0, expected.scores0)
         assert np.array_equal(found.scores1, expected.scores1)
         assert found.to_dict() == expected.to_dict()
@@ -110,20 +122,30 @@ def test_a_real_audit_and_one_of_a_stranger_run_on_the_cluster(nodes, tmp_path):
         dpb.register("noting", noting(str(tmp_path / "log")))
         setting = {"horizon": 4, "runs": 200}
         assert np.array_equal(
-            dpb.audit("noting", cluster=place, **setting).scores1, dpb.audit("noting", **setting).scores1
+            dpb.audit("noting", cluster=place, **setting).scores1,
+            dpb.audit("noting", **setting).scores1,
         )
     assert {node for what, _, node, _ in noted(tmp_path / "log") if what == "end"} > {"here"}
 
 
-def test_the_leaderboard_and_the_reproduction_are_those_of_one_machine(nodes, tmp_path, monkeypatch):
+def test_the_leaderboard_and_the_reproduction_are_those_of_one_machine(
+    nodes, tmp_path, monkeypatch
+):
     tiny = grid.Profile("tiny", {60: 2, 120: 2}, {60: 2, 120: 2}, (grid.Budget(2.0, 1e-5),))
-    small = replace(setting.PAPER, name="tiny", horizon=160, seeds=2, change_rounds=30, change_runs=1)
+    small = replace(
+        setting.PAPER, name="tiny", horizon=160, seeds=2, change_rounds=30, change_runs=1
+    )
     monkeypatch.setitem(setting.PROFILES, "tiny", small)
     lines = {"worlds": ["synthetic"], "algorithms": ["tree-gauss"]}
     with spread.over(nodes.address) as place:
-        boards = [leaderboard.play(tmp_path / f, tiny, cluster=c, **lines) for f, c in (("a", None), ("b", place))]
+        boards = [
+            leaderboard.play(tmp_path / f, tiny, cluster=c, **lines)
+            for f, c in (("a", None), ("b", place))
+        ]
         for folder, where in (("a", None), ("b", place)):
-            reproduction.reproduce(tmp_path / folder, size="tiny", figures=["1a", "2b"], cluster=where)
+            reproduction.reproduce(
+                tmp_path / folder, size="tiny", figures=["1a", "2b"], cluster=where
+            )
     assert boards[1].complete
     pd.testing.assert_frame_equal(boards[0].rows, boards[1].rows, check_exact=True)
     for name in ("simulation", "changed-arms"):
@@ -143,7 +165,9 @@ def test_ctrl_c_keeps_finished_seeds_and_the_cluster_goes_on(nodes, tmp_path):
         assert not found.complete
         assert 1 <= len(found.rows) < 8
         again = dpb.run(WORLD, ["noting"], horizon=50, seeds=2, cluster=place)
-    pd.testing.assert_frame_equal(again.frame(), dpb.run(WORLD, ["noting"], horizon=50, seeds=2).frame())
+    pd.testing.assert_frame_equal(
+        again.frame(), dpb.run(WORLD, ["noting"], horizon=50, seeds=2).frame()
+    )
 
 
 def test_errors_on_a_node_are_those_of_one_machine(nodes):
@@ -183,13 +207,19 @@ def test_dpbandit_is_sent_along_where_it_is_another_one(nodes, tmp_path, monkeyp
 
 def dpbandit(*arguments, **kwargs):
     return subprocess.Popen(
-        [sys.executable, "-m", "dpbandit.cli", *arguments], text=True, stdout=-1, stderr=-1, **kwargs
+        [sys.executable, "-m", "dpbandit.cli", *arguments],
+        text=True,
+        stdout=-1,
+        stderr=-1,
+        **kwargs,
     )
 
 
 def test_the_command_line_joins_a_cluster(nodes):
     words = ["run", "linucb", "--horizon", "200", "--seeds", "2", "--json"]
-    (one, _), (two, said) = (dpbandit(*words, *more).communicate() for more in ([], ["--cluster", nodes.client]))
+    (one, _), (two, said) = (
+        dpbandit(*words, *more).communicate() for more in ([], ["--cluster", nodes.client])
+    )
     assert json.loads(two) == json.loads(one), said
 
 

@@ -36,11 +36,17 @@ def log(tmp_path, monkeypatch):
     rng = np.random.default_rng(5)
     x = rng.normal(size=(ROWS, 4)) / 4
     x[::33, 1] = np.nan
-    table = pa.table({"context": list(x), "reward": rng.random(ROWS), "who": rng.integers(0, 9_000, ROWS)})
+    table = pa.table(
+        {"context": list(x), "reward": rng.random(ROWS), "who": rng.integers(0, 9_000, ROWS)}
+    )
     folder = tmp_path / "log"
     folder.mkdir()
     for number in range(3):
-        pq.write_table(table.slice(number * ROWS // 3, ROWS // 3), folder / f"{number}.parquet", row_group_size=5_000)
+        pq.write_table(
+            table.slice(number * ROWS // 3, ROWS // 3),
+            folder / f"{number}.parquet",
+            row_group_size=5_000,
+        )
     assert len(source.open_log(folder).parts) == 12
     return folder
 
@@ -120,20 +126,30 @@ class Killer:
         assert {node for _, node in self.noted("end")}.isdisjoint({self.second})
 
 
-def test_a_log_whose_reader_is_killed_midway_gives_the_bandit_of_one_machine(nodes, log, tmp_path, monkeypatch):
+def test_a_log_whose_reader_is_killed_midway_gives_the_bandit_of_one_machine(
+    nodes, log, tmp_path, monkeypatch
+):
     expected, killer = dpb.warm_start(log, **GIVEN), Killer(nodes, tmp_path / "notes")
-    monkeypatch.setattr(total, "scan_part", doomed(str(killer.notes), total.scan_part, killer.second))
+    monkeypatch.setattr(
+        total, "scan_part", doomed(str(killer.notes), total.scan_part, killer.second)
+    )
     found = dpb.warm_start(log, cluster=nodes.address, progress=killer.progress, **GIVEN)
     killer.check()
     assert same(expected, found)
 
 
 @pytest.mark.parametrize("reading", ["find_users", "scan_answered"])
-def test_caps_for_users_survive_a_node_lost_in_either_reading(nodes, log, tmp_path, monkeypatch, reading):
+def test_caps_for_users_survive_a_node_lost_in_either_reading(
+    nodes, log, tmp_path, monkeypatch, reading
+):
     given = {**CAPPED, **GIVEN, "horizon": 20}
     expected, killer = dpb.warm_start(log, "tree-gauss", **given), Killer(nodes, tmp_path / "notes")
-    monkeypatch.setattr(caps, reading, doomed(str(killer.notes), getattr(caps, reading), killer.second))
-    found = dpb.warm_start(log, "tree-gauss", cluster=nodes.address, progress=killer.progress, **given)
+    monkeypatch.setattr(
+        caps, reading, doomed(str(killer.notes), getattr(caps, reading), killer.second)
+    )
+    found = dpb.warm_start(
+        log, "tree-gauss", cluster=nodes.address, progress=killer.progress, **given
+    )
     killer.check()
     assert same(expected, found)
     assert found.log.over_cap > 10_000
@@ -166,7 +182,9 @@ def test_errors_on_a_node_are_those_of_one_machine(nodes, log):
     bandit = dpb.make("tree-gauss", dim=4, horizon=9, **GIVEN)
     (log / "1.parquet").rename(log / "elsewhere")
     for where in (None, nodes.address):
-        with pytest.raises(LogError, match=r"1\.parquet on .* cannot be read: .*No such file.*Nothing was released"):
+        with pytest.raises(
+            LogError, match=r"1\.parquet on .* cannot be read: .*No such file.*Nothing was released"
+        ):
             learn_log(bandit, opened, columns, sample=np.zeros((0, 4)), cluster=where)
     assert bandit.ledger.releases == 0
 
@@ -184,9 +202,22 @@ def test_ctrl_c_releases_nothing_and_the_cluster_goes_on(nodes, log):
 def test_the_command_line_reads_a_log_on_a_cluster(nodes, log, tmp_path):
     found = []
     for name, more in (("a", []), ("b", ["--cluster", nodes.client, "--workers", "1"])):
-        words = ["warm-start", str(log), "--delta", "1e-6", "--seed", "3", "--user", "who", "--user-rewards", "2"]
+        words = [
+            "warm-start",
+            str(log),
+            "--delta",
+            "1e-6",
+            "--seed",
+            "3",
+            "--user",
+            "who",
+            "--user-rewards",
+            "2",
+        ]
         words += ["--out", str(tmp_path / f"{name}.npz"), "--json", *more]
-        done = subprocess.run([sys.executable, "-m", "dpbandit.cli", *words], text=True, capture_output=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "dpbandit.cli", *words], text=True, capture_output=True
+        )
         assert done.returncode == 0, done.stderr
         found.append(json.loads(done.stdout))
     one, two = found

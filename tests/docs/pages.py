@@ -50,7 +50,9 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page whose blocks must work."""
-    return [ROOT / name for name in AT_THE_ROOT if (ROOT / name).exists()] + sorted((ROOT / "docs").rglob("*.md"))
+    return [ROOT / name for name in AT_THE_ROOT if (ROOT / name).exists()] + sorted(
+        (ROOT / "docs").rglob("*.md")
+    )
 
 
 def blocks(page: Path) -> list[Block]:
@@ -72,7 +74,9 @@ def to_run(page: Path) -> list[Block]:
 
 
 # A page's test changes nothing outside its folder.
-FOREIGN = re.compile(r"^\s*(?:\w+=\S*\s+)*(pip|make|sudo|apt-get|ray|git|systemctl|gunicorn)\b", re.M)
+FOREIGN = re.compile(
+    r"^\s*(?:\w+=\S*\s+)*(pip|make|sudo|apt-get|ray|git|systemctl|gunicorn)\b", re.M
+)
 
 
 def commands(block: Block) -> str:
@@ -87,7 +91,9 @@ def commands(block: Block) -> str:
     script, goes_on = [], False
     for line in block.text.splitlines():
         if not goes_on and not line.startswith("$ "):
-            raise AssertionError(f"line {block.line}: a console block holds commands after '$ ' alone, not {line!r}")
+            raise AssertionError(
+                f"line {block.line}: a console block holds commands after '$ ' alone, not {line!r}"
+            )
         script.append(line if goes_on else line[2:])
         goes_on = line.endswith("\\")
     return "\n".join(script) + "\n"
@@ -111,7 +117,9 @@ def matches(expected: str, printed: str, within: float = 0.0) -> bool:
     expected, printed = re.sub(r" +", " ", expected), re.sub(r" +", " ", printed)
     words, numbers = re.split(NUMBER, expected), re.findall(NUMBER, expected)
     found = re.fullmatch(f"({NUMBER})".join(pattern(part) for part in words), printed, re.S)
-    return found is not None and all(_near(a, b, within) for a, b in zip(numbers, found.groups(), strict=True))
+    return found is not None and all(
+        _near(a, b, within) for a, b in zip(numbers, found.groups(), strict=True)
+    )
 
 
 def _near(one: str, other: str, within: float) -> bool:
@@ -153,7 +161,9 @@ set +eu; env -0 > {here}/exported; echo done > {here}/done
 class _Shell:
     """A bash that is fed one script at a time."""
 
-    def __init__(self, process: subprocess.Popen[str], here: Path, exported: dict[str, str]) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str], here: Path, exported: dict[str, str]
+    ) -> None:
         self.process, self.here, self.exported = process, here, exported
 
     def __call__(self, script: str, where: str) -> str:
@@ -166,7 +176,9 @@ class _Shell:
             ended = self.process.poll() is not None
             if ended or time.monotonic() > until:
                 said = (self.here / "printed").read_text() + (self.here / "said").read_text()
-                raise AssertionError(f"{where}: {'failed' if ended else 'took too long'}\n{script}\n{said}")
+                raise AssertionError(
+                    f"{where}: {'failed' if ended else 'took too long'}\n{script}\n{said}"
+                )
             time.sleep(0.02)
         pairs = (self.here / "exported").read_text().split("\0")
         self.exported = dict(pair.split("=", 1) for pair in pairs if pair)
@@ -185,7 +197,12 @@ def _shell(folder: Path, page: Path):
         program = here / name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
         program.chmod(0o755)
-    known = {**os.environ, "XDG_STATE_HOME": str(here / "state"), "MPLBACKEND": "agg", "COLUMNS": "120"}
+    known = {
+        **os.environ,
+        "XDG_STATE_HOME": str(here / "state"),
+        "MPLBACKEND": "agg",
+        "COLUMNS": "120",
+    }
     known["OPENBLAS_NUM_THREADS"] = (
         "1"  # pages run side by side: threads would wait for each other longer than they work
     )

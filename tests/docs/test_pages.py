@@ -28,7 +28,9 @@ def test_every_block_is_run_or_says_why_not(page):
         for b in pages.blocks(page)
         if b.language not in pages.RUN and not b.not_run
     ]
-    assert not silent, f"{name(page)}: mark these with <!-- not run: the reason -->, or write them so that they run"
+    assert not silent, (
+        f"{name(page)}: mark these with <!-- not run: the reason -->, or write them so that they run"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -40,7 +42,10 @@ def test_no_fence_is_overlooked(page):
 
 def test_files_that_pages_name_exist():
     for page in PAGES:
-        for file in re.findall(r"`((?:docs|tests|src|tools|examples|benchmarks|experiments)/[\w./-]+)`", page.read_text()):
+        for file in re.findall(
+            r"`((?:docs|tests|src|tools|examples|benchmarks|experiments)/[\w./-]+)`",
+            page.read_text(),
+        ):
             assert (pages.ROOT / file).exists(), f"{name(page)} names {file}"
 
 

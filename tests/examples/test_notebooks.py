@@ -18,7 +18,12 @@ SAYS = {
     "figure-1": ["DOES NOT HOLD", "explore-then-commit: no violation found", "theta_error"],
     "lastfm": ["anytime", "sem"],
     "plan": ["proven", "measured, 8 seeds"],
-    "audit": ["fresh-noise: REFUTED", "noise-drawn-once: no violation found", "dgs-figure: REFUTED", "DOES NOT HOLD"],
+    "audit": [
+        "fresh-noise: REFUTED",
+        "noise-drawn-once: no violation found",
+        "dgs-figure: REFUTED",
+        "DOES NOT HOLD",
+    ],
 }
 
 
@@ -73,11 +78,17 @@ def test_a_notebook_is_saved_with_its_output_and_small(path):
 
 
 def pictures(notebook):
-    return sum("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
+    return sum(
+        "image/png" in output.get("data", {})
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+    )
 
 
 def test_no_epsilon_is_shown_without_its_claim():
     for path in NOTEBOOKS:
         for line in shown(nbformat.read(path, as_version=4)).splitlines():
             if re.search(r"ε (=|≥) ", line):
-                assert re.search(r"proven|published|no claim|status|claim|found:|true|δ", line), f"{path.name}: {line}"
+                assert re.search(r"proven|published|no claim|status|claim|found:|true|δ", line), (
+                    f"{path.name}: {line}"
+                )

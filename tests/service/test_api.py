@@ -84,7 +84,9 @@ def test_what_cannot_be_served_is_refused_with_words(shared, change):
 
 
 def test_a_decision_names_arm_and_model(shop):
-    status, answer = shop("POST", "/v1/bandits/shop/decisions", {"contexts": ARMS, "arms": ["a", "b", "c"]})
+    status, answer = shop(
+        "POST", "/v1/bandits/shop/decisions", {"contexts": ARMS, "arms": ["a", "b", "c"]}
+    )
     assert status == 201
     assert set(answer) == {"decision", "arm", "arm_id", "model_version"}
     assert answer["arm_id"] == ["a", "b", "c"][answer["arm"]]
@@ -92,21 +94,35 @@ def test_a_decision_names_arm_and_model(shop):
 
 
 def test_before_the_first_release_equal_arms_are_drawn_by_lot(shop):
-    assert shop("POST", "/v1/bandits", {**BANDIT, "name": "lot", "reward_window": 600})[0] in (200, 201)
+    assert shop("POST", "/v1/bandits", {**BANDIT, "name": "lot", "reward_window": 600})[0] in (
+        200,
+        201,
+    )
     equal = {"contexts": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}
     shown = {shop("POST", "/v1/bandits/lot/decisions", equal)[1]["arm"] for _ in range(40)}
     assert shown == {0, 1, 2}  # false alarm: 3 · (2/3)⁴⁰ < 3e-7
 
 
 def test_a_reward_is_counted_once(shop):
-    assert shop("POST", "/v1/bandits", {**BANDIT, "name": "counted", "reward_window": 600})[0] in (200, 201)
+    assert shop("POST", "/v1/bandits", {**BANDIT, "name": "counted", "reward_window": 600})[0] in (
+        200,
+        201,
+    )
     decision = decide(shop, "counted")
     assert reward(shop, decision, 1, "counted") == (200, {"status": "accepted"})
     assert reward(shop, decision, 1.0, "counted") == (200, {"status": "duplicate"})
     status, answer = reward(shop, decision, 0, "counted")
     assert status == 409
     assert not re.search(r"[01]\.\d|= ?[01]\b", answer["error"])
-    for unknown in ("1-0000000000000000", "zz", "", "1", "-1-0000000000000000", decision[:-1] + "x", "9" * 400):
+    for unknown in (
+        "1-0000000000000000",
+        "zz",
+        "",
+        "1",
+        "-1-0000000000000000",
+        decision[:-1] + "x",
+        "9" * 400,
+    ):
         assert reward(shop, unknown, 1, "counted")[0] == 404
     # the same place in the stream with another nonce: a decision of a lost copy of the store
     other = decision.split("-")[0] + "-" + "0" * 15 + "1"
@@ -114,12 +130,24 @@ def test_a_reward_is_counted_once(shop):
 
 
 def test_rewards_come_in_lists_too(shop):
-    assert shop("POST", "/v1/bandits", {**BANDIT, "name": "listed", "reward_window": 600})[0] in (200, 201)
+    assert shop("POST", "/v1/bandits", {**BANDIT, "name": "listed", "reward_window": 600})[0] in (
+        200,
+        201,
+    )
     one, two, three = (decide(shop, "listed") for _ in range(3))
     items = [(one, 1), (two, 0), (one, 1), (two, 1), ("nonsense", 1), (three, 7)]
-    status, answer = shop("POST", "/v1/bandits/listed/rewards", [{"decision": d, "reward": r} for d, r in items])
+    status, answer = shop(
+        "POST", "/v1/bandits/listed/rewards", [{"decision": d, "reward": r} for d, r in items]
+    )
     assert status == 200
-    assert [row["status"] for row in answer] == ["accepted", "accepted", "duplicate", "conflict", "unknown", "accepted"]
+    assert [row["status"] for row in answer] == [
+        "accepted",
+        "accepted",
+        "duplicate",
+        "conflict",
+        "unknown",
+        "accepted",
+    ]
     assert [row["decision"] for row in answer] == [d for d, _ in items]
     # beyond the range is kept as the end of the range
     assert reward(shop, three, 1, "listed") == (200, {"status": "duplicate"})
@@ -156,10 +184,18 @@ def test_rankers_pick_up_a_new_model_within_a_second(shared, shop):
 
     decide(shop)
     before = newest()
-    until(lambda: newest() != before)  # seen in the store: asking the ranker would make it look there
+    until(
+        lambda: newest() != before
+    )  # seen in the store: asking the ranker would make it look there
     (version,) = newest()[0]
     began = time.monotonic()
-    until(lambda: shop("POST", "/v1/bandits/shop/decisions", {"contexts": ARMS})[1]["model_version"] >= version, 5)
+    until(
+        lambda: (
+            shop("POST", "/v1/bandits/shop/decisions", {"contexts": ARMS})[1]["model_version"]
+            >= version
+        ),
+        5,
+    )
     assert time.monotonic() - began < 1.0
     store.close()
 
@@ -221,8 +257,20 @@ def test_deleting_gives_nothing_back_and_names_are_not_reused(shop):
 
 def test_without_a_key_there_is_no_answer(shared):
     service, key = shared
-    for path in ("/v1/bandits", "/v1/privacy", "/metrics", "/openapi.json", "/v1/bandits/shop", "/nothing"):
-        for wrong in ("", "wrong", "dpb_000000000000_" + "x" * 43, key[:-1] + ("A" if key[-1] != "A" else "B")):
+    for path in (
+        "/v1/bandits",
+        "/v1/privacy",
+        "/metrics",
+        "/openapi.json",
+        "/v1/bandits/shop",
+        "/nothing",
+    ):
+        for wrong in (
+            "",
+            "wrong",
+            "dpb_000000000000_" + "x" * 43,
+            key[:-1] + ("A" if key[-1] != "A" else "B"),
+        ):
             assert Caller(service.port, wrong)("GET", path)[0] == 401, (path, wrong)
     for path in ("/healthz", "/readyz"):
         assert Caller(service.port, "")("GET", path) == (200, {"ok": True})
@@ -351,13 +399,27 @@ def test_a_body_that_is_too_large_or_too_slow_is_refused(shared, shop):
 def test_no_answer_log_or_metric_shows_a_reward(shared, shop):
     """A reward with a value like no other is found in the store alone."""
     service, _ = shared
-    assert shop("POST", "/v1/bandits", {**BANDIT, "name": "odd", "reward_window": 0.5})[0] in (200, 201)
+    assert shop("POST", "/v1/bandits", {**BANDIT, "name": "odd", "reward_window": 0.5})[0] in (
+        200,
+        201,
+    )
     decision = decide(shop, "odd")
     value = 0.7319426815
-    texts = [repr(reward(shop, decision, value, "odd")), repr(reward(shop, decision, value / 2, "odd"))]
-    texts.append(repr(shop("POST", "/v1/bandits/odd/rewards", {"decision": decision, "reward": [value]})))
+    texts = [
+        repr(reward(shop, decision, value, "odd")),
+        repr(reward(shop, decision, value / 2, "odd")),
+    ]
+    texts.append(
+        repr(shop("POST", "/v1/bandits/odd/rewards", {"decision": decision, "reward": [value]}))
+    )
     learned(shop, 1, "odd")
-    for path in ("/v1/bandits", "/v1/bandits/odd", "/v1/bandits/odd/privacy", "/v1/bandits/odd/releases", "/metrics"):
+    for path in (
+        "/v1/bandits",
+        "/v1/bandits/odd",
+        "/v1/bandits/odd/privacy",
+        "/v1/bandits/odd/releases",
+        "/metrics",
+    ):
         texts.append(repr(shop("GET", path)))
     texts.append(service.log.read_text())
     for text in texts:
@@ -366,7 +428,11 @@ def test_no_answer_log_or_metric_shows_a_reward(shared, shop):
 
 
 def test_methods_that_are_not_there_are_refused(shop):
-    for method, path in (("PUT", "/v1/bandits"), ("GET", "/v1/bandits/shop/decisions"), ("POST", "/v1/privacy")):
+    for method, path in (
+        ("PUT", "/v1/bandits"),
+        ("GET", "/v1/bandits/shop/decisions"),
+        ("POST", "/v1/privacy"),
+    ):
         assert shop(method, path)[0] == 405
 
 

@@ -26,7 +26,9 @@ from dpbandit.errors import (
 )
 from dpbandit.service.trusted import TrustedStore as Store
 
-MADE = {key: value for key, value in BANDIT.items() if key not in ("name", "algorithm")} | {"reward_window": 600}
+MADE = {key: value for key, value in BANDIT.items() if key not in ("name", "algorithm")} | {
+    "reward_window": 600
+}
 KEY = "dpb_0123456789ab_" + "s" * 43
 ANSWER = {"decision": "1-0000000000000001", "arm": 0, "arm_id": None, "model_version": 0}
 
@@ -40,7 +42,9 @@ class Waiting:
 
     def __getattr__(self, name):
         method = getattr(self._client, name)
-        return lambda *arguments, **options: self._loop.run_until_complete(method(*arguments, **options))
+        return lambda *arguments, **options: self._loop.run_until_complete(
+            method(*arguments, **options)
+        )
 
     def __enter__(self):
         return self
@@ -88,7 +92,9 @@ class Scripted(threading.Thread):
             data += more
         head, _, body = data.partition(b"\r\n\r\n")
         length = [
-            int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+            int(line.split(b":")[1])
+            for line in head.split(b"\r\n")
+            if line.lower().startswith(b"content-length")
         ]
         while length and len(body) < length[0]:
             body += connection.recv(65536)
@@ -115,7 +121,10 @@ def test_the_whole_way_of_a_decision(shared, kind, monkeypatch):
         name = f"way-{kind.__name__}"
         made = client.create_bandit(name, "tree-gauss", **MADE, ridge=2.0)
         assert made["options"] == {"ridge": 2.0}
-        assert client.create_bandit(name, "tree-gauss", **MADE, ridge=2.0)["created_at"] == made["created_at"]
+        assert (
+            client.create_bandit(name, "tree-gauss", **MADE, ridge=2.0)["created_at"]
+            == made["created_at"]
+        )
         assert name in {bandit["name"] for bandit in client.bandits()}
         shown = client.decide(name, np.array(ARMS, dtype=np.float32), arms=["a", "b", "c"])
         assert isinstance(shown, dpbandit.Decision)
@@ -173,7 +182,10 @@ def test_what_is_refused_says_what_to_do(shared, kind):
         assert "8125" not in str(refused.value)
     with kind(url, key=KEY) as stranger, pytest.raises(AccessError, match="does not take this key"):
         stranger.bandits()
-    with kind(url, key=make_key(service.store, "reward")) as reporter, pytest.raises(AccessError, match="another role"):
+    with (
+        kind(url, key=make_key(service.store, "reward")) as reporter,
+        pytest.raises(AccessError, match="another role"),
+    ):
         reporter.decide(name, ARMS)
 
 
@@ -181,10 +193,21 @@ def test_mistakes_are_found_before_anything_is_sent(monkeypatch):
     monkeypatch.delenv("DPBANDIT_KEY", raising=False)
     with pytest.raises(AccessError, match="DPBANDIT_KEY"):
         dpbandit.Client()
-    for wrong in ({"key": "two words"}, {"key": "ключ"}, {"key": KEY, "timeout": 0}, {"key": KEY, "patience": -1}):
+    for wrong in (
+        {"key": "two words"},
+        {"key": "ключ"},
+        {"key": KEY, "timeout": 0},
+        {"key": KEY, "patience": -1},
+    ):
         with pytest.raises(OptionError):
             dpbandit.Client(**wrong)
-    for url in ("ftp://x", "localhost:80", "http://", "http://u:p@localhost", "http://localhost/?q"):
+    for url in (
+        "ftp://x",
+        "localhost:80",
+        "http://",
+        "http://u:p@localhost",
+        "http://localhost/?q",
+    ):
         with pytest.raises(OptionError):
             dpbandit.Client(url, key=KEY)
     with pytest.raises(OptionError, match="in the clear"):
@@ -269,7 +292,9 @@ def test_a_service_that_is_killed_and_started_again_counts_everything_once(store
                 statuses.append(client.reward("shop", shown[-1], 1.0))
 
         async def visit_too():
-            async with dpbandit.AsyncClient(f"http://127.0.0.1:{port}", key=key, timeout=5, patience=120) as other:
+            async with dpbandit.AsyncClient(
+                f"http://127.0.0.1:{port}", key=key, timeout=5, patience=120
+            ) as other:
 
                 async def one():
                     while not stop.is_set():
@@ -280,7 +305,10 @@ def test_a_service_that_is_killed_and_started_again_counts_everything_once(store
                 await asyncio.gather(*(one() for _ in range(4)))
 
         also, reported = [], []
-        visitors = [threading.Thread(target=visit), threading.Thread(target=lambda: asyncio.run(visit_too()))]
+        visitors = [
+            threading.Thread(target=visit),
+            threading.Thread(target=lambda: asyncio.run(visit_too())),
+        ]
         for visitor in visitors:
             visitor.start()
         for _ in range(2):
@@ -308,7 +336,10 @@ def test_a_service_that_is_killed_and_started_again_counts_everything_once(store
 @both
 def test_a_busy_service_is_given_the_time_it_asks_for(kind):
     server = Scripted(
-        http(503, {"error": "too much is waiting"}, "Retry-After: 1"), http(502, b"<html>"), None, http(201)
+        http(503, {"error": "too much is waiting"}, "Retry-After: 1"),
+        http(502, b"<html>"),
+        None,
+        http(201),
     )
     began = time.monotonic()
     with kind(server.url, key=KEY) as client:
@@ -329,14 +360,23 @@ def test_silence_ends_with_a_timeout_and_patience_with_an_error(kind):
         assert 0.1 < time.monotonic() - began < 2.0
         assert error.value.status is None
     nobody = f"http://127.0.0.1:{free_port()}"
-    with kind(nobody, key=KEY, patience=0.3) as client, pytest.raises(UnreachableError, match="Refused"):
+    with (
+        kind(nobody, key=KEY, patience=0.3) as client,
+        pytest.raises(UnreachableError, match="Refused"),
+    ):
         client.bandits()
 
 
 @both
 def test_connections_are_reused_and_one_that_went_stale_is_replaced_at_once(kind):
     server = Scripted(
-        http(201), http(201), http(201, ANSWER, "Connection: close"), http(201), None, http(201), http(201)
+        http(201),
+        http(201),
+        http(201, ANSWER, "Connection: close"),
+        http(201),
+        None,
+        http(201),
+        http(201),
     )
     began = time.monotonic()
     with kind(server.url, key=KEY) as client:
@@ -410,7 +450,10 @@ def test_many_share_an_async_client_and_it_moves_between_loops(shared):
 
 def test_nothing_is_logged(shared, caplog, capfd):
     service, key = shared
-    with caplog.at_level(logging.DEBUG), dpbandit.Client(f"http://127.0.0.1:{service.port}", key=key) as client:
+    with (
+        caplog.at_level(logging.DEBUG),
+        dpbandit.Client(f"http://127.0.0.1:{service.port}", key=key) as client,
+    ):
         client.create_bandit("silent", "tree-gauss", **MADE)
         client.reward("silent", client.decide("silent", ARMS), 0.8125)
     assert caplog.records == []
@@ -420,7 +463,9 @@ def test_nothing_is_logged(shared, caplog, capfd):
 def test_the_client_needs_nothing_but_the_standard_library():
     folder = Path(dpbandit.__file__).parent / "client"
     lines = [line.strip() for path in folder.glob("*.py") for line in path.read_text().splitlines()]
-    named = {line.split()[1].split(".")[0] for line in lines if line.startswith(("import ", "from "))}
+    named = {
+        line.split()[1].split(".")[0] for line in lines if line.startswith(("import ", "from "))
+    }
     import sys
 
     assert named <= sys.stdlib_module_names | {"dpbandit", "__future__"}

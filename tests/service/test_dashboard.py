@@ -47,8 +47,16 @@ def test_every_file_comes_without_a_key_and_under_a_strict_policy(service, path,
     assert headers["cache-control"] == "no-cache"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
-    rules = dict(rule.strip().split(" ", 1) for rule in headers["content-security-policy"].split(";"))
-    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == rules["frame-ancestors"] == "'none'"
+    rules = dict(
+        rule.strip().split(" ", 1) for rule in headers["content-security-policy"].split(";")
+    )
+    assert (
+        rules["default-src"]
+        == rules["base-uri"]
+        == rules["form-action"]
+        == rules["frame-ancestors"]
+        == "'none'"
+    )
     assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == "'self'"
     assert "unsafe" not in headers["content-security-policy"]
     assert body
@@ -56,7 +64,10 @@ def test_every_file_comes_without_a_key_and_under_a_strict_policy(service, path,
 
 def test_a_file_that_is_known_is_not_sent_again_and_head_sends_none(service):
     _, headers, body = fetch(service[0], "/dashboard.js")
-    assert fetch(service[0], "/dashboard.js", **{"If-None-Match": headers["etag"]})[::2] == (304, "")
+    assert fetch(service[0], "/dashboard.js", **{"If-None-Match": headers["etag"]})[::2] == (
+        304,
+        "",
+    )
     assert fetch(service[0], "/dashboard.js", **{"If-None-Match": '"another"'})[::2] == (200, body)
     status, head, nothing = fetch(service[0], "/dashboard.js", "HEAD")
     assert (status, head["content-length"], nothing) == (200, headers["content-length"], "")
@@ -89,7 +100,9 @@ def test_the_files_are_the_same_whatever_the_store_holds(service):
     call = Caller(running.port, key)
     assert call("POST", "/v1/bandits", {**BANDIT, "name": "only-in-this-store"})[0] == 201
     decide(call, "only-in-this-store")
-    assert {path: fetch(running, path, Authorization=f"Bearer {key}")[2] for path in TYPES} == before
+    assert {
+        path: fetch(running, path, Authorization=f"Bearer {key}")[2] for path in TYPES
+    } == before
     everything = "".join(before.values())
     assert "only-in-this-store" not in everything
     assert key not in everything
@@ -98,7 +111,8 @@ def test_the_files_are_the_same_whatever_the_store_holds(service):
 def test_what_the_page_refers_to_is_served_and_nothing_comes_from_elsewhere():
     page = (STATIC / "dashboard.html").read_text()
     scripts = {
-        name: (STATIC / name).read_text() for name in ("dashboard.js", "dashboard-cards.js", "dashboard-words.js")
+        name: (STATIC / name).read_text()
+        for name in ("dashboard.js", "dashboard-cards.js", "dashboard-words.js")
     }
     wanted = set(re.findall(r'(?:src|href)="(?!#)([^"]+)"', page))
     for text in scripts.values():
@@ -115,7 +129,10 @@ def test_there_is_no_inline_code_and_text_never_becomes_markup():
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=|javascript:", page)
     for name in ("dashboard.js", "dashboard-cards.js", "dashboard-words.js"):
         text = (STATIC / name).read_text()
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|DOMParser", text)
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|DOMParser",
+            text,
+        )
         assert "localStorage" not in text
         assert "cookie" not in text
 
@@ -133,7 +150,9 @@ def test_ids_are_unique_and_every_label_finds_its_input():
     page = (STATIC / "dashboard.html").read_text()
     ids = re.findall(r'\sid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    pointed = " ".join(re.findall(r'(?:for|aria-labelledby|aria-describedby)="([^"]+)"', page)).split()
+    pointed = " ".join(
+        re.findall(r'(?:for|aria-labelledby|aria-describedby)="([^"]+)"', page)
+    ).split()
     assert set(pointed) <= set(ids)
     for tag in re.findall(r"<input[^>]*>", page):
         assert f'for="{re.search(r"id=.([a-z-]+)", tag)[1]}"' in page

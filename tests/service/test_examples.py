@@ -65,7 +65,9 @@ def test_the_page_offers_takes_a_click_and_shows_the_promise(tmp_path):
 
     def get(path="/", data=None):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=30) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}{path}", data, timeout=30
+            ) as answer:
                 return answer.read().decode()
         except OSError:
             return ""

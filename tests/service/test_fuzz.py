@@ -61,7 +61,11 @@ REWARDS = ["NaN", "-Infinity", "1e999", LONG, '"1"', "null", "true", "[1]", "{}"
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def fuzzed(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz")
-    url = f"sqlite:///{folder}/store.db" if request.param == "sqlite" else request.getfixturevalue("new_database")()
+    url = (
+        f"sqlite:///{folder}/store.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("new_database")()
+    )
     key = make_key(url)
     service = Service(url, folder, "--release-seconds", "0.05")
     call = service.caller(key)
@@ -80,7 +84,9 @@ def fuzzed(request, tmp_path_factory):
 def budget(call):
     total = call.get("/v1/privacy")
     time.sleep(0.5)  # longer than the quick one's window and the learner's pause
-    return total["total"], [call.get(f"/v1/bandits/{name}/privacy") for name in ("shop", "personal", "quick")]
+    return total["total"], [
+        call.get(f"/v1/bandits/{name}/privacy") for name in ("shop", "personal", "quick")
+    ]
 
 
 def refused(answer, allowed=(400, 404, 408, 413, 422)):
@@ -104,8 +110,20 @@ def test_bad_bodies_by_hand(fuzzed):
         for name in ("shop", "quick"):
             refused(call("POST", f"/v1/bandits/{name}/decisions", raw=f'{{"contexts":{contexts}}}'))
     for value in REWARDS:
-        refused(call("POST", "/v1/bandits/shop/rewards", raw=f'{{"decision":"{decision}","reward":{value}}}'))
-        refused(call("POST", "/v1/bandits/shop/rewards", raw=f'[{{"decision":"{decision}","reward":{value}}}]'))
+        refused(
+            call(
+                "POST",
+                "/v1/bandits/shop/rewards",
+                raw=f'{{"decision":"{decision}","reward":{value}}}',
+            )
+        )
+        refused(
+            call(
+                "POST",
+                "/v1/bandits/shop/rewards",
+                raw=f'[{{"decision":"{decision}","reward":{value}}}]',
+            )
+        )
     good = {"contexts": ARMS}
     for more in (
         {"arms": ["a"]},
@@ -121,12 +139,22 @@ def test_bad_bodies_by_hand(fuzzed):
             refused(call("POST", f"/v1/bandits/{name}/decisions", {**good, **more}))
     for user in ("", "x" * 300, None, 7, ["a"]):
         refused(call("POST", "/v1/bandits/personal/decisions", {**good, "user": user}))
-    assert call("POST", "/v1/bandits/personal/decisions", {**good, "user": "n\0l ü 漢 😀"})[0] == 201
+    assert (
+        call("POST", "/v1/bandits/personal/decisions", {**good, "user": "n\0l ü 漢 😀"})[0] == 201
+    )
     million = '{"contexts":[' + ",".join(["[0,0,0]"] * 1_000_000) + "]}"
     refused(call("POST", "/v1/bandits/shop/decisions", raw=million))
     many = [{"decision": decision, "reward": 1}] * 1001
     refused(call("POST", "/v1/bandits/shop/rewards", many))
-    for name in ("..", "%00", "shop%2f", "x" * 5000, "%ff%fe", "shop/decisions/more", "ünicode".encode().hex()):
+    for name in (
+        "..",
+        "%00",
+        "shop%2f",
+        "x" * 5000,
+        "%ff%fe",
+        "shop/decisions/more",
+        "ünicode".encode().hex(),
+    ):
         refused(call("POST", f"/v1/bandits/{name}/decisions", good))
     for headers in (
         {"Authorization": "Bearer"},
@@ -137,7 +165,10 @@ def test_bad_bodies_by_hand(fuzzed):
         status, _ = call("GET", "/v1/bandits", headers=headers)
         assert status in (400, 401)
     assert budget(call) == before
-    assert call("POST", "/v1/bandits/shop/rewards", {"decision": decision, "reward": 1})[1]["status"] == "accepted"
+    assert (
+        call("POST", "/v1/bandits/shop/rewards", {"decision": decision, "reward": 1})[1]["status"]
+        == "accepted"
+    )
 
 
 def test_random_bytes(fuzzed):
@@ -171,7 +202,12 @@ def test_whatever_the_description_allows_or_forbids(fuzzed):
         status_code_conformance,
     )
 
-    checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+    checks = [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_schema_conformance,
+    ]
     before = [call.get(f"/v1/bandits/{name}/privacy") for name in ("shop", "personal")]
     tried = 0
     for result in schema.get_all_operations():

@@ -23,7 +23,10 @@ PATH = "/v1/bandits/named/decisions"
 def named(shared):
     service, key = shared
     call = service.caller(key)
-    assert call("POST", "/v1/bandits", {**BANDIT, "name": "named", "reward_window": 600})[0] in (200, 201)
+    assert call("POST", "/v1/bandits", {**BANDIT, "name": "named", "reward_window": 600})[0] in (
+        200,
+        201,
+    )
     return call
 
 
@@ -43,12 +46,21 @@ def test_asking_again_gives_the_same_decision(named):
     again = json.dumps(body).replace("1.0", "1e0").replace("0.0", "-0.0")
     assert named("POST", PATH, raw=again) == (200, first)
     assert decisions(named) == before + 1
-    assert named("POST", "/v1/bandits/named/rewards", {"decision": first["decision"], "reward": 1})[0] == 200
+    assert (
+        named("POST", "/v1/bandits/named/rewards", {"decision": first["decision"], "reward": 1})[0]
+        == 200
+    )
     assert named("POST", PATH, {**body, "request": "second"})[0] == 201
 
 
 @pytest.mark.parametrize(
-    "change", [{"contexts": ARMS[::-1]}, {"contexts": ARMS[:2], "arms": None}, {"arms": ["a", "b", "d"]}, {"user": "x"}]
+    "change",
+    [
+        {"contexts": ARMS[::-1]},
+        {"contexts": ARMS[:2], "arms": None},
+        {"arms": ["a", "b", "d"]},
+        {"user": "x"},
+    ],
 )
 def test_another_question_under_the_same_id_is_a_conflict(named, change):
     body = {"contexts": ARMS, "arms": ["a", "b", "c"], "request": "taken"}
@@ -68,7 +80,10 @@ def test_an_id_that_cannot_be_one_is_refused(named, request_id):
 
 
 def test_ids_of_any_script_work_and_belong_to_one_bandit(named):
-    assert named("POST", "/v1/bandits", {**BANDIT, "name": "other", "reward_window": 600})[0] in (200, 201)
+    assert named("POST", "/v1/bandits", {**BANDIT, "name": "other", "reward_window": 600})[0] in (
+        200,
+        201,
+    )
     body = {"contexts": ARMS, "request": "Bestellung №7 ✓" + "ü" * 49}
     assert named("POST", PATH, body)[0] in (200, 201)
     assert named("POST", "/v1/bandits/other/decisions", body)[0] in (200, 201)
@@ -98,7 +113,9 @@ def test_all_who_ask_at_once_through_two_rankers_get_one_decision(store_url, ser
         assert sorted(status for status, _ in answers) == [200] * 11 + [201]
         assert len({decision for _, decision in answers}) == 1
     store = Store(store_url)
-    assert [row[0] for row in store.connection.all("SELECT seq FROM decisions ORDER BY seq")] == list(range(1, 21))
+    assert [
+        row[0] for row in store.connection.all("SELECT seq FROM decisions ORDER BY seq")
+    ] == list(range(1, 21))
     assert store.lines()[0].decisions == 20
     store.close()
 
@@ -115,13 +132,24 @@ def test_a_batch_that_mixes_all_kinds_leaves_no_hole_in_the_stream(store_url):
         given[6] = ("a", b"different")
         results = []
         for _ in range(2):
-            asked = [journal.decide((bandit, 0, None, context, None, 0, "test"), one) for one in given]
+            asked = [
+                journal.decide((bandit, 0, None, context, None, 0, "test"), one) for one in given
+            ]
             results.append(await asyncio.gather(*asked))
         await journal.stop()
         return results
 
     first, second = asyncio.run(write())
-    assert [isinstance(place, Earlier) for place in first[:8]] == [False, False, False, True, False, False, True, True]
+    assert [isinstance(place, Earlier) for place in first[:8]] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
     assert (first[3].same, first[6].same, first[7].same) == (True, False, True)
     assert first[3].seq == first[1][0] == second[1].seq
     assert sum(isinstance(place, Earlier) for place in second) == len(second) - 2
@@ -152,7 +180,9 @@ def test_a_store_from_before_request_ids_takes_them_after_its_migration(store_ur
     with connection.write():
         columns = ("bandit", "seq", "nonce", "decided_at", "arm", "context", "version", "key")
         types = ("int", "bigint", "bigint", "bigint", "int", "bytea", "bigint", "text")
-        connection.insert("decisions", columns, [(1, i, i, 0, 0, b"", 0, "k") for i in range(1, 4)], types=types)
+        connection.insert(
+            "decisions", columns, [(1, i, i, 0, 0, b"", 0, "k") for i in range(1, 4)], types=types
+        )
     schema.migrate(connection)
     assert connection.all("SELECT request, digest FROM decisions") == [(None, None)] * 3
     connection.close()

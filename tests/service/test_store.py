@@ -25,7 +25,10 @@ def test_an_older_store_is_brought_forward_and_a_newer_one_is_refused(store_url)
     connection = connect(store_url)
     schema.migrate(connection, to=1)
     assert schema.version_of(connection) == 1
-    connection.run("INSERT INTO keys (id, hash, role, label, created_at) VALUES ('a', ?, 'rank', 'kept', 1)", (b"x",))
+    connection.run(
+        "INSERT INTO keys (id, hash, role, label, created_at) VALUES ('a', ?, 'rank', 'kept', 1)",
+        (b"x",),
+    )
     store = Store(store_url)
     assert schema.version_of(store.connection) == len(schema.MIGRATIONS)
     assert store.connection.all("SELECT label FROM keys") == [("kept",)]
@@ -42,7 +45,12 @@ def test_an_older_store_is_brought_forward_and_a_newer_one_is_refused(store_url)
 
 
 def test_a_store_that_cannot_be_opened_says_why(tmp_path):
-    for url in ("mysql://x", "sqlite:///", f"sqlite:///{tmp_path}/no/folder.db", "postgresql://u:secret@127.0.0.1:1/x"):
+    for url in (
+        "mysql://x",
+        "sqlite:///",
+        f"sqlite:///{tmp_path}/no/folder.db",
+        "postgresql://u:secret@127.0.0.1:1/x",
+    ):
         with pytest.raises(StoreError) as error:
             Store(url)
         assert "secret" not in str(error.value)
@@ -126,7 +134,9 @@ def test_more_is_erased_than_fits_into_one_transaction(store_url, tmp_path, monk
     monkeypatch.setattr("dpbandit.service.trusted.ERASE_LOT", 2)
     bandit = make_bandit(store_url, reward_window=0.05)
     add_decisions(store_url, bandit, 9, [(i, 1.0) for i in range(9)])
-    learner = Learner(Settings(store=store_url, witness=tmp_path / "w", retain_rewards=0.0, retain_decisions=0.0))
+    learner = Learner(
+        Settings(store=store_url, witness=tmp_path / "w", retain_rewards=0.0, retain_decisions=0.0)
+    )
     learner.turn()
     learner._erased = -1e9
     time.sleep(0.01)
@@ -138,7 +148,9 @@ def test_more_is_erased_than_fits_into_one_transaction(store_url, tmp_path, monk
 
 def test_rewards_are_erased_once_learned_and_old(store_url, tmp_path):
     bandit = make_bandit(store_url, reward_window=0.05)
-    settings = Settings(store=store_url, witness=tmp_path / "w", retain_rewards=0.0, retain_decisions=3600.0)
+    settings = Settings(
+        store=store_url, witness=tmp_path / "w", retain_rewards=0.0, retain_decisions=3600.0
+    )
     store = Store(store_url)
     places, statuses = add_decisions(store_url, bandit, 5, [(0, 1.0), (3, 0.5)])
     assert statuses == ["accepted", "accepted"]
@@ -207,7 +219,9 @@ def test_a_release_costs_the_same_however_many_came_before(store_url):
     privacy = json.dumps({"spent": {"epsilon": 0.1}, "ledger": ["x" * 1000]})
     for number in range(1, 1300):
         charged = 1 if number < 200 else 2
-        new = NewRelease(number, number, f"seal {charged}", charged, privacy, 1.0, "{}", None, b"", {})
+        new = NewRelease(
+            number, number, f"seal {charged}", charged, privacy, 1.0, "{}", None, b"", {}
+        )
         store.publish(bandit, new, token, 60.0)
     rows = store.connection.all(
         "SELECT number, model, privacy FROM releases WHERE bandit = ? ORDER BY number", (bandit,)
@@ -265,7 +279,12 @@ def copied(url, tmp_path, name):
 
 @pytest.fixture
 def settings(store_url, tmp_path):
-    return Settings(store=store_url, role="learner", witness=tmp_path / "elsewhere" / "witness", lease_seconds=0.2)
+    return Settings(
+        store=store_url,
+        role="learner",
+        witness=tmp_path / "elsewhere" / "witness",
+        lease_seconds=0.2,
+    )
 
 
 def learn(settings):
@@ -296,7 +315,9 @@ def test_an_old_copy_is_noticed_and_an_operator_decides(settings, tmp_path):
     assert "counted once more" in words
     found = learn(settings)["shop"]
     assert (found.status, found.learned, found.timelines) == ("learning", 6, 2)
-    assert budgets.add_up(store.claims()).mu == pytest.approx(math.sqrt(2) * found.claim["mu"], rel=1e-9)
+    assert budgets.add_up(store.claims()).mu == pytest.approx(
+        math.sqrt(2) * found.claim["mu"], rel=1e-9
+    )
     store.close()
     # a second time, retired for good
     put_back()
@@ -343,7 +364,16 @@ def test_a_machine_without_a_witness_does_not_learn_until_told(settings, tmp_pat
     shutil.rmtree(settings.witness)
     add_decisions(settings.store, bandit, 2)
     assert learn(settings)["shop"].status == "restored"
-    ran = dpbandit("store", "trust", "--store", settings.store, "--bandit", "shop", "--witness", str(settings.witness))
+    ran = dpbandit(
+        "store",
+        "trust",
+        "--store",
+        settings.store,
+        "--bandit",
+        "shop",
+        "--witness",
+        str(settings.witness),
+    )
     assert ran.returncode == 0, ran.stderr
     assert learn(settings)["shop"].learned == 4
 
@@ -353,7 +383,9 @@ def test_a_learner_that_stands_by_gathers_a_witness_of_its_own(settings, tmp_pat
     add_decisions(settings.store, bandit, 2)
     active = Learner(settings)
     active.turn()
-    standby = Learner(Settings(store=settings.store, witness=tmp_path / "other machine", lease_seconds=0.2))
+    standby = Learner(
+        Settings(store=settings.store, witness=tmp_path / "other machine", lease_seconds=0.2)
+    )
     standby.turn()
     assert standby.witness.everything() == {}  # a lease alone could be a copy's
     add_decisions(settings.store, bandit, 1)
@@ -386,7 +418,10 @@ def test_a_copy_from_before_a_bandit_was_made_refunds_nothing(settings, tmp_path
     ran = dpbandit("store", "accept-restore", "--lost", *arguments)
     assert ran.returncode == 0, ran.stderr
     store = Store(settings.store)
-    assert {line.name: line.status for line in store.lines()} == {"early": "learning", "later": "deleted"}
+    assert {line.name: line.status for line in store.lines()} == {
+        "early": "learning",
+        "later": "deleted",
+    }
     assert budgets.add_up(store.claims()).bandits == 2
     store.close()
     make_bandit(settings.store, name="new")
@@ -419,7 +454,17 @@ def test_a_restored_store_goes_on_ranking_over_http(tmp_path, serve):
     assert call.get("/v1/bandits/shop/privacy") == before
     assert 'dpbandit_restored{bandit="shop"} 1.0' in call("GET", "/metrics")[1]
     folder = str(tmp_path / "witness")
-    ran = dpbandit("store", "accept-restore", "--bandit", "shop", "--pay-again", "--store", url, "--witness", folder)
+    ran = dpbandit(
+        "store",
+        "accept-restore",
+        "--bandit",
+        "shop",
+        "--pay-again",
+        "--store",
+        url,
+        "--witness",
+        folder,
+    )
     assert ran.returncode == 0, ran.stderr
     learned(call, 2, seconds=60)
     assert call.get("/v1/bandits/shop/privacy")["timelines"] == 2

@@ -24,7 +24,9 @@ def page() -> str:
     return HEAD + "\n".join(_section(path, command) for path, command in walk(program))
 
 
-def walk(group: Any, path: tuple[str, ...] = ("dpbandit",)) -> Iterator[tuple[tuple[str, ...], Any]]:
+def walk(
+    group: Any, path: tuple[str, ...] = ("dpbandit",)
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command below a group, with the words that call it."""
     for name, command in sorted(group.commands.items()):
         if command.hidden:
@@ -40,12 +42,16 @@ def _section(path: tuple[str, ...], command: Any) -> str:
     shown = [p for p in command.params if not p.hidden and p.name != "help"]
     arguments = [p for p in shown if not p.opts[0].startswith("-")]
     options = [p for p in shown if p.opts[0].startswith("-")]
-    usage = " ".join([*path, *(p.metavar or p.name.upper() for p in arguments), *["[OPTIONS]"][: len(options)]])
+    usage = " ".join(
+        [*path, *(p.metavar or p.name.upper() for p in arguments), *["[OPTIONS]"][: len(options)]]
+    )
     parts = [f"## {' '.join(path[1:])}", says, f"    {usage}"]
     if examples:
         parts.append("Examples:\n\n" + "\n".join(f"    {line}" for line in examples))
     if arguments:
-        rows = "\n".join(f"| `{p.metavar or p.name.upper()}` | {_cell(p.help)} |" for p in arguments)
+        rows = "\n".join(
+            f"| `{p.metavar or p.name.upper()}` | {_cell(p.help)} |" for p in arguments
+        )
         parts.append(f"| argument | |\n|---|---|\n{rows}")
     if options:
         rows = "\n".join(f"| {_names(p)} | {_cell(p.help)} | {_default(p)} |" for p in options)
@@ -69,7 +75,11 @@ def _names(option: Any) -> str:
 
 def _kind(option: Any) -> str:
     words = re.findall(r"int|float|str|Path", str(option.type_descriptor.annotation))
-    return {"int": "number", "float": "number", "str": "text", "Path": "path"}[words[0]] if words else "value"
+    return (
+        {"int": "number", "float": "number", "str": "text", "Path": "path"}[words[0]]
+        if words
+        else "value"
+    )
 
 
 def _default(option: Any) -> str:
@@ -78,7 +88,11 @@ def _default(option: Any) -> str:
         return f"needed{also}"
     if option.default is None or option.is_flag or option.default == "":
         return ""
-    return f"`{option.default:,}`".replace(",", " ") if isinstance(option.default, int) else f"`{option.default}`"
+    return (
+        f"`{option.default:,}`".replace(",", " ")
+        if isinstance(option.default, int)
+        else f"`{option.default}`"
+    )
 
 
 def _cell(text: str | None) -> str:

@@ -50,7 +50,9 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
 
 def _errors(described: dict[str, Any]) -> dict[str, str]:
     """What each error status means, wherever it is used."""
-    operations = [o for item in described["paths"].values() for m, o in item.items() if m != "parameters"]
+    operations = [
+        o for item in described["paths"].values() for m, o in item.items() if m != "parameters"
+    ]
     answers = [pair for operation in operations for pair in operation["responses"].items()]
     return {
         code: answer["description"]
@@ -89,7 +91,9 @@ def _type(schema: dict[str, Any]) -> str:
         return "[" + ", ".join(_type(part) for part in schema["prefixItems"]) + "]"
     kinds = schema.get("type", "")
     items = f" of {_type(schema['items'])}" if schema.get("items") else ""
-    return " or ".join(kind + items * (kind == "array") for kind in ([kinds] if isinstance(kinds, str) else kinds))
+    return " or ".join(
+        kind + items * (kind == "array") for kind in ([kinds] if isinstance(kinds, str) else kinds)
+    )
 
 
 def _rules(schema: dict[str, Any], needed: bool) -> str:
@@ -109,5 +113,7 @@ def _rules(schema: dict[str, Any], needed: bool) -> str:
     for key, sentence in words.items():
         if key in schema:
             value = schema[key]
-            rules.append(sentence.format(f"{value:,}" if isinstance(value, int) and value > 9999 else value))
+            rules.append(
+                sentence.format(f"{value:,}" if isinstance(value, int) and value > 9999 else value)
+            )
     return "; ".join(rules).replace("|", "\\|")

@@ -14,7 +14,11 @@ from mkdocs.structure.files import File, Files
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
+ROOT_PAGES = {
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+}
 
 sys.path.insert(0, str(HERE))  # MkDocs takes it away again once this file is read
 import commands  # noqa: E402
@@ -40,7 +44,9 @@ def as_site_page(text: str) -> str:
         if re.match(r"https?:|#", target):
             return found[0]
         path, mark, place = target.partition("#")
-        new = ROOT_PAGES.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+        new = ROOT_PAGES.get(path) or (
+            path.removeprefix("docs/") if path.startswith("docs/") else None
+        )
         return f"[{words}]({new}{mark}{place})" if new else words
 
     return re.sub(r"(?<!!)\[([^]]+)\]\(([^)\s]+)\)", changed, text)

@@ -43,7 +43,5 @@ def need(package: str) -> None:
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        words = (
-            f"this adapter needs {package}: pip install {package}, or pip install 'dpbandit[adapters]' for all of them"
-        )
+        words = f"this adapter needs {package}: pip install {package}, or pip install 'dpbandit[adapters]' for all of them"
         raise ModuleNotFoundError(words, name=package) from None

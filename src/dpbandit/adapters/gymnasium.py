@@ -45,7 +45,9 @@ class WorldEnv(gymnasium.Env[Observation, np.int64]):
             raise OptionError(f"{world!r} has {world.rounds} rounds, not {rounds}")
         self.world, self.max_norm = world, max_norm
         self.rounds = world.rounds if rounds is None else rounds
-        self.observation_space = spaces.Box(-max_norm, max_norm, (world.arms, world.dim), np.float64)
+        self.observation_space = spaces.Box(
+            -max_norm, max_norm, (world.arms, world.dim), np.float64
+        )
         self.action_space = spaces.Discrete(world.arms)
         self._episode: Episode | None = None
         self._block: Block | None = None
@@ -81,7 +83,9 @@ class WorldEnv(gymnasium.Env[Observation, np.int64]):
         if self._block is None or self._at - self._start >= len(self._block.shown):
             count = BLOCK if self.rounds is None else min(BLOCK, self.rounds - self._at)
             self._block, self._start = self._episode.block(count), self._at
-        contexts = np.array(self._block.pool[self._block.shown[self._at - self._start]], dtype=np.float64)
+        contexts = np.array(
+            self._block.pool[self._block.shown[self._at - self._start]], dtype=np.float64
+        )
         if np.abs(contexts).max() > self.max_norm:
             raise NormError(
                 f"a context is longer than max_norm = {self.max_norm:g}: make the environment with a larger one"

@@ -15,7 +15,9 @@ from dpbandit.errors import DpbanditError
 from dpbandit.cli import doctor, compare, privacy, planning, clone, warmstart, service  # noqa: F401  # isort: skip
 
 # Of Click, or of the copy of it inside newer versions of Typer.
-ClickException: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+ClickException: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
 
 
 def _version(wanted: bool) -> None:
@@ -27,7 +29,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and leave.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     pass
@@ -40,7 +45,9 @@ def main() -> None:
     """Entry point: a mistake, a missing package or a file that cannot be used becomes one line that says what to do."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without Greek letters gets question marks, not a crash
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal without Greek letters gets question marks, not a crash
     try:
         clone.look_for(sys.argv[1:])
         status = app(prog_name="dpbandit", standalone_mode=False)
@@ -51,7 +58,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (command := extras.what_brings(error.name or "")) is None:
             raise
-        status = _say(f"{error.name} is not installed: {command} (dpbandit doctor shows what else is missing)")
+        status = _say(
+            f"{error.name} is not installed: {command} (dpbandit doctor shows what else is missing)"
+        )
     except DpbanditError as error:
         status = _say(str(error))
     except BrokenPipeError:  # whoever read this has seen enough
@@ -60,7 +69,9 @@ def main() -> None:
     except OSError as error:
         if error.filename is None:
             raise
-        status = _say(f"{error.filename}: {error.strerror or error}; name a place that exists and can be written to")
+        status = _say(
+            f"{error.filename}: {error.strerror or error}; name a place that exists and can be written to"
+        )
     except typer.Abort:
         status = shared.INTERRUPTED
     sys.exit(status if isinstance(status, int) else 0)
@@ -73,7 +84,9 @@ def _usage(error: BaseException) -> int:
         return shared.MISTAKE  # the help has been printed
     words = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     where = context.command_path if context is not None else "dpbandit"
-    return _say(f"{words} See {where} --help" if words.endswith("?") else f"{words}; see {where} --help")
+    return _say(
+        f"{words} See {where} --help" if words.endswith("?") else f"{words}; see {where} --help"
+    )
 
 
 def _say(words: str) -> int:

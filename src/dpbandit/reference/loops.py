@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit.engine import HORIZON, LEARNED, NO_RELEASE
+from dpbandit.codes import HORIZON, LEARNED, NO_RELEASE
 from dpbandit.reference.random import lot
 
 if TYPE_CHECKING:

@@ -33,14 +33,21 @@ def play_jobs(
 ) -> tuple[Rows, bool]:
     """Rows for every job and seed, in the engine's order, and whether all of them were played."""
     if type(world) is not Synthetic:
-        raise OptionError(f"device='cuda' plays dpb.worlds.Synthetic alone, not {world!r}: use device='cpu'")
+        raise OptionError(
+            f"device='cuda' plays dpb.worlds.Synthetic alone, not {world!r}: use device='cpu'"
+        )
     where = machine(device)
     setting = World(world.pool_size, world.dim, world.arms, world.reward_noise)
     columns: dict[str, list[NDArray[np.float64]]] = {}
     complete = True
     for label, name, options in jobs:
 
-        def plan(group: int, pool: NDArray[np.float64], name: str = name, options: dict[str, Any] = options) -> Plan:
+        def plan(
+            group: int,
+            pool: NDArray[np.float64],
+            name: str = name,
+            options: dict[str, Any] = options,
+        ) -> Plan:
             # A bandit for each pool, because some scale their noise by the arms they are told of.
             episode = SimpleNamespace(public_contexts=pool)
             return plan_of(make(name, options, world, episode, group, horizon), horizon)

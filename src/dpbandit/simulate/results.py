@@ -53,11 +53,17 @@ class Results:
         """
         sizes = [len(row["round"]) for row in self.rows]
         columns: dict[str, Any] = {
-            "algorithm": [row["algorithm"] for row, size in zip(self.rows, sizes, strict=True) for _ in range(size)],
+            "algorithm": [
+                row["algorithm"]
+                for row, size in zip(self.rows, sizes, strict=True)
+                for _ in range(size)
+            ],
             "seed": np.repeat(np.array([row["seed"] for row in self.rows] or [0]), sizes or [0]),
         }
         for name in COLUMNS[2:]:
-            columns[name] = np.concatenate([np.zeros(0, dtype=TYPES[name]), *(row[name] for row in self.rows)])
+            columns[name] = np.concatenate(
+                [np.zeros(0, dtype=TYPES[name]), *(row[name] for row in self.rows)]
+            )
         return frames.frame(columns, kind)
 
     def summary(self) -> pd.DataFrame:
@@ -70,7 +76,9 @@ class Results:
         table = grouped[columns].mean()
         errors = grouped[columns].sem().rename(columns=lambda c: f"{c}_se")
         table = table.join(errors).join(grouped.size().rename("seeds")).reindex(order)
-        table = table[["seeds", "reward", "reward_se", "regret", "regret_se", "theta_error", "theta_error_se"]]
+        table = table[
+            ["seeds", "reward", "reward_se", "regret", "regret_se", "theta_error", "theta_error_se"]
+        ]
         by = "regret" if table["regret"].notna().all() else "reward"
         return table.sort_values(by, ascending=by == "regret")
 

@@ -34,7 +34,8 @@ Progress = Callable[[int, int], None]
 
 def run(
     world: World,
-    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | Mapping[str, tuple[str, Mapping[str, Any]]],
+    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]]
+    | Mapping[str, tuple[str, Mapping[str, Any]]],
     *,
     horizon: int | None = None,
     seeds: int | Iterable[int] = 20,
@@ -71,7 +72,14 @@ def run(
         game, results = match.game, match.results
         with spread.over(None, 1) as place, _bar(progress, match.size, place) as advance:
             results.rows, results.complete = play_jobs(
-                world, game.jobs, match.seeds, game.horizon, game.rounds, device, new_bandit, advance
+                world,
+                game.jobs,
+                match.seeds,
+                game.horizon,
+                game.rounds,
+                device,
+                new_bandit,
+                advance,
             )
         return results
     with spread.over(cluster, workers) as place, _bar(progress, match.size, place) as advance:
@@ -121,11 +129,15 @@ def prepare(
         horizon = limit
     horizon = whole("horizon", horizon, least=1)
     if limit is not None and horizon > limit:
-        raise OptionError(f"{world!r} has {limit} rounds: horizon must be at most that, not {horizon}")
+        raise OptionError(
+            f"{world!r} has {limit} rounds: horizon must be at most that, not {horizon}"
+        )
     numbers = _seeds(seeds)
     jobs = _jobs(algorithms, options)
     rounds = _recorded(horizon, record)
-    results = Results(repr(world), horizon, _plain(options), _claims(world, jobs, numbers[0], horizon))
+    results = Results(
+        repr(world), horizon, _plain(options), _claims(world, jobs, numbers[0], horizon)
+    )
     entries = {name: registry.find(name) for _, name, _ in jobs}
     return Match(Game(world, jobs, entries, horizon, rounds), numbers, results)
 
@@ -161,14 +173,18 @@ def play_all(
     def finish(number: int) -> None:
         match = begun[number]
         order = {label: at for at, (label, _, _) in enumerate(match.game.jobs)}
-        match.results.rows = sorted(found[number], key=lambda row: (row["seed"], order[row["algorithm"]]))
+        match.results.rows = sorted(
+            found[number], key=lambda row: (row["seed"], order[row["algorithm"]])
+        )
         match.results.complete = not missing[number]
         finished(number, match.results)
         handed.add(number)
 
     handed = set[int]()
     try:
-        with closing(place.each(_play_seed, tasks(), lambda task, rounds: advance(owners[task], rounds))) as done:
+        with closing(
+            place.each(_play_seed, tasks(), lambda task, rounds: advance(owners[task], rounds))
+        ) as done:
             for task, rows in done:
                 number = owners[task]
                 found[number] += rows
@@ -210,13 +226,20 @@ def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
     if isinstance(algorithms, Mapping):
         wanted = [(label, name, dict(own)) for label, (name, own) in algorithms.items()]
     else:
-        pairs = [(entry, {}) if isinstance(entry, str) else (entry[0], dict(entry[1])) for entry in algorithms]
+        pairs = [
+            (entry, {}) if isinstance(entry, str) else (entry[0], dict(entry[1]))
+            for entry in algorithms
+        ]
         wanted = [(name, name, own) for name, own in pairs]
     if not wanted:
-        raise OptionError("no algorithm was given: name at least one, for example ['linucb', 'dgs']")
+        raise OptionError(
+            "no algorithm was given: name at least one, for example ['linucb', 'dgs']"
+        )
     labels = [label for label, _, _ in wanted]
     if len(set(labels)) < len(labels):
-        raise OptionError(f"the labels {labels} repeat: use a mapping {{label: (name, options)}} to tell them apart")
+        raise OptionError(
+            f"the labels {labels} repeat: use a mapping {{label: (name, options)}} to tell them apart"
+        )
     jobs, used = [], set(SHARED)
     for label, name, own in wanted:
         entry = registry.find(name)
@@ -229,10 +252,14 @@ def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
                 )
         jobs.append((label, name, {**{k: v for k, v in options.items() if k in takes}, **own}))
     for unknown in set(options) - used:
-        raise OptionError(f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}")
+        raise OptionError(
+            f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}"
+        )
     for forbidden in ("seed", "dim"):
         if forbidden in options:
-            raise OptionError(f"run sets {forbidden!r} itself: leave it out (seeds are given as seeds=...)")
+            raise OptionError(
+                f"run sets {forbidden!r} itself: leave it out (seeds are given as seeds=...)"
+            )
     return jobs
 
 
@@ -251,10 +278,14 @@ def _claims(world: World, jobs: list[Job], seed: int, horizon: int) -> dict[str,
 
 def _seeds(seeds: int | Iterable[int]) -> list[int]:
     numbers = (
-        list(range(whole("seeds", seeds, least=1))) if isinstance(seeds, (int, np.integer)) else [int(s) for s in seeds]
+        list(range(whole("seeds", seeds, least=1)))
+        if isinstance(seeds, (int, np.integer))
+        else [int(s) for s in seeds]
     )
     if not numbers or len(set(numbers)) < len(numbers):
-        raise OptionError(f"seeds must be a count of at least 1, or different numbers, not {seeds!r}")
+        raise OptionError(
+            f"seeds must be a count of at least 1, or different numbers, not {seeds!r}"
+        )
     return numbers
 
 
@@ -292,7 +323,13 @@ class _bar:  # noqa: N801 - used like a function
     def __enter__(self) -> Callable[[int], None]:
         if self._progress is True:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeRemainingColumn,
+            )
 
             columns = (
                 TextColumn("{task.description}"),
@@ -309,7 +346,9 @@ class _bar:  # noqa: N801 - used like a function
         with self._lock:
             self._count += rounds
             if self._rich is not None:
-                self._rich.update(self._task, completed=self._count, description=self._place.playing)
+                self._rich.update(
+                    self._task, completed=self._count, description=self._place.playing
+                )
             elif callable(self._progress):
                 self._progress(self._count, self._total)
 

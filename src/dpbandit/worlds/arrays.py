@@ -34,7 +34,11 @@ class Arrays:
     ) -> None:
         self._contexts = np.ascontiguousarray(contexts, dtype=np.float64)
         self._rewards = np.ascontiguousarray(rewards, dtype=np.float64)
-        if self._contexts.ndim != 3 or self._rewards.shape != self._contexts.shape[:2] or self._rewards.size == 0:
+        if (
+            self._contexts.ndim != 3
+            or self._rewards.shape != self._contexts.shape[:2]
+            or self._rewards.size == 0
+        ):
             raise ValueError(
                 f"contexts must have shape (T, k, d) and rewards (T, k), with T and k at least 1, not "
                 f"{self._contexts.shape} and {self._rewards.shape}"
@@ -50,7 +54,9 @@ class Arrays:
                 )
         self.rounds, self.arms, self.dim = self._contexts.shape
         self.theta = None if theta is None else np.asarray(theta, dtype=np.float64)
-        self.public_contexts = None if public_contexts is None else np.asarray(public_contexts, dtype=np.float64)
+        self.public_contexts = (
+            None if public_contexts is None else np.asarray(public_contexts, dtype=np.float64)
+        )
 
     @classmethod
     def from_frame(
@@ -81,8 +87,14 @@ class Arrays:
         order = np.argsort(numbers, kind="stable")
         counts = np.unique(numbers, return_counts=True)[1]
         if len(counts) == 0 or counts.min() != counts.max():
-            found = "no round" if len(counts) == 0 else f"rounds with {counts.min()} to {counts.max()} arms"
-            raise ValueError(f"every round must offer the same number of arms: the frame has {found}")
+            found = (
+                "no round"
+                if len(counts) == 0
+                else f"rounds with {counts.min()} to {counts.max()} arms"
+            )
+            raise ValueError(
+                f"every round must offer the same number of arms: the frame has {found}"
+            )
         shape = (len(counts), int(counts[0]))
         return cls(
             features[order].reshape(*shape, -1),
@@ -99,7 +111,12 @@ class Arrays:
         """Rounds start to stop."""
         contexts = self._contexts[start:stop]
         shown = np.arange(contexts.shape[0] * self.arms, dtype=np.int64).reshape(-1, self.arms)
-        return Block(contexts.reshape(-1, self.dim), shown, self._rewards[start:stop], self._means[start:stop])
+        return Block(
+            contexts.reshape(-1, self.dim),
+            shown,
+            self._rewards[start:stop],
+            self._means[start:stop],
+        )
 
     def __repr__(self) -> str:
         return f"Arrays({self.rounds} rounds, {self.arms} arms, dim={self.dim})"
@@ -121,6 +138,8 @@ class ArraysEpisode:
     def block(self, count: int) -> Block:
         """The next `count` rounds."""
         if self._at + count > self._world.rounds:
-            raise ValueError(f"the arrays hold {self._world.rounds} rounds; {self._at + count} were asked for")
+            raise ValueError(
+                f"the arrays hold {self._world.rounds} rounds; {self._at + count} were asked for"
+            )
         self._at += count
         return self._world.cut(self._at - count, self._at)

@@ -27,10 +27,18 @@ class Bernoulli:
         self.means: NDArray[np.float64] | None = None
         if means is not None:
             self.means = np.array(means, dtype=np.float64)
-            if self.means.ndim != 1 or len(self.means) == 0 or not ((self.means >= 0) & (self.means <= 1)).all():
-                raise ValueError(f"means must be a list of probabilities, one for each arm, not {means!r}")
+            if (
+                self.means.ndim != 1
+                or len(self.means) == 0
+                or not ((self.means >= 0) & (self.means <= 1)).all()
+            ):
+                raise ValueError(
+                    f"means must be a list of probabilities, one for each arm, not {means!r}"
+                )
             if arms not in (None, len(self.means)):
-                raise ValueError(f"there are {len(self.means)} means: arms must be that or left out, not {arms!r}")
+                raise ValueError(
+                    f"there are {len(self.means)} means: arms must be that or left out, not {arms!r}"
+                )
         self.arms = (10 if arms is None else arms) if self.means is None else len(self.means)
         if self.arms < 1:
             raise ValueError(f"Bernoulli needs at least one arm, not arms={arms!r}")
@@ -46,4 +54,8 @@ class Bernoulli:
         )
 
     def __repr__(self) -> str:
-        return f"Bernoulli(arms={self.arms})" if self.means is None else f"Bernoulli(means={self.means.tolist()})"
+        return (
+            f"Bernoulli(arms={self.arms})"
+            if self.means is None
+            else f"Bernoulli(means={self.means.tolist()})"
+        )

@@ -32,7 +32,9 @@ class Source(NamedTuple):
     url: str | None
     origin: str
     terms: str
-    members: Mapping[str, str] = MappingProxyType({})  # a zip made anew from the same files is as good
+    members: Mapping[str, str] = MappingProxyType(
+        {}
+    )  # a zip made anew from the same files is as good
 
 
 SOURCES: Mapping[str, Source] = {
@@ -141,7 +143,9 @@ def _given_folder() -> Path | None:
 
 
 def _places(source: Source) -> list[Path]:
-    return [folder / source.file for folder in (_given_folder(), cache_folder()) if folder is not None]
+    return [
+        folder / source.file for folder in (_given_folder(), cache_folder()) if folder is not None
+    ]
 
 
 def _intact(path: Path, source: Source) -> bool:

@@ -57,9 +57,13 @@ class Degenerate:
                 f"Degenerate needs 1 ≤ rank < dim (one direction is left for the rare one), not rank={rank}, dim={dim}"
             )
         if not 0 <= reward_noise < math.inf:
-            raise ValueError(f"reward_noise must be a finite number of at least 0, not {reward_noise!r}")
+            raise ValueError(
+                f"reward_noise must be a finite number of at least 0, not {reward_noise!r}"
+            )
         if not 0 <= faint <= 1:
-            raise ValueError(f"faint must lie between 0 (contexts of exactly low rank) and 1, not {faint!r}")
+            raise ValueError(
+                f"faint must lie between 0 (contexts of exactly low rank) and 1, not {faint!r}"
+            )
         if not 0 <= rare <= 1:
             raise ValueError(f"rare must be a share of rounds, between 0 and 1, not {rare!r}")
         self.pool_size, self.dim, self.arms, self.reward_noise = arms, dim, shown, reward_noise

@@ -47,7 +47,9 @@ class Drifting:
                 f"dim={dim}"
             )
         if not 0 <= reward_noise < math.inf:
-            raise ValueError(f"reward_noise must be a finite number of at least 0, not {reward_noise!r}")
+            raise ValueError(
+                f"reward_noise must be a finite number of at least 0, not {reward_noise!r}"
+            )
         if not 1 <= period < math.inf:
             raise ValueError(
                 f"period must be a number of rounds of at least 1, not {period!r}: take twice the horizon for a drift that "
@@ -62,7 +64,11 @@ class Drifting:
 
     def weights(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
         """The season's weights of the features, a row for each round counted from 0."""
-        angle = 2 * math.pi * ((rounds % self.period)[:, None] / self.period - np.arange(self.dim) / self.dim)
+        angle = (
+            2
+            * math.pi
+            * ((rounds % self.period)[:, None] / self.period - np.arange(self.dim) / self.dim)
+        )
         return np.asarray(self.faded + (1 - self.faded) * (1 + np.cos(angle)) / 2)
 
     def episode(self, seed: int) -> DrawnEpisode:

@@ -47,16 +47,26 @@ class LastFM:
     tag_rule = "lower-cased, split into words on white space, '_', '-' and \"'\""
 
     def __init__(
-        self, features: Literal["pca", "svd"] = "pca", per_user: bool = False, dim: int = 25, pool: int = 25
+        self,
+        features: Literal["pca", "svd"] = "pca",
+        per_user: bool = False,
+        dim: int = 25,
+        pool: int = 25,
     ) -> None:
         if features not in ("pca", "svd"):
             raise ValueError(f"features must be 'pca' or 'svd', not {features!r}")
         if not 1 <= dim <= MOST_DIM or not 2 <= pool <= MOST_ARMS:
-            raise ValueError(f"LastFM needs dim 1 to {MOST_DIM} and pool 2 to {MOST_ARMS}, not dim={dim}, pool={pool}")
+            raise ValueError(
+                f"LastFM needs dim 1 to {MOST_DIM} and pool 2 to {MOST_ARMS}, not dim={dim}, pool={pool}"
+            )
         self.features, self.per_user, self.dim, self.arms = features, per_user, dim, pool
         self.table = load(data.find("lastfm"), features, dim)
         self.public_contexts = self.table.contexts
-        self.artists, self.words, self.users = len(self.table.contexts), self.table.words, len(self.table.starts) - 1
+        self.artists, self.words, self.users = (
+            len(self.table.contexts),
+            self.table.words,
+            len(self.table.starts) - 1,
+        )
 
     def episode(self, seed: int) -> LastFMEpisode:
         """A fresh start from this seed."""
@@ -94,7 +104,9 @@ class LastFMEpisode:
             others[unfit] = rng.integers(0, self._world.artists, size=int(unfit.sum()))
         places = rng.integers(0, arms, size=self.PIECE)
         shown = np.concatenate([listened[:, None], others], axis=1)
-        shown[:, 0] = shown[every, places]  # the others are in random order already: one swap shuffles
+        shown[:, 0] = shown[
+            every, places
+        ]  # the others are in random order already: one swap shuffles
         shown[every, places] = listened
         return users, shown, places
 
@@ -109,7 +121,9 @@ class LastFMEpisode:
         while len(users) < count:
             more = self._piece(self._pieces)
             self._pieces += 1
-            users, shown, places = (np.concatenate(pair) for pair in zip((users, shown, places), more, strict=True))
+            users, shown, places = (
+                np.concatenate(pair) for pair in zip((users, shown, places), more, strict=True)
+            )
         self._left = users[count:], shown[count:], places[count:]
         self._last_users = users[:count]
         rewards = np.zeros((count, self._world.arms))
@@ -148,7 +162,13 @@ def load(path: Path, features: str, dim: int) -> Table:
         pass  # none yet, or a damaged one: build it
     table = build(path, features, dim)
     content = io.BytesIO()
-    np.savez(content, contexts=table.contexts, listened=table.listened, starts=table.starts, words=table.words)
+    np.savez(
+        content,
+        contexts=table.contexts,
+        listened=table.listened,
+        starts=table.starts,
+        words=table.words,
+    )
     with suppress(OSError):  # a read-only home only costs the next process a few seconds
         data.write(cached, content.getvalue())
     return table
@@ -170,10 +190,15 @@ def build(path: Path, features: str, dim: int) -> Table:
     artists, rows = np.unique(taggings[:, 1], return_inverse=True)
     used, which = np.unique(taggings[:, 2], return_inverse=True)
     words_of = [split(tags[str(tag)]) for tag in used]
-    columns = {word: place for place, word in enumerate(sorted({word for words in words_of for word in words}))}
+    columns = {
+        word: place
+        for place, word in enumerate(sorted({word for words in words_of for word in words}))
+    }
     pairs = np.array([(tag, columns[word]) for tag, words in enumerate(words_of) for word in words])
     times = csr_matrix((np.ones(len(rows)), (rows, which)), shape=(len(artists), len(used)))
-    content = csr_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(used), len(columns)))
+    content = csr_matrix(
+        (np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(used), len(columns))
+    )
     weights = TfidfTransformer(sublinear_tf=True).fit_transform(times @ content)
     # ARPACK is exact to rounding, unlike randomised solvers; random_state is only where it starts.
     if features == "pca":
@@ -189,7 +214,9 @@ def build(path: Path, features: str, dim: int) -> Table:
     listens = listens[np.lexsort((listens[:, 1], listens[:, 0]))]
     _, counts = np.unique(listens[:, 0], return_counts=True)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Table(contexts, np.searchsorted(artists, listens[:, 1]).astype(np.int64), starts, len(columns))
+    return Table(
+        contexts, np.searchsorted(artists, listens[:, 1]).astype(np.int64), starts, len(columns)
+    )
 
 
 def split(tag: str) -> list[str]:

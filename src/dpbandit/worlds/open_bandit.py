@@ -68,7 +68,9 @@ class OpenBandit:
     def episode(self, seed: int) -> NoReturn:
         """Refused: the rewards of the arms that were not shown are unknown."""
         del seed
-        raise TypeError(f"{self!r} knows one arm's reward a round: play it with dpbandit.worlds.replay(bandit, world)")
+        raise TypeError(
+            f"{self!r} knows one arm's reward a round: play it with dpbandit.worlds.replay(bandit, world)"
+        )
 
     def __repr__(self) -> str:
         return f"OpenBandit(campaign={self.campaign!r}, dim={self.dim})"
@@ -126,7 +128,9 @@ def replay(bandit: Player, world: OpenBandit, *, seed: int = 0) -> Replay:
         contexts = world.contexts(index)[order]
         arm = int(bandit.select(contexts))
         if not 0 <= arm < world.arms:
-            raise ValueError(f"the bandit selected arm {arm} of {world.arms}: select must return an index of a row")
+            raise ValueError(
+                f"the bandit selected arm {arm} of {world.arms}: select must return an index of a row"
+            )
         if order[arm] == item:
             bandit.update(contexts[arm], float(clicked))
             matched += 1
@@ -179,6 +183,8 @@ def _encode(items: list[dict[str, str]]) -> NDArray[np.float64]:
 def _components(items: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     left, sizes, right = np.linalg.svd(items - items.mean(axis=0), full_matrices=False)
     largest = np.abs(right).argmax(axis=1)
-    signs = np.sign(right[np.arange(len(right)), largest])  # a component's sign is arbitrary: fix it
+    signs = np.sign(
+        right[np.arange(len(right)), largest]
+    )  # a component's sign is arbitrary: fix it
     scores = (left * sizes * signs)[:, :count]
     return np.asarray(scores / np.linalg.norm(scores, axis=1).max())

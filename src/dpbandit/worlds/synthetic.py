@@ -20,11 +20,17 @@ class Synthetic:
 
     rounds = None
 
-    def __init__(self, arms: int = 1000, dim: int = 10, shown: int = 10, reward_noise: float = 0.5) -> None:
+    def __init__(
+        self, arms: int = 1000, dim: int = 10, shown: int = 10, reward_noise: float = 0.5
+    ) -> None:
         if not 1 <= shown <= arms or dim < 1:
-            raise ValueError(f"Synthetic needs 1 ≤ shown ≤ arms and dim ≥ 1, not shown={shown}, arms={arms}, dim={dim}")
+            raise ValueError(
+                f"Synthetic needs 1 ≤ shown ≤ arms and dim ≥ 1, not shown={shown}, arms={arms}, dim={dim}"
+            )
         if not 0 <= reward_noise < np.inf:
-            raise ValueError(f"reward_noise must be a finite number of at least 0, not {reward_noise!r}")
+            raise ValueError(
+                f"reward_noise must be a finite number of at least 0, not {reward_noise!r}"
+            )
         self.pool_size, self.dim, self.arms, self.reward_noise = arms, dim, shown, reward_noise
 
     def episode(self, seed: int) -> DrawnEpisode:
@@ -42,6 +48,4 @@ class Synthetic:
         )
 
     def __repr__(self) -> str:
-        return (
-            f"Synthetic(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, reward_noise={self.reward_noise:g})"
-        )
+        return f"Synthetic(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, reward_noise={self.reward_noise:g})"
