@@ -116,7 +116,8 @@ struct Anytime : Common {
         // With public contexts and a prior that is not fitted, it is what it was at the last release.
         if (o.empirical_bayes || !prior.is_public || !times->releases)
             prior.refresh(o.low, o.high, chosen);
-        filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
+        if (times->releases) filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
+        else prior.show(estimate, covariance);  // in high dimension, far less work
         loaded();
     }
     // What `choose` looks at, of the posterior.

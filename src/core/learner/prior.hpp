@@ -30,6 +30,11 @@ struct Prior {
     double *factor_, *whitener, *precision, *pull, *work, *cells;
     double *shares, *mean, *rows, *scaled;  // of features in a context's cell; of a slate
 
+    struct Moments {
+        double differences, level, intercept, middle;
+        bool along_mean;
+    } moments;  // of the prior, as `refresh` found them
+
     Prior(Block& b, i64 dim, Table known) : z(dim), l(dim + 1), is_public(known.rows > 0) {
         second = b.matrix(z);
         first = b.vector(z);
@@ -225,6 +230,21 @@ struct Prior {
         }
         precision[(i64)d * s + d] = 1 / intercept;
         pull[d] = along_mean ? 0 : middle / intercept;
+        moments = Moments{variance, kappa, intercept, middle, along_mean};
+    }
+    // The prior itself: what is believed before the first release. Right after `refresh`.
+    DPB_CALL void show(double* theta, double* covariance) const {
+        const int d = z.n, s = l.s;
+        double count = larger(*slates, 1), scale = 1 / (count * *size);
+        for (int i = 0; i < d; i++) {
+            double own = first[i] * scale, *row = covariance + (i64)i * s;
+            for (int k = 0; k < d; k++)
+                row[k] = (i == k ? moments.differences : 0) + moments.level * own * (first[k] * scale);
+            row[d] = covariance[(i64)d * s + i] = 0;
+            theta[i] = moments.along_mean ? moments.middle * own / *size : 0;
+        }
+        covariance[(i64)d * s + d] = moments.intercept;
+        theta[d] = moments.along_mean ? 0 : moments.middle;
     }
     void fields(Fields& f) {
         f.matrix("context_second", second, z);
