@@ -97,7 +97,8 @@ def _changed(change: Change, own: tuple[str, int], tell: Tell) -> list[dict[str,
         tell(0)
         # Only the reward of the arm that is played is learned, so all of the round's may change.
         rewards = block.rewards.copy()
-        rewards[position] = change.change(rewards[position])
+        if position < len(rewards):  # a short run ends before some of the changes
+            rewards[position] = change.change(rewards[position])
         changed = block._replace(rewards=rewards)
         after = arms_played(registry.construct(name, options), episode, changed)
         rows.append(

@@ -12,10 +12,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from dpbandit.bandits.options import SHARED
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 import dpbandit
+from dpbandit.options import SHARED
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "site"))

@@ -192,7 +192,7 @@ def test_an_algorithm_that_refuses_the_contexts_is_left_out(tmp_path, monkeypatc
     monkeypatch.setitem(
         registry.ALGORITHMS,
         "picky",
-        registry.Algorithm("picky", "none", "", lambda **o: Picky(**o), (), True),
+        registry.Algorithm("picky", "none", "", Picky, (), True, black_box=True),
     )
     run = played(tmp_path, worlds=["synthetic"], algorithms=["picky", "local"])
     assert run.skipped == [("synthetic", "picky", "only one-hot contexts")]

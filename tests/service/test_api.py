@@ -423,7 +423,7 @@ def test_no_answer_log_or_metric_shows_a_reward(shared, shop):
         texts.append(repr(shop("GET", path)))
     texts.append(service.log.read_text())
     for text in texts:
-        assert "7319" not in text
+        assert "73194268" not in text  # fewer digits stand in a time by chance
         assert "3659" not in text
 
 

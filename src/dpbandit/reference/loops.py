@@ -33,7 +33,7 @@ def play(
     record: NDArray[np.int64],
     totals: Vector,
     arms: NDArray[np.int64] | None = None,
-) -> Matrix:
+) -> Matrix | int:
     """Play a block of rounds: choose, be paid, learn.
 
     Parameters
@@ -62,10 +62,13 @@ def play(
 
     Returns
     -------
-    array of shape (len(record), 3)
-        Reward, regret and ‖θ − truth‖ after those rounds.
+    array of shape (len(record), 3), or int
+        Reward, regret and ‖θ − truth‖ (NaN without a truth) after those rounds; or the code with
+        which the block is refused. Nothing was played then.
     """
-    _refuse(engine, pool, rewards.ravel(), len(shown))
+    code = _code(engine, pool, rewards.ravel(), len(shown))
+    if code != LEARNED:
+        return code
     widths = np.broadcast_to(np.asarray(alphas, dtype=np.float64), len(shown))
     wanted, out = {int(n): row for row, n in enumerate(record)}, np.zeros((len(record), 3))
     for n, rows in enumerate(shown):
@@ -169,10 +172,16 @@ def scores(
     return out
 
 
-def _refuse(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> None:
-    """ValueError with the code where a context or a reward is not allowed."""
+def _code(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> int:
+    """LEARNED, or the code with which these contexts, rewards or rounds are refused."""
     code = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
     if code == LEARNED and engine.rounds + more > engine.most_rounds:
         code = HORIZON
+    return code
+
+
+def _refuse(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> None:
+    """ValueError with the code where a context or a reward is not allowed."""
+    code = _code(engine, contexts, rewards, more)
     if code != LEARNED:
         raise ValueError(f"contexts or rewards are not admitted: code {code}")
