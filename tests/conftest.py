@@ -9,17 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from dpbandit.algorithms import registry
-
-
-@pytest.fixture(autouse=True)
-def registered_algorithms():
-    """What a test registers is gone after it: otherwise `dpbandit run` would play it in a later one."""
-    before = dict(registry.ALGORITHMS)
-    yield
-    registry.ALGORITHMS.clear()
-    registry.ALGORITHMS.update(before)
-
 
 class Said(NamedTuple):
     status: int
