@@ -76,8 +76,7 @@ template <class Bandit> struct Held final : Core {
     }
     static Gate gate_of(const Spec& o) {
         double most = 1 + TOLERANCE;
-        double total = o.l1_limit > 0 ? o.l1_limit * most : __builtin_inf();
-        return Gate{1 / o.max_norm, most * most, total, o.one_hot, o.clips, o.low, o.high};
+        return Gate{1 / o.max_norm, most * most, o.l1_limit * most, o.one_hot, o.clips, o.low, o.high};
     }
     Held(const Spec& given, Block b)
         : spec(given),

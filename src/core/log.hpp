@@ -77,8 +77,8 @@ DPB_INLINE unsigned char status_of(int code) {
     }
 }
 DPB_INLINE Gate gate_for(const LogRecipe& o) {
-    double most = 1 + o.tolerance, total = o.l1_limit > 0 ? o.l1_limit * most : __builtin_inf();
-    return Gate{1 / o.max_norm, most * most, total, false, o.clips, o.low, o.high};
+    double most = 1 + o.tolerance;
+    return Gate{1 / o.max_norm, most * most, o.l1_limit * most, false, o.clips, o.low, o.high};
 }
 // Find the rows that the gate would refuse.
 static void inspect_rows(const LogRecipe& o, const double* xs, const double* rs, i64 rows,

@@ -87,6 +87,7 @@ class Bandit:
         self.user_counts: dict[str, int] = {}
         self.people = People.nobody()  # the log's users
         self.lock = threading.RLock()
+        self.releasing = False  # whether a round that releases something is under way
         self._process = os.getpid()
         # Whether `update` may go straight to the engine: see `open_short_way`.
         self.short_way = False

@@ -5,6 +5,7 @@ An algorithm's file returns a design and nothing else; `Bandit` runs it.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -104,7 +105,8 @@ class Design:
             "noise": self.noise.name,
             "dim": options.dim,
             "max_norm": options.max_norm,
-            "l1_limit": self.l1_limit or 0.0,
+            # Not 0 for "none": contexts that are all zeros have that limit.
+            "l1_limit": math.inf if self.l1_limit is None else self.l1_limit,
             "one_hot": self.one_hot,
             "low": low,
             "high": high,

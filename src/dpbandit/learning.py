@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.engine import DUE, HORIZON, LEARNED, NO_RELEASE, REWARD_WORDS, raise_for
-from dpbandit.errors import NoiseError, NotFiniteError, OptionError, PrivacyWarning, ShapeError
+from dpbandit.errors import (
+    BudgetError,
+    NoiseError,
+    NotFiniteError,
+    OptionError,
+    PrivacyWarning,
+    ShapeError,
+)
 from dpbandit.frames import array_of, entries
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.sources import Pending, Real, Simulation, add_whole_noise
@@ -58,14 +65,14 @@ def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any) -> None:
 
 def learn_rows(bandit: Bandit, xs: Matrix, rs: Vector) -> None:
     """Learn from rows in order. All of them are admitted before the first is learned."""
-    engine, count = bandit.engine, len(xs)
-    undo = charge_in_the_clear(bandit)
-    learned, code = engine.learn_many(xs, rs)
-    if code not in (LEARNED, DUE):
-        undo()
-        refuse(bandit, code, xs)
-    done, lot = learned, 1
+    engine, count, rounds = bandit.engine, len(xs), bandit.rounds
     try:
+        undo = charge_in_the_clear(bandit)
+        done, code = engine.learn_many(xs, rs)
+        if code not in (LEARNED, DUE):
+            undo()
+            refuse(bandit, code, xs)
+        lot = 1
         while done < count:
             if code == DUE:
                 learn_with_release(bandit, xs[done], float(rs[done]))
@@ -78,7 +85,8 @@ def learn_rows(bandit: Bandit, xs: Matrix, rs: Vector) -> None:
                 refuse(bandit, code, xs)
             done, lot = done + learned, min(2 * lot, LOT)
     except BaseException as error:
-        say_how_many(error, done, count)
+        # What the engine says, not how far this loop came: the interrupt may lie between.
+        say_how_many(error, bandit.rounds - rounds, count)
         raise
 
 
@@ -94,15 +102,22 @@ def learn_of_users(bandit: Bandit, xs: Matrix, rs: Vector, user: Any) -> None:
         refuse(bandit, HORIZON, xs, sum(within))
     charge_in_the_clear(bandit)
     for done, name in enumerate(users):
+        rounds, counted = bandit.rounds, bandit.user_counts.get(name, 0)
         try:
+            # Counted first: whatever interrupts, no reward is learned that is not counted.
+            bandit.user_counts[name] = counted + 1
             if within[done]:
                 learn_row(bandit, xs[done], float(rs[done]))
             else:
                 bandit.over_cap += 1
         except BaseException as error:
-            say_how_many(error, done, len(xs))
+            learned = bandit.rounds > rounds
+            if not learned:
+                bandit.user_counts[name] = counted
+                if not counted:
+                    del bandit.user_counts[name]
+            say_how_many(error, done + learned, len(xs))
             raise
-        bandit.user_counts[name] = bandit.user_counts.get(name, 0) + 1
 
 
 def learn_row(bandit: Bandit, x: Vector, reward: float) -> None:
@@ -118,6 +133,9 @@ def learn_with_release(bandit: Bandit, x: Vector, reward: float) -> None:
     """Learn from one admitted row in a round that may release something."""
     engine, release = bandit.engine, bandit.release
     bandit.check_process()
+    if bandit.releasing:
+        # Going back in the outer round would undo this one, whose release was seen.
+        raise BudgetError("update was called again from within a release of the same bandit")
     release.room(engine)
     inside = not bandit.public_rows or x.tobytes() in bandit.public_rows
     if not inside and not engine.outside:
@@ -125,9 +143,10 @@ def learn_with_release(bandit: Bandit, x: Vector, reward: float) -> None:
         warnings.warn(OUTSIDE, PrivacyWarning, stacklevel=5)
     # Other threads' quiet rounds wait for the lock too: going back would take them along.
     short_way, bandit.short_way = bandit.short_way, False
-    before = engine.snapshot()
     booked: list[Callable[[], None]] = []
+    before = engine.snapshot()
     try:
+        bandit.releasing = True
         if isinstance(bandit.source, Simulation):
             key, start_key = bandit.source.key, bandit.keys[START]
             if engine.simulate(x, reward, inside, key, start_key) != NO_RELEASE:
@@ -142,7 +161,7 @@ def learn_with_release(bandit: Bandit, x: Vector, reward: float) -> None:
             undo()
         raise
     finally:
-        bandit.short_way = short_way
+        bandit.releasing, bandit.short_way = False, short_way
 
 
 def _from_source(

@@ -248,7 +248,7 @@ class ReleasedModel:
         unknown = sorted(set(record) - _COMMON - set(policy.record(view, alpha)))
         if unknown:
             raise SaveError(f"a released model with a field {unknown[0]!r} that is not known here")
-        limit = record["max_norm"]
+        limit, claim = record["max_norm"], _claim(record["claim"])
         one_hot = record["one_hot"]
         if not isinstance(one_hot, bool) or len(view.theta) != record["dim"]:
             raise ValueError("one_hot is no flag, or theta has not dim numbers")
@@ -258,11 +258,12 @@ class ReleasedModel:
             l1_limit=None if record["l1_limit"] is None else float(record["l1_limit"]),
             one_hot=one_hot,
             name=str(record["name"]),
+            private=claim.notion == "joint",
         )
         return cls(
             name=str(record["name"]),
             rounds=int(record["round"]),
-            claim=_claim(record["claim"]),
+            claim=claim,
             policy=policy,
             view=view,
             alpha=alpha,

@@ -93,7 +93,7 @@ def common(rounds: int, **given: Any) -> dict[str, Any]:
         "noise": "gaussian",
         "dim": DIM,
         "max_norm": 1.0,
-        "l1_limit": 0.0,
+        "l1_limit": float("inf"),
         "one_hot": False,
         "low": -1.0,
         "high": 1.0,

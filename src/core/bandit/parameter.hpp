@@ -10,6 +10,8 @@
 
 namespace dpb {
 namespace DPB_ARCH {
+constexpr double VANISHED = 1e-150;  // no square of a number above it underflows
+
 struct Own : Common {
     static constexpr bool is_whole = false;  // A⁻¹·(whole sum) is not: what rounding adds is charged
     Ridge ridge;
@@ -78,14 +80,15 @@ struct Own : Common {
         return o.multipliers[at.levels] * o.sensitivity * (bound + extra);
     }
     // What rounding can add to the distance between neighbours, over that of one reward: of an item
-    // to the grid, of A⁻¹·s for a node of n items in floats, of A⁻¹ since it was bounded, and of
-    // contexts whose squares vanish. All of it through the trace of A⁻¹, no less than its norm.
+    // to the grid, of A⁻¹·s for a node of n items in floats, and of A⁻¹ since it was bounded, all
+    // through the trace of A⁻¹, no less than its norm; and of lengths whose squares vanish, which is
+    // no share of anything.
     DPB_INLINE double rounding(double items) const {
         double trace = 0, d = (double)z.n;
         for (int i = 0; i < z.n; i++) trace += ridge.inverse[(i64)i * z.s + i];
         double ulps = (2 * (d + 4) * items + 512) * 0x1p-53;
         double norm = o.noise == NoiseKind::laplace ? d : root(d);
-        return trace * o.max_norm * norm * (STEP + ulps + 1e-150);
+        return trace * o.max_norm * norm * (STEP + ulps) + VANISHED * norm;
     }
     DPB_CALL void commit(const double* value) {
         copy(value, noisy, z.n);

@@ -9,6 +9,7 @@
 namespace dpb {
 namespace DPB_ARCH {
 constexpr double TOO_LARGE = 0.05, LATER = 1.05, MUCH_TOO_LARGE = 0.5, EARLY = 20;
+constexpr double MOST_GROWTH = 1e100;
 constexpr double SLACK = 1 + 1e-9;  // more than rounding can take off a computed length
 
 struct Reach {
@@ -68,6 +69,8 @@ struct Reach {
             grow(x, step, quadratic, factor, moved);
             s.growth *= smaller(factor, 1 + moved / (s.bound * s.growth));
             s.arms_growth *= factor;
+            // Beyond, it would overflow, and sizes of 0·∞ are looked at no more.
+            if (!(s.arms_growth < MOST_GROWTH)) look_anew();
             s.moved += moved;
             if (s.growth > 1 + TOO_LARGE || is_due()) bring_up_to_date(inverse);
         }

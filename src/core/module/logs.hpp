@@ -50,6 +50,7 @@ dpb::LogRecipe read_recipe(nb::dict given, std::vector<std::vector<double>>& tab
     o.max_norm = r.real("max_norm");
     o.tolerance = r.real("tolerance");
     o.l1_limit = r.real("l1_limit");
+    require(o.l1_limit >= 0, "l1_limit must be at least 0, infinity for none");
     o.low = r.real("low");
     o.high = r.real("high");
     o.middle = r.real("middle");

@@ -125,6 +125,7 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
     s.ties_key = r.key("ties_key");
     s.contexts_key = r.key("contexts_key");
     require(s.dim >= 1 && s.dim <= 100'000, "dim must lie between 1 and 100,000");
+    require(s.l1_limit >= 0, "l1_limit must be at least 0, infinity for none");
     require(s.max_norm > 0 && s.low < s.high && s.horizon >= 0, "max_norm, low and high, or horizon");
     require((s.policy == dpb::PolicyKind::index) == (s.learner == dpb::LearnerKind::arms) ||
                 s.policy == dpb::PolicyKind::uniform,

@@ -20,6 +20,8 @@ from dpbandit.reference.bound import LazyBound, lemma1
 from dpbandit.reference.fields import Fields
 from dpbandit.release.tree import TreeSums
 
+VANISHED = 1e-150  # no square of a number above it underflows
+
 
 class NoisyOwn(RidgeLearner):
     """Noise on what a node's own rewards add to θ̂ at its end: A⁻¹·Σ x·r over the node, dynamic
@@ -64,13 +66,14 @@ class NoisyOwn(RidgeLearner):
         """What rounding can add to how far a reward moves a node of so many items, in the units of
         the bound.
 
-        Of an item to the grid, of A⁻¹·s in floats, of A⁻¹ since it was bounded, and of contexts
-        whose squares vanish; all of it through the trace of A⁻¹, which is no less than its norm.
+        Of an item to the grid, of A⁻¹·s in floats, and of A⁻¹ since it was bounded, all through
+        the trace of A⁻¹, which is no less than its norm; and of lengths whose squares vanish,
+        which is no share of anything.
         """
         d, trace = self.dim, float(np.trace(self.ridge.inverse))
         ulps = (2.0 * (d + 4) * items + 512.0) * 2.0**-53
         entries = d if self.bound.norm == 1 else math.sqrt(d)
-        return trace * self.max_norm * entries * (STEP + ulps + 1e-150)
+        return trace * self.max_norm * entries * (STEP + ulps) + VANISHED * entries
 
     def commit(self, noisy: Vector) -> None:
         prefix = self.tree.publish(self.clock.rounds, self.ridge.gram @ noisy)

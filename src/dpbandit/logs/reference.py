@@ -86,8 +86,7 @@ def inspect_rows(recipe: dict[str, Any], contexts: Matrix, rewards: Vector, stat
         totals = np.abs(contexts).sum(axis=1)
     found = np.full(len(status), GOOD, dtype=np.uint8)
     found[~np.isfinite(rewards)] = REWARD_NOT_FINITE
-    if recipe["l1_limit"] > 0.0:
-        found[~(totals <= recipe["l1_limit"] * most)] = LONG_L1
+    found[~(totals <= recipe["l1_limit"] * most)] = LONG_L1
     found[~(squares <= most * most)] = LONG
     found[~np.isfinite(contexts).all(axis=1)] = NOT_FINITE
     status[status == GOOD] = found[status == GOOD]

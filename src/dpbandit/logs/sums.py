@@ -49,7 +49,7 @@ class Recipe(NamedTuple):
     dim: int
     max_norm: float
     tolerance: float  # how far above max_norm is still rounding
-    l1_limit: float  # 0: none
+    l1_limit: float  # infinity: none
     low: float
     high: float
     clips: bool

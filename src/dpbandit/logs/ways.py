@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -161,7 +162,7 @@ def _recipe(bandit: Bandit, tolerance: float, **more: Any) -> Recipe:
         dim=options.dim,
         max_norm=options.max_norm,
         tolerance=tolerance,
-        l1_limit=bandit.design.l1_limit or 0.0,
+        l1_limit=math.inf if bandit.design.l1_limit is None else bandit.design.l1_limit,
         low=low,
         high=high,
         clips=bandit.design.clips,

@@ -202,7 +202,12 @@ class Engine:
         seen = self._as_seen(x)
         if not self._learner.quiet(seen):
             return DUE
-        self._prepare(seen, reward, in_public_set=True)
+        before = self.snapshot()
+        try:
+            self._prepare(seen, reward, in_public_set=True)
+        except BaseException:  # Ctrl-C, say: half an item is no item
+            self.restore(before)
+            raise
         return LEARNED
 
     def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:

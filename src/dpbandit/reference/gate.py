@@ -52,7 +52,7 @@ class Gate:
         if self.one_hot and not named.all():
             return NOT_ONE_HOT
         most = self.l1_limit * (1.0 + TOLERANCE)
-        if self.l1_limit > 0.0 and not (np.abs(contexts).sum(axis=1) <= most).all():
+        if not (np.abs(contexts).sum(axis=1) <= most).all():
             return TOO_LONG_L1
         return LEARNED
 

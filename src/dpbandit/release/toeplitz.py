@@ -124,8 +124,14 @@ class Toeplitz(Release):
         norm += encoding_slack(rounds, horizon=self.horizon, size=ITEM_SIZE / self.sensitivity)
         if self.real and math.isfinite(self.budget):
             # Each release is rounded to the grid, and a neighbour may fall to the other side of a
-            # step.
-            norm *= 1 + math.sqrt(self.dim * float(rounds)) * 2.0**-FLOAT_GRID_BITS / self.budget
+            # step. The step is a share of the noise, which must cover that too.
+            share = math.sqrt(self.dim * float(rounds)) * 2.0**-FLOAT_GRID_BITS / self.budget
+            if share > 0.5:
+                raise OptionError(
+                    f"the grid of real noise would take {share:.0%} of it in {rounds:.3g} rounds: "
+                    "give a shorter horizon, or a larger epsilon"
+                )
+            norm /= 1 - share
         return norm
 
     @property

@@ -233,7 +233,7 @@ def _only_contexts(dim: int, max_norm: float) -> Recipe:
         dim=dim,
         max_norm=max_norm,
         tolerance=SINGLE_TOLERANCE,
-        l1_limit=0.0,
+        l1_limit=np.inf,
         low=0.0,
         high=1.0,
         clips=False,
