@@ -56,13 +56,12 @@ DPB_INLINE void multiply(Size z, const double* m, const double* x, double* out) 
         DPB_UNROLL for (int v = 0; v < N; v++) store(out + j + 4 * v, even[v] + odd[v]);
     });
 }
-// m ← m + factor·a·aᵀ. a_i·a_k comes first: it is a_k·a_i to the last bit, so that m stays symmetric.
-DPB_INLINE void add_square(Size z, double* m, double factor, const double* a) {
+// m ← m − a·aᵀ: a_i·a_k is a_k·a_i to the last bit, so that m stays symmetric.
+DPB_INLINE void take_square(Size z, double* m, const double* a) {
     for (int i = 0; i < z.n; i++) {
         four own = splat(a[i]);
         double* row = m + (i64)i * z.s;
-        for (int k = 0; k < z.s; k += 4)
-            store(row + k, load(row + k) + splat(factor) * (own * load(a + k)));
+        for (int k = 0; k < z.s; k += 4) store(row + k, load(row + k) - own * load(a + k));
     }
 }
 // total ← total + term, with what rounding loses of it in low (Neumaier).
