@@ -65,20 +65,6 @@ def on_grid(one: float, *, dim: int, norm: Norm) -> float:
     return one * (1 + CHECKED) + STEP * (dim if norm == 1 else math.sqrt(dim))
 
 
-def own_rounding(
-    *, trace: float, dim: int, items: int, width_times_norm: float, norm: Norm = 2
-) -> float:
-    """What float rounding of A⁻¹·(node sum) adds to how far a node of so many items can move
-    (`dgs`).
-
-    The product is good to (d + 4)·2⁻⁵³ of Σ|A⁻¹||s|, which is at most trace(A⁻¹)·‖s‖ in each
-    coordinate, ‖s‖ ≤ items/2, for either neighbour and with a factor 2 to spare. The last term
-    covers contexts so short that their squares vanish, which the bound read off A⁻¹ does not see.
-    """
-    each = 4 * (dim + 4) * 2.0**-53 * items / 2 + 1e-150
-    return each * trace * width_times_norm * (dim if norm == 1 else math.sqrt(dim))
-
-
 def smallest_eigenvalue_bound(
     t: float, form: str, smallest_eigenvalue: float, delta: float
 ) -> float:
