@@ -8,6 +8,7 @@
 #include "bandit/clear.hpp"
 #include "bandit/joint.hpp"
 #include "bandit/moments.hpp"
+#include "bandit/pair.hpp"
 #include "bandit/parameter.hpp"
 
 namespace dpb {

@@ -7,7 +7,7 @@
 namespace dpb {
 enum class NoiseKind { none, gaussian, laplace, knorm, wishart };
 enum class PolicyKind { uniform, ucb, centred_ucb, thompson, index };
-enum class LearnerKind { none, ridge, filter, joint, arms };
+enum class LearnerKind { none, ridge, filter, pair, joint, arms };
 enum class Site { nothing, reward, moments, own, increment };
 enum class ReleaseKind { once, tree, honaker, pan_private, toeplitz, episodes };
 enum class Lemma { figure, simplified, full };
@@ -44,6 +44,9 @@ struct Spec {
     int64_t first;
     bool empirical_bayes;
     Table public_contexts;
+    // pair: the filter's, and
+    int64_t change, versions;
+    double growth_of_change, first_eta2, later_eta2;
     // joint
     double size, reward_weight, reward_centre, shift, log_rounds;
     // arms

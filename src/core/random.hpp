@@ -60,6 +60,16 @@ DPB_INLINE four log4(four x) {
     return k * splat(6.93147180369123816490e-01) - ((half - low) - f);
 }
 DPB_INLINE double log1(double x) { return log4(splat(x))[0]; }
+// e^x for x ≤ 0: halved until it is small, a series, and squared back.
+DPB_CALL inline double exp1(double x) {
+    if (!(x > -700)) return 0;
+    int halvings = 0;
+    for (; x < -0.0625; halvings++) x *= 0.5;
+    double sum = 1, term = 1;
+    for (int k = 1; k < 12; k++) sum += term *= x / k;
+    for (; halvings; halvings--) sum *= sum;
+    return sum;
+}
 
 // Sine and cosine of 2πu, 0 < u < 1.
 DPB_INLINE void circle(four u, four& sine, four& cosine) {

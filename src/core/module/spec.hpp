@@ -17,8 +17,8 @@ const std::map<string, dpb::PolicyKind> POLICIES = {
 };
 const std::map<string, dpb::LearnerKind> LEARNERS = {
     {"none", dpb::LearnerKind::none},     {"ridge", dpb::LearnerKind::ridge},
-    {"filter", dpb::LearnerKind::filter}, {"joint", dpb::LearnerKind::joint},
-    {"arms", dpb::LearnerKind::arms},
+    {"filter", dpb::LearnerKind::filter}, {"pair", dpb::LearnerKind::pair},
+    {"joint", dpb::LearnerKind::joint},   {"arms", dpb::LearnerKind::arms},
 };
 const std::map<string, dpb::Site> SITES = {
     {"nothing", dpb::Site::nothing}, {"reward", dpb::Site::reward},       {"moments", dpb::Site::moments},
@@ -96,6 +96,15 @@ void read_tree(Reader& r, dpb::Spec& s) {
     for (int i = 0; i <= dpb::MOST_LEVELS; i++) s.multipliers[i] = given.at[i];
     require(s.levels >= 1 && s.levels <= dpb::MOST_LEVELS, "levels must lie between 1 and 62");
 }
+void read_anytime(Reader& r, dpb::Spec& s) {
+    s.scale = r.real("scale");
+    s.window = r.real("window");
+    s.knee = r.real("knee");
+    s.ratio = r.real("ratio");
+    s.first = r.integer("first");
+    s.reward_variance = r.real("reward_variance");
+    require(s.window > 0 && s.knee > 0 && s.ratio > 1 && s.first >= 1, "window, knee, ratio or first");
+}
 bool fits(dpb::Site site, dpb::ReleaseKind release) {
     switch (site) {
         case dpb::Site::nothing:
@@ -159,17 +168,21 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             require(s.ridge > 0, "ridge must be above 0");
             break;
         case dpb::LearnerKind::filter:
-            s.scale = r.real("scale");
-            s.window = r.real("window");
-            s.knee = r.real("knee");
-            s.ratio = r.real("ratio");
-            s.first = r.integer("first");
-            s.reward_variance = r.real("reward_variance");
+            read_anytime(r, s);
             s.empirical_bayes = r.flag("empirical_bayes");
             s.public_contexts = r.table("public_contexts");
             require(s.public_contexts.rows == 0 || s.public_contexts.columns == s.dim,
                     "public_contexts have dim columns");
-            require(s.window > 0 && s.knee > 0 && s.ratio > 1 && s.first >= 1, "window, knee, ratio or first");
+            break;
+        case dpb::LearnerKind::pair:
+            read_anytime(r, s);
+            s.change = r.integer("change");
+            s.versions = r.integer("versions");
+            s.growth_of_change = r.real("growth");
+            s.first_eta2 = r.real("first_eta2");
+            s.later_eta2 = r.real("later_eta2");
+            require(s.versions >= 1 && s.versions <= 64 && s.growth_of_change > 1 && s.first_eta2 > 0 && s.later_eta2 > 0,
+                    "versions, growth, first_eta2 or later_eta2");
             break;
         case dpb::LearnerKind::joint:
             read_tree(r, s);

@@ -7,6 +7,7 @@ namespace dpb {
 namespace DPB_ARCH {
 struct View {  // what a learner shows of itself: released or public numbers only
     const double *theta, *matrix;
+    const double* factor = nullptr;  // the matrix's upper factor, where it is kept
 };
 // Scratch of the rules.
 struct Desk {
@@ -23,10 +24,14 @@ struct Desk {
 DPB_CALL inline void draw_theta(Size z, const View& view, double alpha, u64 key, u64 decision, Desk& desk) {
     double* normals = desk.work;  // free until arms are packed
     add_normals(key, decision | 1ull << 61, z.n, alpha, nullptr, normals);
-    factor(z, view.matrix, nullptr, desk.root_of_matrix);
+    const double* upper = view.factor;
+    if (!upper) {
+        factor(z, view.matrix, nullptr, desk.root_of_matrix);
+        upper = desk.root_of_matrix;
+    }
     for (int i = 0; i < z.n; i++) {
         double sum = view.theta[i];
-        for (int k = 0; k <= i; k++) sum += desk.root_of_matrix[(i64)k * z.s + i] * normals[k];
+        for (int k = 0; k <= i; k++) sum += upper[(i64)k * z.s + i] * normals[k];
         desk.draw[i] = sum;
     }
     for (int i = z.n; i < z.s; i++) desk.draw[i] = 0;

@@ -51,9 +51,9 @@ struct Fading {  // the sum, in whole numbers
             sums[i] = share_of(sums[i], kept);
         }
     }
-    void fields(Fields& f) {
+    void fields(Fields& f, const char* low = "sums_low", const char* high = "sums_high") {
         settle();
-        f.wholes("sums_low", "sums_high", sums, 1, z.n);
+        f.wholes(low, high, sums, 1, z.n);
     }
 };
 }  // namespace DPB_ARCH

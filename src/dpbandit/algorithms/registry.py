@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from dpbandit.algorithms import (
     adac_oful,
     anytime,
+    anytime_joint,
     dgs,
     joint,
     linucb,
@@ -81,6 +82,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "adac-oful": entry(adac_oful),
     "private-ucb": entry(private_ucb),
     "joint": entry(joint),
+    "anytime-joint": entry(anytime_joint),
 }
 
 

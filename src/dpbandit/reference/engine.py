@@ -30,6 +30,7 @@ from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.joint import JointLearner
 from dpbandit.learners.learner import Clock, Learner, NoLearner, Pending
 from dpbandit.learners.moments import NoisyMoments
+from dpbandit.learners.pair import PairLearner
 from dpbandit.learners.own import NoisyIncrements, NoisyOwn
 from dpbandit.learners.ridge import InTheClear, NoisyRewards
 from dpbandit.policies import TIE, View, find_policy
@@ -52,6 +53,7 @@ LEARNERS: dict[str, type[Learner]] = {
     "none": NoLearner,
     "filter": FilterLearner,
     "joint": JointLearner,
+    "pair": PairLearner,
     "arms": ArmsLearner,
 }
 # Where the noise of a ridge regression sits.

@@ -6,6 +6,7 @@ from dpbandit.release.base import MAX_LEVELS, Charge, Clock, PythonRelease, Rele
 from dpbandit.release.episodes import Episodes
 from dpbandit.release.honaker import Honaker
 from dpbandit.release.once import Nothing, Once
+from dpbandit.release.pair import Pair
 from dpbandit.release.pan_private import PanPrivate
 from dpbandit.release.toeplitz import Toeplitz
 from dpbandit.release.tree import ArmTrees, GramTree, Tree, WishartTree, levels_for
@@ -22,6 +23,7 @@ RELEASES: dict[str, type[Release]] = {
         Honaker,
         Nothing,
         Once,
+        Pair,
         PanPrivate,
         Toeplitz,
         Tree,
@@ -40,6 +42,7 @@ __all__ = [
     "MAX_LEVELS",
     "Nothing",
     "Once",
+    "Pair",
     "PanPrivate",
     "PythonRelease",
     "RELEASES",

@@ -1,0 +1,115 @@
+"""The anytime bandit with private contexts: whole rounds protected at nearly the price of rewards.
+
+Everybody is protected except from themselves: the arm shown to a person may depend on that person's
+own context, and on the others only through noisy sums (joint differential privacy). Two sums are
+released for ever (`release.pair`): residuals along whitened directions, and the Gram matrix of the
+directions, which costs nothing beside them. A filter makes θ of both (`learners.pair`). Arms are
+picked by Thompson sampling, so that no direction is given up because of an early guess.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpbandit.algorithms import joint, presets
+from dpbandit.algorithms.anytime import KNEE, LONGEST_KNEE, RATIO, WINDOW
+from dpbandit.design import Design
+from dpbandit.errors import OptionError
+from dpbandit.options import Options, positive, whole
+from dpbandit.policies import find_policy
+from dpbandit.privacy.claim import Claim
+from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.sensitivity import on_grid
+from dpbandit.release.pair import Pair, packed_size
+
+DESCRIPTION = (
+    "two sums released for ever, moments and directions; Thompson sampling: contexts are private too"
+)
+REFERENCE = "this project (docs/privacy.md)"
+CLAIM = "joint, as GDP, proven"
+OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance")
+
+# In knees: the first release, and the first change of the whitener.
+FIRST = 0.09
+CHANGE = 0.18
+GROWTH = 3.0
+VERSIONS = 8
+# η²: up to ⅛ the Gram matrix is free; under the first whitener, which knows nothing, it is worth more.
+FIRST_ETA2 = 0.25
+LATER_ETA2 = 0.125
+ALPHA = 0.4  # of the posterior's standard deviation
+
+
+def design(name: str, options: Options) -> Design:
+    noise = find_noise(options.noise or "gaussian", ("gaussian",))
+    presets.refuse_pan_private(options, name, "its sums are clean in memory between releases")
+    presets.check_range(options)
+    if options.context_noise > 0:
+        raise OptionError(f"{name} protects contexts itself: leave context_noise out")
+    share = positive("window", options.own("window", WINDOW))
+    if share > 1:
+        raise OptionError(f"window must be at most 1, the reward's range, not {share!r}")
+    ratio = positive("ratio", options.own("ratio", RATIO))
+    if not 1 < ratio <= 10:
+        raise OptionError(f"ratio must lie above 1, and at most 10, not {ratio!r}")
+    n = options.dim + 1
+    numbers = n + packed_size(n)
+    budget = noise.budget(options, Pair.draws(numbers, options.horizon, ratio))
+    knee = options.own("knee", None)
+    if knee is None:
+        knee = KNEE * options.dim * 2 * share / min(budget, 1e3)
+    knee = min(positive("knee", knee), LONGEST_KNEE)
+    first = options.own("first_release", None)
+    if first is None:
+        first = max(1, math.ceil(FIRST * knee))
+    variance = options.own("reward_variance", options.width**2 / 16)
+    release = Pair(
+        noise,
+        options.horizon,
+        on_grid(1.0, dim=numbers, norm=noise.norm),
+        budget,
+        dim=numbers,
+        knee=knee,
+        ratio=ratio,
+        first=whole("first_release", first, least=1),
+        n=n,
+        change=max(1, math.ceil(CHANGE * knee)),
+        growth=GROWTH,
+        versions=VERSIONS,
+        first_eta2=FIRST_ETA2,
+        later_eta2=LATER_ETA2,
+    )
+    infinite = math.isinf(options.need_epsilon())
+    claim = Claim(
+        unit=options.protects.words_with_contexts,
+        notion="none" if infinite else "joint",
+        epsilon=options.need_epsilon(),
+        delta=options.need_delta(),
+        mu=noise.mu(options, budget),
+        status="none" if infinite else "proven",
+        noise=presets.noise_kind(options),
+        assumptions=(
+            presets.clipped(options),
+            joint.BOUNDED.format(options.max_norm),
+            joint.OWN_ARM,
+            joint.TIMING,
+            joint.OTHERS,
+        ),
+    )
+    return Design(
+        learner="pair",
+        settings={
+            **release.core(),
+            "window": share * options.width,
+            "reward_variance": positive("reward_variance", variance),
+        },
+        release=release,
+        noise=noise,
+        policy=find_policy("thompson"),
+        claim=claim,
+        ledger=noise.ledger(budget),
+        theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),
+        alpha=ALPHA,
+        contexts_are_private=True,
+        values_depend_on_releases=True,
+    )

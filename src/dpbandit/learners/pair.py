@@ -1,0 +1,422 @@
+"""The anytime learner for private contexts: what two noisy sums say about directions and about θ.
+
+A round has the item (a, g) of `release.pair`: u is the direction of Px⁺, x⁺ = (x/L, 1), under the
+whitener P of today's version; e is the residual against the released prediction, brought to
+instruments of typical length h₀ and clipped to ±c. With Γ = E[uuᵀ] the sum of a's is
+Σ_m B_m(W_m·θ − V_m) + noise, B_m = (h₀/2cs)·Γ_m·P_m⁻ᵀ, one term for each version m. W_m and V_m count
+rounds and predictions: they are public. Γ comes from the noisy sum of g's, so it may be revised
+later, and θ with it: all that is kept of the releases are sums that no Γ is in yet.
+
+Nothing here looks at a slate, or at a context other than through a release.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.learners.joint import pack
+from dpbandit.learners.learner import Clock, Learner, Pending, Spec
+from dpbandit.privacy.grid import to_whole
+from dpbandit.privacy.matrices import unpack
+from dpbandit.reference.fields import Count, Fields, Holder, Number
+from dpbandit.release.anytime import shown
+from dpbandit.release.pair import PairSums, largest_move
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# An instrument much shorter than is typical would blow its residual up.
+LONGEST_FACTOR = 2.0
+# Without privacy noise (ε = ∞) a little is assumed.
+LEAST_NOISE = 1e-6
+# Information on θ fades as (t/t′) to this power: play was worse then, and designs were guesses.
+FADING = 0.5
+# Eigenvalues of the noisy design: how much of what may be noise is taken to be noise.
+CAUTION = 1.5
+# Variances of differences between arms and of the intercept, in W² (as in `learners.prior`).
+DIFFERENCES = 1.0 / 256.0
+INTERCEPT = 0.01
+# Factors on the former that compete, 4 to these powers; far ones are less likely from the start.
+POWERS = (-1, 0, 1, 2)
+# A constant is taken to lie along the mean context if that explains so much of it.
+EXPLAINED = 0.5
+
+
+class Directions(Holder):
+    """What the releases say about Γ, under one whitener: a scalar Kalman filter in sums."""
+
+    seen = Number()  # W: rounds, faded as the sum is
+    slope = Number()  # how much of W the filter has accounted for
+    variance = Number()  # of an entry of the sum about its mean, given the releases
+    information = Number()
+
+    def __init__(self, n: int) -> None:
+        self.mean = np.zeros((n, n))
+        self.target = np.zeros((n, n))
+        self.seen = self.slope = self.variance = self.information = 0.0
+
+    def learn(
+        self, noisy: Matrix, rounds: int, eta: float, q: float, rho: float, scale: float
+    ) -> None:
+        n = len(noisy)
+        self.seen += rounds
+        self.variance += rounds * eta * eta / (n * (n + 1) / 2)
+        of_noise = q * q * self.variance + scale * scale
+        gain, factor = q * self.variance / of_noise, q * (self.seen - self.slope)
+        surprise = noisy - q * self.mean
+        self.target += factor * surprise / of_noise
+        self.information += factor * factor / of_noise
+        self.mean[:] = (self.mean + gain * surprise) * rho
+        self.slope = (self.slope + gain * factor) * rho
+        self.variance *= (1 - q * gain) * rho * rho
+        self.seen *= rho
+
+
+def traceless(matrix: Matrix) -> Matrix:
+    """The matrix less its mean eigenvalue."""
+    centred: Matrix = matrix - np.trace(matrix) / len(matrix) * np.eye(len(matrix))
+    return centred
+
+
+def of_trace_one(values: Vector, vectors: Matrix) -> Matrix:
+    """The matrix of these eigenvalues, brought to trace 1."""
+    found: Matrix = (vectors * (values / values.sum())) @ vectors.T
+    return found
+
+
+def clear_of_noise(noisy: Matrix, expected: Matrix, sd: float) -> Matrix:
+    """Γ: what was expected, and of the difference what noise of this size does not explain.
+
+    Large eigenvalues of the difference that stand out from the noise's edge, 2σ√n, are kept, less
+    what noise adds to them. The others shrink towards their mean.
+    """
+    n = len(noisy)
+    values, vectors = np.linalg.eigh(traceless(noisy - expected))
+    edge, outstanding = 2.0 * sd * math.sqrt(n), 0
+    while outstanding < n - 2:
+        rest = values[: n - outstanding]
+        if rest[-1] - rest.mean() <= max(1.05 * edge, 0.3 / n):
+            break
+        outstanding += 1
+    rest = n - outstanding
+    middle = float(values[:rest].mean())
+    large = values[rest:]
+    large -= sd * sd * n / np.maximum(large - middle, edge)
+    spread = float(((values[:rest] - middle) ** 2).mean())
+    share = max(0.0, 1.0 - CAUTION * rest * sd * sd / max(spread, 1e-300))
+    values[:rest] = -float(large.sum()) / rest + share * (values[:rest] - middle)
+    found = expected + (vectors * values) @ vectors.T
+    values, vectors = np.linalg.eigh(found)
+    least = max(0.5 * float(np.maximum(values[:rest], 0.0).mean()), 0.01 / n)
+    return of_trace_one(np.maximum(values, least), vectors)
+
+
+def own_design(noisy: Matrix, pooled: Matrix, sd: float) -> Matrix:
+    """Γ of one version: the pooled one, moved towards its own as far as they differ beyond noise."""
+    n = len(noisy)
+    difference = traceless(noisy - pooled)
+    square = float((difference * difference).sum())
+    share = max(0.0, 1.0 - sd * sd * (n * (n + 1) - 2) / max(square, 1e-300))
+    values, vectors = np.linalg.eigh(pooled + share * difference)
+    return of_trace_one(np.maximum(values, max(0.5 * sd, 0.002 / n)), vectors)
+
+
+class PairLearner(Learner, Holder):
+    """One round: a direction and a residual, sometimes a release of both sums."""
+
+    releases = Count()
+    rounds_shown = Count()  # the round of the last release
+    along_mean = Count()  # whether the prior lets a constant lie along the mean context
+
+    noise_variance = Number()  # of an entry of the moments about their mean, given the releases
+
+    def __init__(self, spec: Spec, clock: Clock) -> None:
+        super().__init__(spec, clock)
+        n = self.n = self.dim + 1
+        versions = int(spec["versions"])
+        self.pending_size = n + n * (n + 1) // 2
+        self.sum = PairSums(
+            n,
+            knee=float(spec["knee"]),
+            ratio=float(spec["ratio"]),
+            first=int(spec["first"]),
+            change=int(spec["change"]),
+            growth=float(spec["growth"]),
+            versions=versions,
+        )
+        self.window, self.noise_scale = float(spec["window"]), float(spec["scale"])
+        # Of each version: whitener, its inverse, what its designs said alone.
+        self.whiteners = np.zeros((versions, n, n))
+        self.factors = np.zeros((versions, n, n))
+        self.own_targets = np.zeros((versions, n, n))
+        self.own_information = np.zeros(versions)
+        self.whiteners[0] = self.factors[0] = np.eye(n)
+        # The filter of the moments: a scalar gain, and for each version what is known of it.
+        self.mean = np.zeros(n)
+        self.weight, self.weight_seen = np.zeros((2, versions))
+        self.offset, self.offset_seen = np.zeros((2, versions, n))
+        self.information = np.zeros((versions, versions))
+        self.towards = np.zeros((versions, n))
+        self.against = np.zeros((versions, versions, n))
+        self.noise_variance = 0.0
+        self.directions = Directions(n)
+        self.expected = np.eye(n) / n  # Γ under today's whitener, when it came
+        # Second moments of x⁺, their last entry 1: now, and as the prior takes them.
+        self.second = np.diag(np.append(np.full(self.dim, 1.0 / self.dim), 1.0))
+        self.prior_second = self.second.copy()
+        self.releases = self.rounds_shown = self.along_mean = 0
+        self.estimate, self.posterior = np.zeros(n), np.zeros((n, n))
+        precision, pull = self._prior(1.0)
+        self.posterior[:] = np.linalg.inv(precision)
+        self.estimate[:] = self.posterior @ pull
+        self._show()
+
+    # ------------------------------------------------------------------ one round
+
+    @property
+    def version(self) -> int:
+        """Which whitener is in use."""
+        return int(self.sum.version[0])
+
+    def eta2(self, version: int) -> float:
+        """η² of a version."""
+        return float(self.spec["first_eta2" if version == 0 else "later_eta2"])
+
+    def size(self, version: int) -> float:
+        """s: how far an item of that version could move if it were not divided by this."""
+        return math.sqrt(largest_move(self.eta2(version)))
+
+    def eta(self, version: int) -> float:
+        """η/s."""
+        return math.sqrt(self.eta2(version)) / self.size(version)
+
+    def length(self, version: int) -> float:
+        """h₀, the typical length of Px⁺."""
+        return math.sqrt(2.0 if version == 0 else self.n)
+
+    def matrix(self, alpha: float) -> Matrix:
+        return self.posterior[: self.dim, : self.dim] / float(self.spec["max_norm"]) ** 2
+
+    def quiet(self, x: Vector) -> bool:
+        return self.clock.rounds + 1 < int(self.sum.due[0])
+
+    def prepare(self, x: Vector, reward: float) -> Pending | None:
+        t, v, c = self.clock.rounds, self.version, self.window
+        longer = np.append(x / float(self.spec["max_norm"]), 1.0)
+        w = self.whiteners[v] @ longer
+        h = float(np.linalg.norm(w))
+        u = w / h
+        prediction = min(max(float(longer @ self.estimate), self.low), self.high)
+        residual = (reward - prediction) * min(self.length(v) / h, LONGEST_FACTOR)
+        e = min(max(residual, -c), c) / (2 * c * self.size(v))
+        item = np.concatenate([e * u, self.eta(v) * pack(u)])
+        numbers = self.sum.add(t, to_whole(item))
+        return None if numbers is None else Pending(numbers, self.noise_scale)
+
+    # ------------------------------------------------------------------ a release
+
+    def commit(self, noisy: Vector) -> None:
+        t, n, v = self.clock.rounds, self.n, self.version
+        scale = max(self.noise_scale, LEAST_NOISE)
+        rounds = t - self.rounds_shown
+        turns = self.sum.shows_whole(t)
+        rho, rho_of_directions = self.sum.shares(t)
+        self._learn_moments(noisy[:n], t, rounds, shown(rho), rho, scale)
+        directions, before = unpack(noisy[n:]), self.directions
+        information, target = before.information, before.target.copy()
+        before.learn(
+            directions, rounds, self.eta(v), shown(rho_of_directions), rho_of_directions, scale
+        )
+        self.own_targets[v] += before.target - target
+        self.own_information[v] += before.information - information
+        self.rounds_shown = t
+        self.releases += 1
+        self._conclude(turns)
+        if turns:
+            self._turn(t)
+
+    def _learn_moments(
+        self, noisy: Vector, t: int, rounds: int, q: float, rho: float, scale: float
+    ) -> None:
+        v, c, n = self.version, self.window, self.n
+        self.weight[v] += rounds
+        self.offset[v] += rounds * self.estimate
+        variance = float(self.spec["reward_variance"]) / (4 * c * c) / n / self.size(v) ** 2
+        self.noise_variance += rounds * variance
+        of_noise = q * q * self.noise_variance + scale * scale
+        gain = q * self.noise_variance / of_noise
+        surprise = noisy - q * self.mean
+        weight = q * (self.weight - self.weight_seen)
+        offset = q * (self.offset - self.offset_seen)
+        self.mean[:] = (self.mean + gain * surprise) * rho
+        self.weight_seen[:] = (self.weight_seen + gain * weight) * rho
+        self.offset_seen[:] = (self.offset_seen + gain * offset) * rho
+        self.weight *= rho
+        self.offset *= rho
+        self.noise_variance *= (1 - q * gain) * rho * rho
+        if self.releases:
+            fades = (self.rounds_shown / t) ** FADING
+            for kept in (self.information, self.towards, self.against):
+                kept *= fades
+        self.information += np.outer(weight, weight) / of_noise
+        self.towards += np.outer(weight, surprise) / of_noise
+        self.against += weight[:, None, None] * offset[None, :, :] / of_noise
+
+    def _conclude(self, turns: bool) -> None:
+        """Γ, then the second moments of contexts, then θ and what is not known of it."""
+        v, d = self.version, self.dim
+        found = self.directions
+        sd = math.sqrt(0.5 / found.information) / self.eta(v)
+        noisy = found.target / found.information / self.eta(v)
+        design = clear_of_noise(noisy, self.expected, sd)
+        second = self.factors[v] @ design @ self.factors[v].T
+        self.second[:] = second / second[d, d]
+        if v == 0:
+            self.prior_second[:] = self.second
+            if turns:
+                # Decided once, when the Gram matrix is first shown whole: until then play was
+                # hardly adaptive, and a false mean could not make itself true.
+                noise_on_mean = d * (sd / design[d, d]) ** 2
+                mean = self.prior_second[:d, d]
+                self.along_mean = int(
+                    self._explained() > EXPLAINED and float(mean @ mean) > 4 * noise_on_mean
+                )
+        designs = np.array([self._design(m) for m in range(v + 1)])
+        # B_m, and the information on θ that the releases have with them.
+        matrices = np.array(
+            [self._coefficient(m) * designs[m] @ self.factors[m].T for m in range(v + 1)]
+        )
+        known = self.information[: v + 1, : v + 1]
+        mixed = np.tensordot(known, matrices, axes=(1, 0))
+        information = sum(matrices[m].T @ mixed[m] for m in range(v + 1))
+        information = (information + information.T) / 2
+        pull = np.zeros(self.n)
+        for m in range(v + 1):
+            towards = self.towards[m].copy()
+            for other in range(v + 1):
+                towards += matrices[other] @ self.against[m, other]
+            pull += matrices[m].T @ towards
+        error = min(sd, 0.3 / self.n) ** 2 * self._coefficient(v) ** 2 * known[v, v]
+        for _ in range(2):
+            # A wrong Γ multiplies how far θ is from what was predicted: noise as well.
+            off = self.factors[v].T @ (self.estimate - self.against[v, v] / known[v, v])
+            inflated = 1.0 + error * float(off @ off)
+            self._average(information / inflated, pull / inflated)
+        self._show()
+
+    def _coefficient(self, version: int) -> float:
+        return self.length(version) / (2 * self.window * self.size(version))
+
+    def _design(self, version: int) -> Matrix:
+        """Γ of a version, as it looks now."""
+        pooled = self.whiteners[version] @ self.second @ self.whiteners[version].T
+        pooled = pooled / np.trace(pooled)
+        if self.version == 0:
+            return pooled
+        eta, known = self.eta(version), float(self.own_information[version])
+        sd = math.sqrt(0.5 / known) / eta
+        return own_design(self.own_targets[version] / known / eta, pooled, sd)
+
+    def _average(self, information: Matrix, pull: Vector) -> None:
+        """θ under priors of several widths, averaged by how well they expected the releases."""
+        logs, means, covariances = [], [], []
+        for power in POWERS:
+            precision, prior_pull = self._prior(4.0**power)
+            root = np.linalg.cholesky(information + precision)
+            inverse = np.linalg.inv(root)
+            towards = inverse @ (pull + prior_pull)
+            prior_root = np.linalg.cholesky(precision)
+            expected = np.linalg.solve(prior_root, prior_pull)
+            logs.append(
+                float(np.log(np.diag(prior_root)).sum() - np.log(np.diag(root)).sum())
+                + 0.5 * float(towards @ towards)
+                - 0.5 * float(expected @ expected)
+                - 0.5 * power * power
+            )
+            means.append(inverse.T @ towards)
+            covariances.append(inverse.T @ inverse)
+        weights = np.exp(np.array(logs) - max(logs))
+        weights /= weights.sum()
+        self.estimate[:] = weights @ np.array(means)
+        self.posterior[:] = 0.0
+        for weight, mean, covariance in zip(weights, means, covariances, strict=True):
+            off = mean - self.estimate
+            self.posterior += weight * (covariance + np.outer(off, off))
+
+    def _explained(self) -> float:
+        """R² of a constant on the contexts."""
+        d = self.dim
+        size = float(np.trace(self.prior_second[:d, :d]))
+        mean = self.prior_second[:d, d]
+        within = self.prior_second[:d, :d] + 1e-6 * size * np.eye(d)
+        return float(mean @ np.linalg.solve(within, mean))
+
+    def _prior(self, factor: float) -> tuple[Matrix, Vector]:
+        """Precision and pull of (θ, intercept): as in `learners.prior`, from noisy moments."""
+        d, width, middle = self.dim, self.width, self.centre
+        mean = self.prior_second[:d, d]
+        size = float(np.trace(self.prior_second[:d, :d]))
+        length = float(mean @ mean)
+        scatter = max(size - length, 1e-3 * size)
+        variance = factor * DIFFERENCES * width * width / scatter
+        intercept = INTERCEPT * width * width
+        precision, pull = np.zeros((d + 1, d + 1)), np.zeros(d + 1)
+        precision[:d, :d] = np.eye(d) / variance
+        if self.along_mean:
+            kappa = 0.25 * width * width / size
+            stiffness = variance + kappa * length / size
+            precision[:d, :d] -= kappa / stiffness * np.outer(mean, mean) / size / variance
+            pull[:d] = middle * mean / size / stiffness
+        else:
+            intercept += 0.25 * width * width
+            pull[d] = middle / intercept
+        precision[d, d] = 1.0 / intercept
+        return precision, pull
+
+    def _turn(self, t: int) -> None:
+        """Another whitener, from the second moments as they look now; Γ is carried over to it."""
+        old = self.version
+        self.sum.turn(t)
+        new = self.version
+        values = np.linalg.eigvalsh(self.second)
+        ridge = float(values[:-1].mean())
+        self.factors[new] = np.linalg.cholesky(self.second + ridge * np.eye(self.n))
+        self.whiteners[new] = np.linalg.inv(self.factors[new])
+        expected = self.whiteners[new] @ self.second @ self.whiteners[new].T
+        was = self.whiteners[old] @ self.second @ self.whiteners[old].T
+        growth = float(np.trace(expected) / np.trace(was))
+        self.expected[:] = expected / np.trace(expected)
+        turned = self.whiteners[new] @ self.factors[old]
+        square = turned @ turned.T
+        n, found = self.n, self.directions
+        # What turning does to the noise of an entry, on average.
+        louder = (float(np.trace(square)) ** 2 + float((square * square).sum())) / (n * n + n)
+        carried = turned @ (found.target / found.information / self.eta(old)) @ turned.T / growth
+        found.information *= (self.eta(old) / self.eta(new) * growth) ** 2 / louder
+        found.target[:] = carried * self.eta(new) * found.information
+        found.mean[:] = 0.0
+        found.seen = found.slope = found.variance = 0.0
+
+    def _show(self) -> None:
+        self.theta[:] = self.estimate[: self.dim] / float(self.spec["max_norm"])
+
+    def fields(self) -> Fields:
+        names = (
+            "theta estimate posterior whiteners factors own_targets own_information mean weight "
+            "weight_seen offset offset_seen information towards against expected second "
+            "prior_second"
+        )
+        own = {name: getattr(self, name) for name in names.split()}
+        flat = {name: field.reshape(-1, self.n) for name, field in own.items() if field.ndim == 3}
+        directions = {
+            f"directions_{name}": field
+            for name, field in {
+                "mean": self.directions.mean,
+                "target": self.directions.target,
+                **self.directions.numbers,
+            }.items()
+        }
+        return {**own, **flat, **directions, **self.sum.fields(), **self.numbers}

@@ -1,0 +1,178 @@
+"""Two anytime sums side by side: moments, and the Gram matrix of directions that rides along free.
+
+An item is (a, g): a = u·e/2 with ‖u‖ = 1 and |e| ≤ 1, and g = η·uuᵀ, packed. Whoever is replaced
+moves a by ‖ue − u′e′‖/2 and g by η·‖uuᵀ − u′u′ᵀ‖. With t = |cos∠(u, u′)| the squares are at most
+(1 + t)/2 and 2η²(1 − t²): where u moves far, a cannot (docs/privacy.md). Both sums are shown in one
+release, each with its own q and ρ, q² + ρ² = 1. At some releases the Gram matrix is shown whole,
+and begins anew under another whitener.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.privacy.grid import STEP
+from dpbandit.release.anytime import Anytime, kept, next_time, shown
+from dpbandit.release.base import Charge, Clock, Sums, Vector
+from dpbandit.release.whole import Whole, WholeRows, share_of
+
+
+def packed_size(n: int) -> int:
+    """Numbers in a packed symmetric matrix.
+
+    >>> packed_size(3)
+    6
+    """
+    return n * (n + 1) // 2
+
+
+def largest_move(eta2: float, moments: float = 1.0, directions: float = 1.0) -> float:
+    """The largest (1 + t)/2·moments + 2η²(1 − t²)·directions over t in [0, 1].
+
+    It is the square of how far (a, g) can move, with shares of either that were shown.
+
+    >>> largest_move(1 / 8), largest_move(1 / 4)
+    (1.0, 1.125)
+    """
+    most = 2.0 * eta2 * directions
+    if most == 0.0:
+        return moments
+    t = min(moments / (4.0 * most), 1.0)
+    return 0.5 * (1.0 + t) * moments + most * (1.0 - t * t)
+
+
+class PairSums(Sums):
+    """Both sums. `due` is the round of the next release, `change_due` that of the next one that
+    shows the Gram matrix whole, `version` how often it was."""
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        knee: float,
+        ratio: float,
+        first: int,
+        change: int,
+        growth: float,
+        versions: int,
+    ) -> None:
+        self.n, self.knee, self.ratio, self.growth, self.versions = n, knee, ratio, growth, versions
+        self.moments = WholeRows(1, n)
+        self.directions = WholeRows(1, packed_size(n))
+        self.due = np.array([first], dtype=np.int64)
+        self.change_due = np.array([change], dtype=np.int64)
+        self.version = np.array([0], dtype=np.int64)
+
+    def add(self, t: int, item: Whole) -> Whole | None:
+        self.moments[0] = self.moments[0] + item[: self.n]
+        self.directions[0] = self.directions[0] + item[self.n :]
+        return None if t < self.due[0] else self.show(t)
+
+    def shows_whole(self, t: int) -> bool:
+        """Whether the release of round t shows the Gram matrix whole."""
+        return bool(t >= self.change_due[0] and self.version[0] + 1 < self.versions)
+
+    def shares(self, t: int) -> tuple[float, float]:
+        """ρ of the moments and of the Gram matrix, for a release in round t."""
+        rho = kept(t, next_time(t, self.ratio), self.knee)
+        return rho, 0.0 if self.shows_whole(t) else rho
+
+    def show(self, t: int) -> Whole:
+        """q of either sum, clean; what stays is ρ of it."""
+        found = []
+        for sums, rho in zip((self.moments, self.directions), self.shares(t), strict=True):
+            found.append(share_of(sums[0], shown(rho)))
+            sums[0] = share_of(sums[0], rho)
+        self.due[0] = next_time(t, self.ratio)
+        return np.concatenate(found)
+
+    def publish(self, t: int, noisy: Vector) -> Vector:
+        return noisy  # what it says of the sums is the filter's to combine
+
+    def turn(self, t: int) -> None:
+        """The Gram matrix begins anew."""
+        self.version[0] += 1
+        self.change_due[0] = next_change(t, int(self.change_due[0]), self.growth)
+
+    def fields(self) -> dict[str, NDArray[Any]]:
+        return {
+            **self.moments.fields("moments"),
+            **self.directions.fields("directions"),
+            "due": self.due,
+            "change_due": self.change_due,
+            "version": self.version,
+        }
+
+
+def next_change(t: int, due: int, growth: float) -> int:
+    """When the Gram matrix is shown whole next, if it was in round t and was due in `due`."""
+    return math.ceil(max(due, t) * growth)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair(Anytime):
+    """Moments and directions, released for ever. `dim` counts an item's numbers, `n` its
+    direction's."""
+
+    name = "pair"
+    in_core = True
+    log_field = ""
+
+    n: int
+    change: int
+    growth: float
+    versions: int
+    first_eta2: float
+    later_eta2: float
+
+    @staticmethod
+    def draws(dim: int, horizon: int | None, ratio: float = 1.025) -> int:
+        return Anytime.draws(dim, horizon, ratio)
+
+    def charge(self, engine: Clock, t: int) -> Charge:
+        """What the people who were in the first release pay: they have paid most."""
+        fields = engine.fields()
+        whole = self.noise.share(self.noise.multiplier(self.budget, 1))
+        version, due = int(fields["version"][0]), int(fields["change_due"][0])
+        shows_whole = t >= due and version + 1 < self.versions
+        later = next_time(t, self.ratio)
+        paid = self._paid(later, version > 0 or shows_whole)
+        before = self._paid(t, version > 0) if t > self.first else 0.0
+        q = 1.0 if shows_whole else shown(kept(t, later, self.knee))
+        shift = q * self.noise.shift_of(self.scale, whole) + math.sqrt(self.dim) * STEP
+        return Charge(whole * max(paid - before, 0.0), "releases", adds=True, shift=shift)
+
+    def _paid(self, until: int, turned: bool) -> float:
+        """The share of the budget that they have paid by the release before round `until`."""
+        gone = 1.0 - ((self.knee + self.first) / (self.knee + until)) ** 4
+        paid = largest_move(self.first_eta2, gone, 1.0 if turned else gone)
+        return paid / largest_move(self.first_eta2)
+
+    def core(self) -> dict[str, Any]:
+        return {
+            "scale": self.scale,
+            "knee": self.knee,
+            "ratio": self.ratio,
+            "first": self.first,
+            "change": self.change,
+            "growth": self.growth,
+            "versions": self.versions,
+            "first_eta2": self.first_eta2,
+            "later_eta2": self.later_eta2,
+        }
+
+    def sums(self, dim: int) -> PairSums:  # type: ignore[override]
+        return PairSums(
+            self.n,
+            knee=self.knee,
+            ratio=self.ratio,
+            first=self.first,
+            change=self.change,
+            growth=self.growth,
+            versions=self.versions,
+        )
