@@ -15,9 +15,13 @@ DPB_INLINE double largest_move(double eta2) {
 }
 struct Pair : Common {
     static constexpr bool is_whole = true;
-    static constexpr int WIDTHS = 4;
+    static constexpr int WIDTHS = 4, GUESSES = 2 * WIDTHS;
+    // Where a constant is looked for, and after how many rounds per unit of noise that is decided.
+    static constexpr i64 UNDECIDED = 0, IN_INTERCEPT = 1, ALONG_CONTEXTS = 2;
+    static constexpr double SURE = 50;
+    static constexpr double EXPLORES = 1.25;  // how much more where contexts are not alike
     struct Times {
-        i64 due, change_due, version, releases, rounds_shown, along_mean;
+        i64 due, change_due, version, releases, rounds_shown, constant_kind;
     };
     Size l, g;
     i64 most;
@@ -32,7 +36,7 @@ struct Pair : Common {
     double *mean, *weight, *weight_seen, *offset, *offset_seen, *information, *towards, *against, *noise_variance;
     double *expected, *second, *prior_second, *estimate, *posterior, *spread, *spread_factor;
     double *u, *longer, *packed, *noisy_gram;
-    double *one, *two, *three, *known, *pull, *prior_pull, *means, *solved, *row;
+    double *one, *two, *three, *known, *pull, *prior_pull, *means, *solved, *row, *constant;
 
     Pair(Block& b, const Spec& spec)
         : Common(b, spec, spec.dim + 1 + (spec.dim + 1) * (spec.dim + 2) / 2),
@@ -78,7 +82,8 @@ struct Pair : Common {
         known = matrices(1);
         pull = vectors(1);
         prior_pull = vectors(1);
-        means = vectors(WIDTHS);
+        means = vectors(GUESSES);
+        constant = vectors(1);
         solved = vectors(1);
         row = vectors(1);
         if (!b.at) return;
@@ -207,16 +212,14 @@ struct Pair : Common {
         const double now = directions.now->information, sd = root(0.5 / now) / eta(v);
         for (i64 i = 0; i < l.square(); i++) one[i] = directions.target[i] / now / eta(v);
         cleaner.clear_of_noise(one, expected, sd, known);
-        const double last = known[(i64)d * l.s + d];
         around(l, of(factors, v), known, one, two, second);
         scale_by(l, 1 / second[(i64)d * l.s + d], second);
-        if (v == 0) {
-            copy(second, prior_second, l.square());
-            if (turns) {
-                double along = 0, noise_on_mean = d * (sd / last) * (sd / last);
-                for (int i = 0; i < d; i++) along += mean_entry(i) * mean_entry(i);
-                times->along_mean = explained() > 0.5 && along > 4 * noise_on_mean;
-            }
+        if (times->constant_kind != IN_INTERCEPT) copy(second, prior_second, l.square());
+        find_constant();
+        if (turns && times->constant_kind == UNDECIDED && (double)clock->rounds > SURE * o.scale) {
+            double along = 0;
+            for (int i = 0; i < d; i++) along += mean_entry(i) * mean_entry(i);
+            times->constant_kind = along > 0.5 * (trace_of(l, second) - 1) ? ALONG_CONTEXTS : IN_INTERCEPT;
         }
         for (i64 m = 0; m <= v; m++) design(m, of(designs, m));
         clear(known, l.square());
@@ -263,12 +266,14 @@ struct Pair : Common {
         clear(out, l.square());
         add_product(l, coefficient(m), two, one, out);
     }
-    // θ under priors of several widths, averaged by how well they expected the releases.
+    // θ under several priors, averaged by how well they expected the releases.
     void average(double share) {
-        double logs[WIDTHS], best = -__builtin_inf(), total = 0;
-        for (int w = 0; w < WIDTHS; w++) {
-            const int power = w - 1;
-            set_prior(power < 0 ? 0.25 : (double)(1 << (2 * power)), one);
+        double logs[GUESSES], best = -__builtin_inf(), total = 0;
+        for (int w = 0; w < GUESSES; w++) {
+            logs[w] = -__builtin_inf();
+            if (!is_open(w)) continue;
+            const int power = w % WIDTHS - 1;
+            set_prior(w, one);
             factor(l, one, nullptr, two);
             solve_lower(l, two, prior_pull, row);
             double likely = -0.5 * dot_of(row, row) - 0.5 * power * power;
@@ -284,14 +289,14 @@ struct Pair : Common {
             logs[w] = likely;
             best = larger(best, likely);
         }
-        for (int w = 0; w < WIDTHS; w++) total += logs[w] = exp1(logs[w] - best);
+        for (int w = 0; w < GUESSES; w++) total += logs[w] = exp1(logs[w] - best);
         clear(estimate, l.s);
         clear(posterior, l.square());
-        for (int w = 0; w < WIDTHS; w++) add_scaled(l, estimate, logs[w] / total, means + w * l.s);
-        for (int w = 0; w < WIDTHS; w++) {
+        for (int w = 0; w < GUESSES; w++) add_scaled(l, estimate, logs[w] / total, means + w * l.s);
+        for (int w = 0; w < GUESSES; w++) {
             const double likely = logs[w] / total;
-            const int power = w - 1;
-            set_prior(power < 0 ? 0.25 : (double)(1 << (2 * power)), one);
+            if (!(likely > 0)) continue;
+            set_prior(w, one);
             for (i64 i = 0; i < l.square(); i++) one[i] += share * known[i];
             factor(l, one, nullptr, two);
             invert_factor(l, two, one);
@@ -301,41 +306,48 @@ struct Pair : Common {
                     posterior[(i64)i * l.s + k] += likely * (one[(i64)i * l.s + k] + row[i] * row[k]);
         }
     }
+    bool is_open(int guess) const {
+        return times->constant_kind == UNDECIDED ||
+               times->constant_kind == (guess < WIDTHS ? IN_INTERCEPT : ALONG_CONTEXTS);
+    }
     double dot_of(const double* a, const double* b) const {
         double sum = 0;
         for (int i = 0; i < l.n; i++) sum += a[i] * b[i];
         return sum;
     }
-    // R² of a constant on the contexts.
-    double explained() {
-        const double more = 1e-6 * (trace_of(l, prior_second) - prior_second[(i64)z.n * l.s + z.n]);
+    // w: the linear function of contexts that comes closest to a constant, w·x ≈ 1.
+    void find_constant() {
+        const double size = trace_of(l, prior_second) - prior_second[(i64)z.n * l.s + z.n];
+        const double more = 0.5 * size / z.n;
         for (int i = 0; i < z.n; i++)
             for (int k = 0; k < z.s; k++)
                 spread[(i64)i * z.s + k] = k < z.n ? prior_second[(i64)i * l.s + k] + (i == k ? more : 0) : 0;
         factor(z, spread, nullptr, spread_factor);
-        for (int i = 0; i < z.n; i++) row[i] = mean_entry(i);
-        solve_lower(z, spread_factor, row, row);
-        double sum = 0;
-        for (int i = 0; i < z.n; i++) sum += row[i] * row[i];
-        return sum;
+        clear(constant, l.s);
+        for (int i = 0; i < z.n; i++) constant[i] = mean_entry(i);
+        solve_lower(z, spread_factor, constant, constant);
+        solve_upper(z, spread_factor, constant);
     }
-    // Precision, and its pull in prior_pull, of (θ, intercept).
-    void set_prior(double times_variance, double* precision) {
-        const int d = z.n;
+    // Precision, and its pull in prior_pull, of (θ, intercept) under a guess: how far arms differ, and
+    // whether a constant is along w or in the intercept.
+    void set_prior(int guess, double* precision) {
+        const int d = z.n, power = guess % WIDTHS - 1;
         const double width2 = width() * width(), middle = centre();
         double size = trace_of(l, prior_second) - prior_second[(i64)d * l.s + d], length = 0;
         for (int i = 0; i < d; i++) length += mean_entry(i) * mean_entry(i);
-        const double variance = times_variance / 256 * width2 / larger(size - length, 1e-3 * size);
+        const double factor = power < 0 ? 0.25 : (double)(1 << (2 * power));
+        const double variance = factor / 256 * width2 / larger(size - length, 1e-3 * size);
         double intercept = 0.01 * width2;
         clear(precision, l.square());
         clear(prior_pull, l.s);
         for (int i = 0; i < d; i++) precision[(i64)i * l.s + i] = 1 / variance;
-        if (times->along_mean) {
-            const double kappa = 0.25 * width2 / size, stiffness = variance + kappa * length / size;
+        if (guess >= WIDTHS) {
+            const double square = dot(l, constant, constant), kappa = 0.25 * width2;
+            const double stiffness = variance + kappa * square;
             for (int i = 0; i < d; i++) {
                 for (int k = 0; k < d; k++)
-                    precision[(i64)i * l.s + k] -= kappa / stiffness * mean_entry(i) * mean_entry(k) / size / variance;
-                prior_pull[i] = middle * mean_entry(i) / size / stiffness;
+                    precision[(i64)i * l.s + k] -= kappa / stiffness * constant[i] * constant[k] / variance;
+                prior_pull[i] = middle * constant[i] / stiffness;
             }
         } else {
             intercept += 0.25 * width2;
@@ -382,10 +394,11 @@ struct Pair : Common {
     // What `choose` looks at, of the posterior.
     void loaded() {
         const double unit = 1 / o.max_norm;
+        const double wider = unit * (times->constant_kind == IN_INTERCEPT ? EXPLORES : 1);
         for (int i = 0; i < z.n; i++) {
             released[i] = estimate[i] * unit;
             for (int k = 0; k < z.s; k++)
-                spread[(i64)i * z.s + k] = k < z.n ? posterior[(i64)i * l.s + k] * unit * unit : 0;
+                spread[(i64)i * z.s + k] = k < z.n ? posterior[(i64)i * l.s + k] * wider * wider : 0;
         }
         factor(z, spread, nullptr, spread_factor);
     }
@@ -399,7 +412,7 @@ struct Pair : Common {
         f.number("version", &times->version);
         f.number("releases", &times->releases);
         f.number("rounds_shown", &times->rounds_shown);
-        f.number("along_mean", &times->along_mean);
+        f.number("constant_kind", &times->constant_kind);
         f.table("whiteners", whiteners, most * l.n, l);
         f.table("factors", factors, most * l.n, l);
         f.table("own_targets", own_targets, most * l.n, l);
@@ -416,6 +429,7 @@ struct Pair : Common {
         f.matrix("expected", expected, l);
         f.matrix("second", second, l);
         f.matrix("prior_second", prior_second, l);
+        f.vector("constant", constant, z.n);
         f.vector("estimate", estimate, l.n);
         f.matrix("posterior", posterior, l);
     }

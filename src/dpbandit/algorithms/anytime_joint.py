@@ -57,7 +57,7 @@ def design(name: str, options: Options) -> Design:
     budget = noise.budget(options, Pair.draws(numbers, options.horizon, ratio))
     knee = options.own("knee", None)
     if knee is None:
-        knee = KNEE * options.dim * 2 * share / min(budget, 1e3)
+        knee = KNEE * options.dim * 2 * WINDOW / min(budget, 1e3)
     knee = min(positive("knee", knee), LONGEST_KNEE)
     first = options.own("first_release", None)
     if first is None:

@@ -12,6 +12,7 @@ Nothing here looks at a slate, or at a context other than through a release.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -41,8 +42,14 @@ DIFFERENCES = 1.0 / 256.0
 INTERCEPT = 0.01
 # Factors on the former that compete, 4 to these powers; far ones are less likely from the start.
 POWERS = (-1, 0, 1, 2)
-# A constant is taken to lie along the mean context if that explains so much of it.
-EXPLAINED = 0.5
+# A ridge for the linear function of contexts that comes closest to a constant, in mean squares.
+RIDGE = 0.5
+# Where a constant is looked for: in both, in an intercept, or along contexts. That is decided after so
+# many rounds per unit of noise, when the Gram matrix is shown whole.
+UNDECIDED, IN_INTERCEPT, ALONG_CONTEXTS = 0, 1, 2
+SURE = 50.0
+# How much wider posterior samples are where contexts are not alike: play teaches less there.
+EXPLORES = 1.25
 
 
 class Directions(Holder):
@@ -129,7 +136,7 @@ class PairLearner(Learner, Holder):
 
     releases = Count()
     rounds_shown = Count()  # the round of the last release
-    along_mean = Count()  # whether the prior lets a constant lie along the mean context
+    constant_kind = Count()  # where a constant is looked for
 
     noise_variance = Number()  # of an entry of the moments about their mean, given the releases
 
@@ -167,9 +174,10 @@ class PairLearner(Learner, Holder):
         # Second moments of x⁺, their last entry 1: now, and as the prior takes them.
         self.second = np.diag(np.append(np.full(self.dim, 1.0 / self.dim), 1.0))
         self.prior_second = self.second.copy()
-        self.releases = self.rounds_shown = self.along_mean = 0
+        self.constant = np.zeros(self.dim)  # w, with w·x ≈ 1
+        self.releases = self.rounds_shown = self.constant_kind = 0
         self.estimate, self.posterior = np.zeros(n), np.zeros((n, n))
-        precision, pull = self._prior(1.0)
+        precision, pull = self._prior(1.0, IN_INTERCEPT)
         self.posterior[:] = np.linalg.inv(precision)
         self.estimate[:] = self.posterior @ pull
         self._show()
@@ -198,7 +206,9 @@ class PairLearner(Learner, Holder):
         return math.sqrt(2.0 if version == 0 else self.n)
 
     def matrix(self, alpha: float) -> Matrix:
-        return self.posterior[: self.dim, : self.dim] / float(self.spec["max_norm"]) ** 2
+        wider = EXPLORES if self.constant_kind == IN_INTERCEPT else 1.0
+        found: Matrix = self.posterior[: self.dim, : self.dim]
+        return found * (wider / float(self.spec["max_norm"])) ** 2
 
     def quiet(self, x: Vector) -> bool:
         return self.clock.rounds + 1 < int(self.sum.due[0])
@@ -274,16 +284,16 @@ class PairLearner(Learner, Holder):
         design = clear_of_noise(noisy, self.expected, sd)
         second = self.factors[v] @ design @ self.factors[v].T
         self.second[:] = second / second[d, d]
-        if v == 0:
+        if self.constant_kind != IN_INTERCEPT:
             self.prior_second[:] = self.second
-            if turns:
-                # Decided once, when the Gram matrix is first shown whole: until then play was
-                # hardly adaptive, and a false mean could not make itself true.
-                noise_on_mean = d * (sd / design[d, d]) ** 2
-                mean = self.prior_second[:d, d]
-                self.along_mean = int(
-                    self._explained() > EXPLAINED and float(mean @ mean) > 4 * noise_on_mean
-                )
+        size, mean = float(np.trace(self.prior_second)) - 1.0, self.prior_second[:d, d]
+        within = self.prior_second[:d, :d] + RIDGE * size / d * np.eye(d)
+        self.constant[:] = np.linalg.solve(within, mean)
+        sure = turns and self.clock.rounds > SURE * self.noise_scale
+        if sure and self.constant_kind == UNDECIDED:
+            # Decided once: later, those arms that are played would decide which contexts are alike.
+            alike = float(mean @ mean) > 0.5 * size
+            self.constant_kind = ALONG_CONTEXTS if alike else IN_INTERCEPT
         designs = np.array([self._design(m) for m in range(v + 1)])
         # B_m, and the information on θ that the releases have with them.
         matrices = np.array(
@@ -321,10 +331,11 @@ class PairLearner(Learner, Holder):
         return own_design(self.own_targets[version] / known / eta, pooled, sd)
 
     def _average(self, information: Matrix, pull: Vector) -> None:
-        """θ under priors of several widths, averaged by how well they expected the releases."""
+        """θ under several priors, averaged by how well they expected the releases."""
         logs, means, covariances = [], [], []
-        for power in POWERS:
-            precision, prior_pull = self._prior(4.0**power)
+        kinds = [self.constant_kind] if self.constant_kind else [IN_INTERCEPT, ALONG_CONTEXTS]
+        for kind, power in itertools.product(kinds, POWERS):
+            precision, prior_pull = self._prior(4.0**power, kind)
             root = np.linalg.cholesky(information + precision)
             inverse = np.linalg.inv(root)
             towards = inverse @ (pull + prior_pull)
@@ -346,33 +357,27 @@ class PairLearner(Learner, Holder):
             off = mean - self.estimate
             self.posterior += weight * (covariance + np.outer(off, off))
 
-    def _explained(self) -> float:
-        """R² of a constant on the contexts."""
-        d = self.dim
-        size = float(np.trace(self.prior_second[:d, :d]))
-        mean = self.prior_second[:d, d]
-        within = self.prior_second[:d, :d] + 1e-6 * size * np.eye(d)
-        return float(mean @ np.linalg.solve(within, mean))
-
-    def _prior(self, factor: float) -> tuple[Matrix, Vector]:
-        """Precision and pull of (θ, intercept): as in `learners.prior`, from noisy moments."""
+    def _prior(self, factor: float, kind: int) -> tuple[Matrix, Vector]:
+        """Precision and pull of (θ, intercept): arms differ little, and rewards lie around the middle
+        of their range.
+        """
         d, width, middle = self.dim, self.width, self.centre
-        mean = self.prior_second[:d, d]
-        size = float(np.trace(self.prior_second[:d, :d]))
-        length = float(mean @ mean)
-        scatter = max(size - length, 1e-3 * size)
+        mean, w = self.prior_second[:d, d], self.constant
+        size = float(np.trace(self.prior_second)) - 1.0
+        scatter = max(size - float(mean @ mean), 1e-3 * size)
         variance = factor * DIFFERENCES * width * width / scatter
-        intercept = INTERCEPT * width * width
+        intercept, level = INTERCEPT * width * width, 0.25 * width * width
         precision, pull = np.zeros((d + 1, d + 1)), np.zeros(d + 1)
         precision[:d, :d] = np.eye(d) / variance
-        if self.along_mean:
-            kappa = 0.25 * width * width / size
-            stiffness = variance + kappa * length / size
-            precision[:d, :d] -= kappa / stiffness * np.outer(mean, mean) / size / variance
-            pull[:d] = middle * mean / size / stiffness
-        else:
-            intercept += 0.25 * width * width
+        if kind == ALONG_CONTEXTS:
+            stiffness = variance + level * float(w @ w)
+            precision[:d, :d] -= level / stiffness * np.outer(w, w) / variance
+            pull[:d] = middle * w / stiffness
+        elif kind == IN_INTERCEPT:
+            intercept += level
             pull[d] = middle / intercept
+        else:
+            raise ValueError(f"a constant is in an intercept or along contexts, not {kind!r}")
         precision[d, d] = 1.0 / intercept
         return precision, pull
 
@@ -407,7 +412,7 @@ class PairLearner(Learner, Holder):
         names = (
             "theta estimate posterior whiteners factors own_targets own_information mean weight "
             "weight_seen offset offset_seen information towards against expected second "
-            "prior_second"
+            "prior_second constant"
         )
         own = {name: getattr(self, name) for name in names.split()}
         flat = {name: field.reshape(-1, self.n) for name, field in own.items() if field.ndim == 3}
