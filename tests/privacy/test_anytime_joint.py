@@ -87,7 +87,9 @@ def worst(make, positions=(0, 1, 30, 80, 159), tries=12):
             other = rng.normal(size=2)
             other /= np.linalg.norm(other)
             angle = 10.0 ** rng.uniform(-3, 0) * rng.choice([-1, 1])
-            turned = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+            turned = np.array(
+                [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+            )
             first = rng.normal(size=2)
             first /= np.linalg.norm(first)
             last = (first, turned @ first, -first, other)[which % 4]
@@ -192,8 +194,8 @@ def test_planted_a_whitener_from_clean_contexts():
                 self.inner.load_fields(fields)
             return self.inner.prepare(x, reward, inside)
 
-        def learn(self, x, reward):
-            return 1  # the long way: every round is prepared
+        def learn_many(self, xs, rs):
+            return 0, 1  # the long way: every round is prepared
 
     def factory():
         bandit = make()

@@ -22,9 +22,7 @@ from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release.pair import Pair, packed_size
 
-DESCRIPTION = (
-    "two sums released for ever, moments and directions; Thompson sampling: contexts are private too"
-)
+DESCRIPTION = "two sums released for ever, moments and directions; Thompson sampling: contexts are private too"
 REFERENCE = "this project (docs/privacy.md)"
 CLAIM = "joint, as GDP, proven"
 OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -134,18 +135,26 @@ class Pair(Anytime):
     def draws(dim: int, horizon: int | None, ratio: float = 1.025) -> int:
         return Anytime.draws(dim, horizon, ratio)
 
+    @cached_property
+    def shown_whole(self) -> tuple[int, ...]:
+        """The rounds whose releases show the Gram matrix whole: public, and known from the start."""
+        found: list[int] = []
+        t, due = self.first, self.change
+        while len(found) + 1 < self.versions:
+            if t >= due:
+                found.append(t)
+                due = next_change(t, due, self.growth)
+            t = next_time(t, self.ratio)
+        return tuple(found)
+
     def charge(self, engine: Clock, t: int) -> Charge:
         """What the people who were in the first release pay: they have paid most."""
-        fields = engine.fields()
         whole = self.noise.share(self.noise.multiplier(self.budget, 1))
-        version, due = int(fields["version"][0]), int(fields["change_due"][0])
-        shows_whole = t >= due and version + 1 < self.versions
-        later = next_time(t, self.ratio)
-        paid = self._paid(later, version > 0 or shows_whole)
-        before = self._paid(t, version > 0) if t > self.first else 0.0
-        q = 1.0 if shows_whole else shown(kept(t, later, self.knee))
+        later, begun = next_time(t, self.ratio), self.shown_whole[:1] or (math.inf,)
+        share = self._paid(later, begun[0] <= t) - self._paid(t, begun[0] < t)
+        q = 1.0 if t in self.shown_whole else shown(kept(t, later, self.knee))
         shift = q * self.noise.shift_of(self.scale, whole) + math.sqrt(self.dim) * STEP
-        return Charge(whole * max(paid - before, 0.0), "releases", adds=True, shift=shift)
+        return Charge(whole * max(share, 0.0), "releases", adds=True, shift=shift)
 
     def _paid(self, until: int, turned: bool) -> float:
         """The share of the budget that they have paid by the release before round `until`."""
