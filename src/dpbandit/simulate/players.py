@@ -15,9 +15,9 @@ from dpbandit.engine import REWARD_NOT_FINITE, raise_for
 from dpbandit.errors import NotFiniteError, OptionError
 from dpbandit.privacy.sources import Simulation
 from dpbandit.reference.random import START
+from dpbandit.simulate.jobs import Job
 from dpbandit.worlds.block import Block, World
 
-Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Rounds = NDArray[np.int64]
@@ -36,7 +36,11 @@ def new_player(
 
     if getattr(world, "per_user", False):
         return _PerUser(label, make, episode, rounds)
-    bandit = make(-1)
+    return player_of(label, make(-1), episode, rounds)
+
+
+def player_of(label: str, bandit: Any, episode: Any, rounds: Rounds) -> Player:
+    """The player of a bandit; `episode` says what is true."""
     # A user's subclass may choose or learn in its own way: then its methods are called.
     kind = _InEngine if type(bandit) is Bandit else _StepByStep
     return kind(label, bandit, episode, rounds)

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from dpbandit import spread
 from dpbandit.algorithms import registry
-from dpbandit.errors import OptionError, nearest
+from dpbandit.errors import OptionError
 from dpbandit.gpu.machines import DEVICES
-from dpbandit.options import SHARED, whole
-from dpbandit.simulate.players import Job, new_bandit, new_player
+from dpbandit.options import whole
+from dpbandit.simulate.jobs import Job, named, share_out
+from dpbandit.simulate.players import new_bandit, new_player
 from dpbandit.simulate.results import Results
 from dpbandit.spread import Place, Task, Tell
 from dpbandit.worlds.block import World
@@ -221,46 +222,29 @@ def _play_seed(game: Game, own: tuple[int, range], tell: Tell) -> list[dict[str,
 
 
 def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
-    if isinstance(algorithms, str):
-        algorithms = [algorithms]
     if isinstance(algorithms, Mapping):
-        wanted = [(label, name, dict(own)) for label, (name, own) in algorithms.items()]
-    else:
-        pairs = [
-            (entry, {}) if isinstance(entry, str) else (entry[0], dict(entry[1]))
-            for entry in algorithms
+        wanted = [
+            (label, *pair)
+            for label, pair in zip(algorithms, named([*algorithms.values()]), strict=True)
         ]
-        wanted = [(name, name, own) for name, own in pairs]
-    if not wanted:
-        raise OptionError(
-            "no algorithm was given: name at least one, for example ['linucb', 'dgs']"
-        )
+    else:
+        wanted = [(name, name, own) for name, own in named(algorithms)]
     labels = [label for label, _, _ in wanted]
     if len(set(labels)) < len(labels):
         raise OptionError(
             f"the labels {labels} repeat: use a mapping {{label: (name, options)}} to tell them apart"
         )
-    jobs, used = [], set(SHARED)
-    for label, name, own in wanted:
-        entry = registry.find(name)
-        takes = set(options) if entry.black_box else set(SHARED) | set(entry.own_options)
-        used |= takes
-        for forbidden in ("seed", "dim", "horizon"):
+    for forbidden in ("seed", "dim", "horizon"):
+        for label, _, own in wanted:
             if own.get(forbidden) is not None:
                 raise OptionError(
                     f"run sets {forbidden!r} itself, for all algorithms alike: leave it out of {label!r}'s options"
                 )
-        jobs.append((label, name, {**{k: v for k, v in options.items() if k in takes}, **own}))
-    for unknown in set(options) - used:
-        raise OptionError(
-            f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}"
-        )
-    for forbidden in ("seed", "dim"):
         if forbidden in options:
             raise OptionError(
                 f"run sets {forbidden!r} itself: leave it out (seeds are given as seeds=...)"
             )
-    return jobs
+    return share_out(options, wanted)
 
 
 def _claims(world: World, jobs: list[Job], seed: int, horizon: int) -> dict[str, Any]:

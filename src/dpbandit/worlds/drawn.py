@@ -122,3 +122,14 @@ def _side_by_side(pool: Matrix, parts: list[Block], shown: list[NDArray[np.int64
 def _empty(pool: Matrix, arms: int) -> Block:
     numbers = np.empty((0, arms))
     return Block(pool, np.empty((0, arms), dtype=np.int64), numbers, numbers)
+
+
+def repeated(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Entries that stand further left in the same row already."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    ordered = np.take_along_axis(rows, order, axis=1)
+    again = np.zeros(rows.shape, dtype=np.bool_)
+    again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    found = np.empty_like(again)
+    np.put_along_axis(found, order, again, axis=1)
+    return found

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpbandit.worlds import data
 from dpbandit.worlds.block import Block
+from dpbandit.worlds.drawn import repeated
 
 RECIPE = 1  # part of the cached file's name: raise it when the features change
 ROUNDING = 1e-10  # measured at 25 dimensions: norms are below 1e-16 or above 9e-6
@@ -100,7 +101,7 @@ class LastFMEpisode:
         others = rng.integers(0, self._world.artists, size=(self.PIECE, arms - 1))
         # Only unfit entries are drawn again. No step looks at which artist it is beyond "unfit", so by symmetry every
         # sequence of distinct artists that the user did not listen to is equally likely.
-        while (unfit := self._heard(users, others) | _repeated(others)).any():
+        while (unfit := self._heard(users, others) | repeated(others)).any():
             others[unfit] = rng.integers(0, self._world.artists, size=int(unfit.sum()))
         places = rng.integers(0, arms, size=self.PIECE)
         shown = np.concatenate([listened[:, None], others], axis=1)
@@ -226,17 +227,6 @@ def split(tag: str) -> list[str]:
     (['drum', 'n', 'bass'], ['rock', 'n', 'roll'])
     """
     return [word for word in re.split(r"[\s_\-']+", tag.lower()) if word]
-
-
-def _repeated(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Entries that stand further left in the same row already."""
-    order = np.argsort(rows, axis=1, kind="stable")
-    ordered = np.take_along_axis(rows, order, axis=1)
-    again = np.zeros(rows.shape, dtype=np.bool_)
-    again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
-    found = np.empty_like(again)
-    np.put_along_axis(found, order, again, axis=1)
-    return found
 
 
 def _lines(archive: zipfile.ZipFile, name: str, encoding: str) -> list[str]:
