@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from dpbandit.gpu.machines import THREADS, machine
-from dpbandit.gpu.plans import World, papers_plans
+from dpbandit.gpu.plans import World
 from dpbandit.gpu.play import BLOCKS, Stage
+from dpbandit.gpu.translation import papers_plans
 
 BAR_LINUCB, BAR_MEAN = 1e10, 5e9
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError
 from dpbandit.gpu.machines import THREADS, Definitions, Machine, to_numpy
-from dpbandit.gpu.outlook import instruments_and_prior
 from dpbandit.gpu.plans import FAMILIES, NOISES, Plan, World
+from dpbandit.learners.prior import Prior
 
 Array = NDArray[np.float64]
 
@@ -75,6 +75,20 @@ def pool_and_truths(world: World, group: int) -> tuple[Array, Array]:
 def _unit(rows: Array) -> Array:
     lengths: Array = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / lengths
+
+
+def instruments_and_prior(pools: Array, low: float, high: float) -> tuple[Array, Array]:
+    """The anytime bandit's, where all contexts are public: unit instruments (pool, arm, d + 1), and
+    the prior's precision (packed lower triangle) with its pull (pool, …)."""
+    instruments, numbers = [], []
+    for pool in pools:
+        prior = Prior(pool.shape[1], pool)
+        prior.refresh(low, high)
+        z = np.column_stack([pool / prior.context_size, np.ones(len(pool))])
+        instruments.append(_unit(z @ prior.whitener))
+        packed = prior.precision[np.tril_indices(len(prior.pull))]
+        numbers.append(np.concatenate([packed, prior.pull]))
+    return np.stack(instruments), np.stack(numbers)
 
 
 def definitions(plan: Plan, world: World, blocks: int | None = None) -> Definitions:

@@ -5,7 +5,6 @@ All algorithms of a particle meet the same rounds, as those of a seed do in `dpb
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from types import SimpleNamespace
@@ -53,19 +52,12 @@ def predict(
     run on this problem is Unplayable.
     """
     game = Game(make, problem, geometric_steps(rounds, RATIO)[1:])
-    lock, done = threading.Lock(), 0
-
-    def advance(particle: int, count: int) -> None:
-        nonlocal done
-        with lock:
-            done += count
-            tell(done / (particles * rounds))
-
+    advance = spread.adding_up(lambda done: tell(done / (particles * rounds)))
     with spread.over() as place:
         ours = isinstance(make(seed_of(problem, 0)), Bandit)
         tasks = [Task(game, particle, rounds) for particle in range(particles)]
         where = place if ours else place.for_python
-        with closing(where.stream(_play, tasks, advance)) as found:
+        with closing(where.stream(_play, tasks, lambda _, count: advance(count))) as found:
             regrets, errors = zip(*found, strict=True)
     return course_of(game.times, np.array(regrets), np.array(errors), problem.rounds)
 

@@ -63,11 +63,8 @@ class LastFM:
         self.features, self.per_user, self.dim, self.arms = features, per_user, dim, pool
         self.table = load(data.find("lastfm"), features, dim)
         self.public_contexts = self.table.contexts
-        self.artists, self.words, self.users = (
-            len(self.table.contexts),
-            self.table.words,
-            len(self.table.starts) - 1,
-        )
+        self.artists, self.users = len(self.table.contexts), len(self.table.starts) - 1
+        self.words = int(self.table.words)
 
     def episode(self, seed: int) -> LastFMEpisode:
         """A fresh start from this seed."""
@@ -105,9 +102,8 @@ class LastFMEpisode:
             others[unfit] = rng.integers(0, self._world.artists, size=int(unfit.sum()))
         places = rng.integers(0, arms, size=self.PIECE)
         shown = np.concatenate([listened[:, None], others], axis=1)
-        shown[:, 0] = shown[
-            every, places
-        ]  # the others are in random order already: one swap shuffles
+        # The others are in random order already: one swap shuffles.
+        shown[:, 0] = shown[every, places]
         shown[every, places] = listened
         return users, shown, places
 
@@ -158,18 +154,12 @@ def load(path: Path, features: str, dim: int) -> Table:
     cached = data.cache_folder() / "features" / name
     try:
         with np.load(cached) as saved:
-            return Table(saved["contexts"], saved["listened"], saved["starts"], int(saved["words"]))
+            return Table(*(saved[name] for name in Table._fields))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         pass  # none yet, or a damaged one: build it
     table = build(path, features, dim)
     content = io.BytesIO()
-    np.savez(
-        content,
-        contexts=table.contexts,
-        listened=table.listened,
-        starts=table.starts,
-        words=table.words,
-    )
+    np.savez(content, **table._asdict())
     with suppress(OSError):  # a read-only home only costs the next process a few seconds
         data.write(cached, content.getvalue())
     return table
