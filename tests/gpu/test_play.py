@@ -14,7 +14,7 @@ import dpbandit as dpb
 from dpbandit.algorithms import registry
 from dpbandit.errors import DeviceError, OptionError
 from dpbandit.gpu import machines
-from dpbandit.gpu.plans import World, load, save
+from dpbandit.gpu.plans import load, save
 from dpbandit.gpu.play import instruments_and_prior, pool_and_truths
 from dpbandit.gpu.translation import plan_of
 from dpbandit.learners.prior import Prior
@@ -74,7 +74,7 @@ def test_every_slate_has_distinct_arms_and_every_arm_its_share():
 
 
 def bandit(name, **options):
-    pool, _ = pool_and_truths(World(), 0)
+    pool, _ = pool_and_truths(dpb.worlds.Synthetic(), 0)
     given = {
         "dim": 10,
         "horizon": 1000,
@@ -87,7 +87,7 @@ def bandit(name, **options):
 
 
 def test_instruments_and_priors_are_those_of_the_learner():
-    pool, _ = pool_and_truths(World(), 3)
+    pool, _ = pool_and_truths(dpb.worlds.Synthetic(), 3)
     instruments, prior = instruments_and_prior(pool[None], -0.5, 1.5)
     ours = Prior(10, pool)
     ours.refresh(-0.5, 1.5)

@@ -20,9 +20,10 @@ import numpy as np
 from dpbandit.errors import DpbanditError
 from dpbandit.gpu import attack as attacks
 from dpbandit.gpu.machines import machine
-from dpbandit.gpu.plans import World, load, save
+from dpbandit.gpu.plans import load, save
 from dpbandit.gpu.play import play
 from dpbandit.gpu.translation import papers_plans
+from dpbandit.worlds import Synthetic
 
 
 def main() -> None:
@@ -80,7 +81,7 @@ def _run(given: Any) -> None:
     for name, plan in plans.items():
         began = time.perf_counter()
         seeds, ends = range(given.seeds), [given.horizon]
-        played = play(where, plan, World(), rounds=given.horizon, seeds=seeds, recorded=ends)
+        played = play(where, plan, Synthetic(), rounds=given.horizon, seeds=seeds, recorded=ends)
         last = played.regret[:, -1]
         error = last.std(ddof=1) / np.sqrt(len(last)) if len(last) > 1 else float("nan")
         print(

@@ -1,5 +1,5 @@
-"""What the simulation kernel must know of an algorithm and of a world: plain numbers, so that they
-can be made elsewhere."""
+"""What the simulation kernel must know of an algorithm: plain numbers, so that they can be made
+elsewhere."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.worlds import Synthetic
+
 Vector = NDArray[np.float64]
 
 # Codes of kernels.cu.
@@ -22,16 +24,6 @@ FAMILIES = {
     )
 }
 NOISES = {"gaussian": 0, "laplace": 1, "laplace-l2": 2}
-
-
-@dataclass(frozen=True)
-class World:
-    """The paper's simulation: arms and θ* uniform, divided by their norms."""
-
-    arms: int = 1000
-    dim: int = 10
-    shown: int = 10
-    reward_noise: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -65,10 +57,10 @@ class Plan:
     decays: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())  # toeplitz: rates and weights
     anytime: Anytime | None = None
 
-    def settings(self, world: World) -> Vector:
+    def settings(self, world: Synthetic) -> Vector:
         """The kernel's `settings`, in the order of kernels.cu."""
         own = self.anytime
-        usual = [world.arms, world.reward_noise, *self.clip, self.ridge, self.max_norm]
+        usual = [world.pool_size, world.reward_noise, *self.clip, self.ridge, self.max_norm]
         usual += [self.refresh, self.growth]
         if own is None:
             return np.array([*usual, *[0.0] * 5, len(self.decays[0])], dtype=np.float64)

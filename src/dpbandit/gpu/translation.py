@@ -15,11 +15,12 @@ import numpy as np
 from dpbandit.algorithms import registry
 from dpbandit.bandit import Bandit
 from dpbandit.errors import OptionError
-from dpbandit.gpu.plans import NOISES, Anytime, Plan, World
+from dpbandit.gpu.plans import NOISES, Anytime, Plan
 from dpbandit.gpu.play import pool_and_truths
 from dpbandit.privacy.sensitivity import lemma1
 from dpbandit.release.anytime import Anytime as AnytimeRelease
 from dpbandit.release.anytime import kept, next_time, shown, times
+from dpbandit.worlds import Synthetic
 
 PLAYED = (
     "random, linucb, local, private-linucb, private-linucb-published, tree-gauss, toeplitz, dgs, "
@@ -83,7 +84,7 @@ def papers_plans(
     rounds: int, names: Sequence[str] = ("linucb", "tree-gauss", "dgs", "anytime")
 ) -> dict[str, Plan]:
     """Algorithms in the paper's setting; noise that depends on a pool is scaled for the first."""
-    pool, _ = pool_and_truths(World(), 0)
+    pool, _ = pool_and_truths(Synthetic(), 0)
     options = {"dim": 10, "horizon": rounds, "public_contexts": pool, "seed": 0}
     options |= {"epsilon": 2.0, "delta": 0.1, "reward_range": (-0.5, 1.5)}
     return {name: plan_of(registry.construct(name, options), rounds) for name in names}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError
 from dpbandit.gpu.machines import machine
-from dpbandit.gpu.plans import Plan, World
+from dpbandit.gpu.plans import Plan
 from dpbandit.gpu.play import play
 from dpbandit.gpu.translation import plan_of
 from dpbandit.simulate.players import new_bandit
@@ -37,7 +37,6 @@ def play_jobs(match: Match, device: str, advance: Callable[[int], None]) -> None
             f"device='cuda' plays dpb.worlds.Synthetic alone, not {world!r}: use device='cpu'"
         )
     where = machine(device)
-    setting = World(world.pool_size, world.dim, world.arms, world.reward_noise)
     columns: dict[str, list[NDArray[np.float64]]] = {}
     for label, name, options in match.game.jobs:
 
@@ -53,7 +52,7 @@ def play_jobs(match: Match, device: str, advance: Callable[[int], None]) -> None
 
         given: dict[str, Any] = {"rounds": horizon, "seeds": seeds, "recorded": rounds}
         try:
-            played = play(where, plan, setting, **given, at_once=GROUPS_AT_ONCE)
+            played = play(where, plan, world, **given, at_once=GROUPS_AT_ONCE)
         except KeyboardInterrupt:
             match.results.complete = False
             break
