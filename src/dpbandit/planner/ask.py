@@ -8,7 +8,7 @@ from typing import Any
 
 from dpbandit.algorithms import registry
 from dpbandit.errors import OptionError
-from dpbandit.options import SHARED, Options, not_negative, whole
+from dpbandit.options import SHARED, Options, not_negative, positive, whole
 from dpbandit.planner.effort import SECONDS
 from dpbandit.planner.forecast import REFERENCE, Plan
 from dpbandit.planner.problem import Problem, draw_thetas, known_sample, sample_of
@@ -173,7 +173,7 @@ def plan(
         "public_contexts": problem.public() if known_contexts else None,
     }
     work = Work(problem, jobs_of(algorithms, options), shared, algorithms is not None)
-    effort = work.effort(SECONDS if seconds is None else seconds)
+    effort = work.effort(SECONDS if seconds is None else positive("seconds", seconds))
     forecasts = work.forecasts(effort, progress)
     notes = notes_on(problem, effort, forecasts, delta)
     complete = all(forecast.why_not != INTERRUPTED for forecast in forecasts.values())

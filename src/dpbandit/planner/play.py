@@ -54,7 +54,7 @@ def predict(
     game = Game(make, problem, geometric_steps(rounds, RATIO)[1:])
     advance = spread.adding_up(lambda done: tell(done / (particles * rounds)))
     with spread.over() as place:
-        ours = isinstance(make(seed_of(problem, 0)), Bandit)
+        ours = type(make(seed_of(problem, 0))) is Bandit
         tasks = [Task(game, particle, rounds) for particle in range(particles)]
         where = place if ours else place.for_python
         with closing(where.stream(_play, tasks, lambda _, count: advance(count))) as found:
@@ -77,7 +77,7 @@ def _play(game: Game, particle: int, tell: Callable[[int], None]) -> tuple[Vecto
         try:
             player.play(Block(pool, shown, rewards, means), start)
         except Exception as error:
-            if not isinstance(bandit, Bandit):  # a user's code may raise anything
+            if type(bandit) is not Bandit:  # a user's code may raise anything
                 words = f"it failed when it was run: {type(error).__name__}: {error}"
                 raise Unplayable(words) from error
             if isinstance(error, DpbanditError):
