@@ -146,10 +146,10 @@ def test_an_answer_for_other_rows_is_refused(log):
     opened = source.open_log(log[0])
     columns = source.find_columns(opened, context="context", reward="reward", user="who")
     bandit = dpb.make("tree-gauss", dim=4, horizon=9, unit=("user", 3), **GIVEN)
+    from dpbandit.logs import enter
     from dpbandit.warmstart.scan import Reading
-    from dpbandit.warmstart.start import recipe_for
 
-    reading = Reading(columns, recipe_for(bandit, columns, np.zeros((0, 4))), None)
+    reading = Reading(columns, enter.prepare(bandit, np.zeros((0, 4)), 1e-9).recipe, None)
     users = caps.find_users(reading, opened.parts[0], lambda _: None)
     for other in (users[1:], np.append(users, users[0])):
         with pytest.raises(LogError, match="changed while it was read"):

@@ -9,7 +9,6 @@ import pytest
 
 from dpbandit.algorithms import registry
 from dpbandit.gpu.machines import Host
-from dpbandit.gpu.plans import World
 from dpbandit.gpu.play import Injected, Stage
 from dpbandit.gpu.translation import plan_of
 from dpbandit.reference.random import START, TIES, lots
@@ -73,7 +72,7 @@ def on_both(name, **options):
         thetas.append(engine.theta())
         table.append(out[0])
     machine = Host(np.float64)
-    stage = Stage(machine, World(), [0], pools=block.pool[None], truths=episode.theta[None])
+    stage = Stage(machine, Synthetic(), [0], pools=block.pool[None], truths=episode.theta[None])
     injected = Injected(block.shown, block.rewards[:, 0] - block.means[:, 0], noise, drawn)
     played = stage.play(translated, ROUNDS, RECORDED, injected=injected)
     return arms, np.array(thetas), np.array(table), played

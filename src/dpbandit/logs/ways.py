@@ -23,20 +23,12 @@ Fields = dict[str, NDArray[Any]]
 STANDS_FOR = LOOKED_AT
 
 
-class Spread(NamedTuple):
-    """How the log's contexts are spread, read off some of them: public."""
-
-    second: Matrix
-    first: Vector
-    slates: float
-    different: float
-
-
 class Start(NamedTuple):
     """What was decided before the log is read."""
 
     recipe: Recipe
-    spread: Spread | None = None
+    # How the log's contexts are spread, in the engine's fields: public, and read off some of them.
+    spread: Fields | None = None
 
 
 class Way(ABC):
@@ -170,19 +162,21 @@ def _recipe(bandit: Bandit, tolerance: float, **more: Any) -> Recipe:
     )
 
 
-def _spread(sample: Matrix) -> Spread:
+def _spread(sample: Matrix) -> Fields:
     """How contexts are spread, as if each had been offered alone; a few slates' worth of weight."""
     weight = float(min(len(sample), STANDS_FOR))
-    different = len({row.tobytes() for row in sample})
-    second = sample.T @ sample / len(sample) * weight
-    return Spread(second, sample.mean(axis=0) * weight, weight, float(different))
+    return {
+        "context_second": sample.T @ sample / len(sample) * weight,
+        "context_first": sample.mean(axis=0) * weight,
+        "slates": np.array([weight]),
+        "different": np.array([float(len({row.tobytes() for row in sample}))]),
+    }
 
 
-def _look(engine: Engine, spread: Spread) -> None:
+def _look(engine: Engine, spread: Fields) -> None:
     fields = engine.fields()
-    fields["context_second"][:] = spread.second
-    fields["context_first"][:] = spread.first
-    fields["slates"][0], fields["different"][0] = spread.slates, spread.different
+    for name, values in spread.items():
+        fields[name][:] = values
     _done(engine.conclude())
 
 

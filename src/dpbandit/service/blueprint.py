@@ -130,7 +130,7 @@ def draft(config: dict[str, Any], *, allow_unproven: bool) -> Bandit:
 
 def records(bandit: Bandit) -> dict[str, Any]:
     """What the store keeps of a new bandit."""
-    from dpbandit.files import pack
+    from dpbandit.saving import pack
 
     return {
         "identity": bandit.identity,
