@@ -6,6 +6,8 @@
 namespace dpb {
 namespace DPB_ARCH {
 
+DPB_INLINE word4 lane_of(int lane) { return (word4)(word4{0, 1, 2, 3} == splat_word((u64)lane)); }
+DPB_INLINE word4 lanes_below(int lane) { return (word4)(word4{0, 1, 2, 3} < splat_word((u64)lane)); }
 DPB_INLINE void clear(double* a, i64 count) {
     i64 i = 0;
     for (; i + 4 <= count; i += 4) store(a + i, splat(0));
@@ -21,13 +23,19 @@ DPB_INLINE double dot(Size z, const double* a, const double* b) {
     for (int i = 0; i < z.s; i += 4) sum += load(a + i) * load(b + i);
     return add_up(sum);
 }
+DPB_INLINE double trace_of(Size z, const double* m) {
+    double even = 0, odd = 0;
+    int i = 0;
+    for (; i + 2 <= z.n; i += 2) {
+        even += m[(i64)i * (z.s + 1)];
+        odd += m[(i64)(i + 1) * (z.s + 1)];
+    }
+    return i < z.n ? even + odd + m[(i64)i * (z.s + 1)] : even + odd;
+}
 // out ← out + factor·a
 DPB_INLINE void add_scaled(Size z, double* out, double factor, const double* a) {
     for (int i = 0; i < z.s; i += 4) store(out + i, load(out + i) + splat(factor) * load(a + i));
 }
-
-DPB_INLINE word4 lane_of(int lane) { return (word4)(word4{0, 1, 2, 3} == splat_word((u64)lane)); }
-DPB_INLINE word4 lanes_below(int lane) { return (word4)(word4{0, 1, 2, 3} < splat_word((u64)lane)); }
 
 // Calls f(width, j) for strips of columns from, …, to − 1: up to four fours side by side, as many sums
 // at once as hide how long each addition takes.
@@ -63,13 +71,19 @@ DPB_INLINE void multiply(Size z, const double* m, const double* x, double* out) 
         DPB_UNROLL for (int v = 0; v < N; v++) store(out + j + 4 * v, even[v] + odd[v]);
     });
 }
-// m ← m − a·aᵀ: a_i·a_k is a_k·a_i to the last bit, so that m stays symmetric.
-DPB_INLINE void take_square(Size z, double* m, const double* a) {
-    for (int i = 0; i < z.n; i++) {
-        four own = splat(a[i]);
-        double* row = m + (i64)i * z.s;
-        for (int k = 0; k < z.s; k += 4) store(row + k, load(row + k) - own * load(a + k));
-    }
+// m ← m − factor·a·aᵀ. a_i·a_k is a_k·a_i to the last bit, so that m stays exactly symmetric: what
+// bounds A⁻¹x looks at rows, what multiplies by A⁻¹ at columns.
+DPB_INLINE void take_square(Size z, double* m, double factor, const double* a) {
+    in_strips(0, z.s, [=](auto width, int j) __attribute__((always_inline)) {
+        constexpr int N = decltype(width)::count;
+        four columns[N];
+        DPB_UNROLL for (int v = 0; v < N; v++) columns[v] = load(a + j + 4 * v);
+        for (int i = 0; i < z.n; i++) {
+            double* row = m + (i64)i * z.s + j;
+            DPB_UNROLL for (int v = 0; v < N; v++)
+                store(row + 4 * v, load(row + 4 * v) - splat(factor) * (splat(a[i]) * columns[v]));
+        }
+    });
 }
 // total ← total + term, with what rounding loses of it in low (Neumaier).
 DPB_INLINE void add_kept(double* total, double* low, four term) {

@@ -61,6 +61,14 @@ template <class V> DPB_INLINE auto joined(V a, V b) {
 DPB_INLINE word4 splat_word(u64 x) { return word4{x, x, x, x}; }
 DPB_INLINE double add_up(four v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
+// A bit for each lane of a mask.
+#if defined(__AVX__)
+DPB_INLINE u64 lane_bits(word4 mask) { return (u64)_mm256_movemask_pd((__m256d)mask); }
+#else
+DPB_INLINE u64 lane_bits(word4 mask) {
+    return (mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8);
+}
+#endif
 #if defined(__AVX__)
 DPB_INLINE four root(four a) { return (four)_mm256_sqrt_pd((__m256d)a); }
 DPB_INLINE four larger(four a, four b) { return (four)_mm256_max_pd((__m256d)a, (__m256d)b); }

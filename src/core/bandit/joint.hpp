@@ -112,10 +112,8 @@ struct Joint : Common {
     }
     bool inverted(double least) {
         if (!invert(z, gram, inverse, work)) return false;
-        double trace = 0;
-        for (int i = 0; i < z.n; i++) trace += inverse[(i64)i * z.s + i];
         // 1/trace is a lower bound on all eigenvalues, and nearly always enough.
-        return trace * least < 1 || has_factor(z, gram, 1, -least, work);
+        return trace_of(z, inverse) * least < 1 || has_factor(z, gram, 1, -least, work);
     }
     DPB_CALL void raise_eigenvalues(double least) {
         const int d = z.n, s = z.s;
