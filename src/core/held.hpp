@@ -293,13 +293,15 @@ template <class Bandit> struct Held final : Core {
         i64 at = 0;
         for (i64 t = 0; t < given.count; t++) {
             const i64* shown = given.shown + t * arms;
-            const double *means = given.means + t * arms, *row;
-            Slate slate{given.pool, shown, arms, (int)d};
+            const double* means = given.means + t * arms;
+            Slate slate{given.pool, shown, arms, (int)d, (given.count - t - 1) * arms};
             if (perturbed) {
                 perturb_rows(slate, (u64)bandit.clock->decisions, perturbed);
                 slate = Slate{perturbed, nullptr, arms, (int)d};
             }
             double alpha = record.alphas[record.alpha_count == 1 ? 0 : t];
+            // Which reward is read is known when an arm is chosen: by then all of them are near.
+            for (i64 j = 0; given.rewards && j < arms; j += 8) __builtin_prefetch(given.rewards + t * arms + j);
             int arm = bandit.choose(slate, alpha, board);
             double best = largest_of(means, arms);
             double reward = given.rewards ? given.rewards[t * arms + arm] : means[arm] + given.noise[t];
@@ -307,8 +309,7 @@ template <class Bandit> struct Held final : Core {
             record.totals[0] += reward;
             record.totals[1] += best - means[arm];
             if (record.arms) record.arms[t] = arm;
-            row = slate.row(arm);
-            for (i64 i = 0; i < d; i++) x[i] = row[i];
+            take(slate.row(arm));
             bool known = !given.in_public_set || given.in_public_set[shown[arm]];
             round(clip(reward), known, keys);
             if (at < record.count && record.at[at] == t) {

@@ -228,8 +228,10 @@ class Engine {
         require(known.is_none() || (set.good && set.rows() == pool.rows()), "in_public_set: one a row of the pool");
         require(arms.is_none() || (chosen.good && chosen.rows() == shown.rows()), "arms: one a round");
         const int64_t* rows = shown.data<int64_t>();
+        bool inside = true;  // all are looked at without a branch: there are many
         for (int64_t i = 0; i < shown.rows() * shown.columns(); i++)
-            require(rows[i] >= 0 && rows[i] < pool.rows(), "shown names a row that the pool does not have");
+            inside &= (uint64_t)rows[i] < (uint64_t)pool.rows();
+        require(inside, "shown names a row that the pool does not have");
         Played played(alphas, record, totals, truth, shown.rows(), spec_.dim);
         played.record_of.arms = arms.is_none() ? nullptr : (int64_t*)chosen.b.buf;
         dpb::Rounds rounds{pool.data(),    rows,    means.data(),

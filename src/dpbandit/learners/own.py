@@ -47,13 +47,14 @@ class NoisyOwn(RidgeLearner):
         self.bound.forget()
 
     def prepare(self, x: Vector, reward: float) -> Pending:
-        t = self.clock.rounds
+        t, before = self.clock.rounds, self.ridge.inverse.copy()
         step, quadratic, due = self.ridge.add_context(x)
         inverse = self.ridge.inverse
         if due:
             self.bound.distrust()
         arms = self.arms[:0] if self.clock.outside else self.arms
-        bound = self.bound.after(inverse, arms, x, step, quadratic)
+        anew = float(np.linalg.norm(inverse - before + np.outer(step, step) / (1.0 + quadratic)))
+        bound = self.bound.after(inverse, arms, x, step, quadratic, anew)
         self.context_sum += x
         node = self.tree.add(t, to_whole((reward - self.centre) / self.width * (x / self.max_norm)))
         numbers = self.width * self.max_norm * (inverse @ to_floats(node))

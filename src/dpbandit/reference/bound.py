@@ -38,7 +38,7 @@ class LazyBound(Holder):
     moved = Number()  # how far any length can have moved since, up or down
     rounds = Number()
     computed = Number()  # the round of that
-    distrusted = Number()
+    distrusted = Number()  # over the ball: A⁻¹ was computed anew since
 
     def __init__(self, *, max_norm: float, norm: int) -> None:
         self.max_norm, self.norm = max_norm, norm
@@ -54,15 +54,22 @@ class LazyBound(Holder):
         self.distrusted = 1.0
 
     def after(
-        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
+        self,
+        inverse: Matrix,
+        arms: Matrix,
+        x: Vector,
+        step: Vector,
+        quadratic: float,
+        anew: float = 0.0,
     ) -> float:
         """The bound after xxᵀ was added to A: `inverse` is A⁻¹, `step` the old A⁻¹x and
-        `quadratic` the old xᵀA⁻¹x.
+        `quadratic` the old xᵀA⁻¹x; `anew` is the Frobenius distance of A⁻¹ from the update of the
+        old one, where it was computed anew.
         """
         self.rounds += 1.0
         if len(arms) == 0:
             return self._over_ball(inverse, step, quadratic)
-        return self._over_arms(inverse, arms, x, step, quadratic)
+        return self._over_arms(inverse, arms, x, step, quadratic, anew)
 
     def _is_due(self) -> bool:
         moved = self.moved / self.bound
@@ -71,20 +78,30 @@ class LazyBound(Holder):
         )
 
     def _over_arms(
-        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
+        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float, anew: float
     ) -> float:
         """‖A⁻¹z‖ of one z can grow although A⁻¹ shrinks as a matrix, so an old maximum needs
-        `growth` on top.
+        `growth` on top, and so does what rounding did to A⁻¹.
         """
-        stale = self.bound <= 0.0 or self.distrusted > 0.0
+        stale = self.bound <= 0.0
         if not stale:
+            square = float(step @ step) / (1.0 + quadratic)
+            apart = ((float(np.trace(inverse)) + square) * 2.0**-51 + anew) * self.max_norm
             factor, moved = growth(x, step, quadratic, self.max_norm, self.norm)
-            self.growth *= min(factor, 1.0 + moved / (self.bound * self.growth))
+            if self.norm == 1:
+                self.growth *= min(factor, 1.0 + moved / (self.bound * self.growth))
+                self.growth += math.sqrt(len(x)) * apart / self.bound
+            else:
+                more = (lift(inverse, step, quadratic) + 2.0 * square * anew) * self.max_norm**2
+                more += (2.0 * self.bound * self.growth + apart) * apart
+                # √(1 + a) ≤ 1 + a/2, and growth is at least 1
+                self.growth += more / (2.0 * self.bound**2)
             self.moved += moved
-            stale = self.growth > 1.0 + TOO_LARGE or self._is_due()
+            stale = not self.growth <= 1.0 + TOO_LARGE or self._is_due()
         if stale:
             self.bound = float(np.linalg.norm(arms @ inverse, ord=self.norm, axis=1).max()) * SLACK
-            self.growth, self.moved, self.computed, self.distrusted = 1.0, 0.0, self.rounds, 0.0
+            self.growth, self.moved, self.computed = 1.0, 0.0, self.rounds
+        self.distrusted = 0.0
         return self.bound * self.growth
 
     def _over_ball(self, inverse: Matrix, step: Vector, quadratic: float) -> float:
@@ -134,6 +151,20 @@ def growth(
     a = math.sqrt(square * float(x @ x)) * inside
     factor = 0.5 * (a + math.sqrt(a * a + 4.0 * inside))
     return max(factor, 1.0), square * max_norm * inside
+
+
+def lift(inverse: Matrix, step: Vector, quadratic: float) -> float:
+    """By how much ‖A⁻¹z‖₂² can at most have grown when xxᵀ was added to A, for ‖z‖₂ ≤ 1.
+
+    `inverse` is the new A⁻¹, v = `step`, q = `quadratic`. With w the old A⁻¹z the new square is
+    ‖w‖² − 2(vᵀz)(vᵀw)/(1 + q) + (vᵀz)²‖v‖²/(1 + q)², which is ‖w‖² − 2(vᵀz)(hᵀz)/(1 + q) with
+    h = A⁻¹v + ½‖v‖²v/(1 + q); and −2(vᵀz)(hᵀz) is at most ‖v‖‖h‖ − vᵀh.
+    """
+    inside, square = 1.0 / (1.0 + quadratic), float(step @ step)
+    h = inverse @ step + 0.5 * inside * square * step
+    found = max(math.sqrt(square * float(h @ h)) - float(step @ h), 0.0)
+    whole = float(np.trace(inverse)) + inside * square  # the old trace
+    return inside * (found + square * whole * (len(step) + 8) * 2.0**-50)
 
 
 def lemma1(
