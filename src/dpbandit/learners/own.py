@@ -16,7 +16,8 @@ from dpbandit.learners.learner import Clock, Pending, Spec, Vector
 from dpbandit.learners.ridge import RidgeLearner
 from dpbandit.privacy.grid import STEP, to_floats, to_whole
 from dpbandit.privacy.noise import find_noise
-from dpbandit.reference.bound import LazyBound, lemma1
+from dpbandit.privacy.sensitivity import lemma1
+from dpbandit.reference.bound import LazyBound
 from dpbandit.reference.fields import Fields
 from dpbandit.release.tree import TreeSums
 

@@ -56,9 +56,7 @@ class LazyBound(Holder):
     def after(
         self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
     ) -> float:
-        """The bound after xxᵀ was added to A: `inverse` is A⁻¹, `step` the old A⁻¹x and
-        `quadratic` the old xᵀA⁻¹x.
-        """
+        """The bound after xxᵀ was added to A, of the new A⁻¹, the old A⁻¹x and the old xᵀA⁻¹x."""
         self.rounds += 1.0
         if len(arms) == 0:
             return self._over_ball(inverse, step, quadratic)
@@ -73,9 +71,7 @@ class LazyBound(Holder):
     def _over_arms(
         self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
     ) -> float:
-        """‖A⁻¹z‖ of one z can grow although A⁻¹ shrinks as a matrix, so an old maximum needs
-        `growth` on top.
-        """
+        """‖A⁻¹z‖ can grow although A⁻¹ shrinks as a matrix: an old maximum needs `growth` on top."""
         stale = self.bound <= 0.0 or self.distrusted > 0.0
         if not stale:
             factor, moved = growth(x, step, quadratic, self.max_norm, self.norm)
@@ -88,8 +84,9 @@ class LazyBound(Holder):
         return self.bound * self.growth
 
     def _over_ball(self, inverse: Matrix, step: Vector, quadratic: float) -> float:
-        """λ_max(A⁻¹)·max_norm only shrinks, by no more than ‖step‖²/(1 + quadratic) a round: when
-        that adds up to 5%, it is time to try whether a bound 5% lower holds.
+        """λ_max(A⁻¹)·max_norm only shrinks, by no more than ‖step‖²/(1 + quadratic) a round.
+
+        When that adds up to 5%, it is time to try whether a bound 5% lower holds.
         """
         largest = float(np.linalg.eigvalsh(inverse)[-1])
         if self.distrusted > 0.0:
@@ -118,8 +115,7 @@ class LazyBound(Holder):
 def growth(
     x: Vector, step: Vector, quadratic: float, max_norm: float, norm: int
 ) -> tuple[float, float]:
-    """By what adding xxᵀ to A can at most have multiplied ‖A⁻¹z‖, and how far it can have moved
-    it, for ‖z‖₂ ≤ max_norm.
+    """By what adding xxᵀ to A can have multiplied ‖A⁻¹z‖, and moved it, for ‖z‖₂ ≤ max_norm.
 
     The new A⁻¹z is (1 − vxᵀ/(1 + q))·(the old one), v = `step`, q = `quadratic`. With a =
     ‖v‖‖x‖/(1 + q) that matrix has the L2 norm (a + √(a² + 4/(1 + q)))/2, because its singular
@@ -134,31 +130,3 @@ def growth(
     a = math.sqrt(square * float(x @ x)) * inside
     factor = 0.5 * (a + math.sqrt(a * a + 4.0 * inside))
     return max(factor, 1.0), square * max_norm * inside
-
-
-def lemma1(
-    t: float,
-    *,
-    form: str,
-    smallest_eigenvalue: float,
-    delta: float,
-    width_times_norm: float,
-    ridge: float,
-) -> float:
-    """Δ_t as published (Wang, Zhao & Wang 2022): W·L/λ'(t), and at most W·L/ridge because
-    λ_min(A_t) ≥ ridge.
-
-    'figure' is 1/t, the scale behind the published figures. λ'(t) is λ₀t/16 from t > 32
-    log(1/δ)/λ₀ on ('simplified'), or λ₀t/4 − 8 log((t + 3)/δ) − 2√(t log((t + 3)/δ)) ('full').
-    """
-    if form == "figure":
-        return 1.0 / t
-    if form == "simplified":
-        late = t > 32.0 * math.log(1.0 / delta) / smallest_eigenvalue
-        eigenvalue = smallest_eigenvalue * t / 16.0 if late else 0.0
-    elif form == "full":
-        log = math.log((t + 3.0) / delta)
-        eigenvalue = smallest_eigenvalue * t / 4.0 - 8.0 * log - 2.0 * math.sqrt(t * log)
-    else:
-        raise ValueError(f"form {form!r} is not 'figure', 'simplified' or 'full'")
-    return width_times_norm / max(eigenvalue, ridge)
