@@ -10,12 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.reference.fields import Fields, Holder, Number
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # By how much the bound may be too large before it is computed anew: noise that is 2% larger on
 # average is hardly seen.
@@ -33,12 +30,12 @@ SLACK = 1.0 + 1e-9
 class LazyBound(Holder):
     """The bound and what it must remember; all of it is public."""
 
-    bound = Number()  # when it was last computed; 0: never
-    growth = Number()  # by what it may have grown since
-    moved = Number()  # how far any length can have moved since, up or down
-    rounds = Number()
-    computed = Number()  # the round of that
-    distrusted = Number()
+    bound = Number(float)  # when it was last computed; 0: never
+    growth = Number(float)  # by what it may have grown since
+    moved = Number(float)  # how far any length can have moved since, up or down
+    rounds = Number(float)
+    computed = Number(float)  # the round of that
+    distrusted = Number(float)
 
     def __init__(self, *, max_norm: float, norm: int) -> None:
         self.max_norm, self.norm = max_norm, norm
