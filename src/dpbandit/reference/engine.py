@@ -1,5 +1,4 @@
-"""The engine in plain NumPy: what the compiled core must do, in the shortest words that are still
-right.
+"""The engine in plain NumPy: what the compiled core must do, in the shortest right words.
 
 An engine admits, clips, adds up and picks arms. It draws no real noise and knows no budget. Its
 parts come from the spec by name; a part that it does not know is refused by name. A release or a
@@ -13,7 +12,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.codes import (
     BUSY,
@@ -41,9 +39,7 @@ from dpbandit.reference.gate import Gate
 from dpbandit.reference.random import lots, normals
 from dpbandit.reference.spec import check
 from dpbandit.release.toeplitz import MOST_ROUNDS as TOEPLITZ_ROUNDS
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # Perturbations of contexts that were not selected last have numbers of their own.
 UNSEEN = 1 << 40
@@ -87,9 +83,7 @@ class Engine:
         kind = SITES[spec["site"]] if spec["learner"] == "ridge" else LEARNERS[spec["learner"]]
         self._learner = kind(self.spec, self._clock)
         self._pending: Pending | None = None
-        self._perturbed: dict[
-            bytes, Vector
-        ] = {}  # contexts as `select` scored them, by what they were
+        self._perturbed: dict[bytes, Vector] = {}  # contexts as `select` scored them
         self._fresh = self.snapshot()
 
     # ------------------------------------------------------------------ choosing
@@ -134,8 +128,7 @@ class Engine:
         return self._policy.scores(view, contexts, width, int(self.spec["ties_key"]), decision)
 
     def _as_scored(self, contexts: Matrix, decision: int) -> Matrix:
-        """Contexts with noise of their own where `context_noise` says so (Corollary 1 of Wang,
-        Zhao & Wang 2022).
+        """Contexts with noise of their own where asked for (Wang, Zhao & Wang 2022, Corollary 1).
 
         They are brought back to norm `max_norm`: otherwise the noise on sums, scaled for that
         norm, would not cover them.
@@ -162,9 +155,8 @@ class Engine:
 
     def admit(self, x: Vector, reward: float) -> int:
         """0, or the code with which this row would be refused."""
-        return self._admit_rows(
-            x[None, :] if _is_array(x, 1) else x, np.array([reward], dtype=np.float64)
-        )
+        row = x[None, :] if _is_array(x, 1) else x
+        return self._admit_rows(row, np.array([reward], dtype=np.float64))
 
     def _admit_slate(self, contexts: Any) -> int:
         if not _is_array(contexts, 2):
@@ -179,11 +171,11 @@ class Engine:
         if len(xs) != len(rs):
             return DIMENSION
         code = self._gate.admit(xs) or self._gate.admit_rewards(rs)
-        if code == LEARNED and self._pending is not None:
+        if code != LEARNED:
+            return code
+        if self._pending is not None:
             return BUSY
-        return (
-            HORIZON if code == LEARNED and self._clock.rounds + len(rs) > self.most_rounds else code
-        )
+        return HORIZON if self._clock.rounds + len(rs) > self.most_rounds else LEARNED
 
     @property
     def most_rounds(self) -> float:
@@ -211,9 +203,7 @@ class Engine:
         return LEARNED
 
     def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
-        """How many rows were learned before a release was due, and 0, 1 or a code. All rows are
-        admitted first.
-        """
+        """How many rows, all admitted first, were learned until a release was due; 0, 1 or a code."""
         code = self._admit_rows(xs, rs)
         if code != LEARNED:
             return 0, code

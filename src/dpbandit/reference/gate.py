@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.codes import (
     DIMENSION,
@@ -16,12 +15,9 @@ from dpbandit.codes import (
     TOO_LONG,
     TOO_LONG_L1,
 )
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-
-# Contexts are normalised in floats: a hair above max_norm is rounding, and the noise scales allow
-# for it.
+# Contexts are normalised in floats: a hair above is rounding, and noise scales allow for it.
 TOLERANCE = 1e-9
 
 
@@ -31,11 +27,8 @@ class Gate:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.dim, self.max_norm = int(spec["dim"]), float(spec["max_norm"])
         self.l1_limit, self.one_hot = float(spec["l1_limit"]), bool(spec["one_hot"])
-        self.clips, self.low, self.high = (
-            bool(spec["clips"]),
-            float(spec["low"]),
-            float(spec["high"]),
-        )
+        self.clips = bool(spec["clips"])
+        self.low, self.high = float(spec["low"]), float(spec["high"])
 
     def admit(self, contexts: Matrix) -> int:
         """0, or the code of the first thing that is wrong."""
