@@ -24,7 +24,6 @@ from dpbandit.algorithms import (
     toeplitz,
     tree_gauss,
 )
-from dpbandit.algorithms.hints import Name
 from dpbandit.bandit import Bandit
 from dpbandit.design import Design
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
@@ -32,6 +31,25 @@ from dpbandit.options import Options, build
 
 if TYPE_CHECKING:
     from dpbandit.privacy.claim import Claim
+
+# What editors and type checkers know of `make`: the names in ALGORITHMS.
+Name = Literal[
+    "random",
+    "linucb",
+    "private-linucb",
+    "private-linucb-published",
+    "dgs",
+    "dgs-published",
+    "dgs-figure",
+    "local",
+    "tree-gauss",
+    "toeplitz",
+    "anytime",
+    "private-ts",
+    "adac-oful",
+    "private-ucb",
+    "joint",
+]
 
 
 @dataclass(frozen=True)
