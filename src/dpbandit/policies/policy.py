@@ -10,12 +10,10 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import PropensityError
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix as Matrix
+from dpbandit.types import Vector as Vector
 
 # Scores this close are equal: rounding, and not the model, tells them apart.
 TIE = 1e-12

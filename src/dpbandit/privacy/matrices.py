@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 
 class MatrixNoise(ABC):

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.errors import NoiseError
-
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 NUMBER = b"f64"  # shifts and costs
 

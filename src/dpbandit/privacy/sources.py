@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import NoiseError
 from dpbandit.privacy.grid import PROVEN_SLACK, STEP, grid_exponent, real_scale
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.opendp import Sampler
-
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 
 class Pending(NamedTuple):
@@ -122,14 +120,6 @@ def add_whole_noise(
     _check(sampler.cost(shift / step), noise.share(scale / shift))
     drawn = sampler.draw_whole()
     return [number + extra for number, extra in zip(whole, drawn, strict=True)]
-
-
-def proven_cost(
-    noise: Noise | str, dim: int, scale: float, shift: float, step: float = STEP
-) -> float:
-    """What OpenDP itself proves for one release of whole numbers, in the noise's currency."""
-    noise = find_noise(noise)
-    return _needed(noise, noise.whole_sampler(dim, scale / step)).cost(shift / step)
 
 
 def _refuse_without_noise(scale: float) -> None:
