@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.noise import find_noise
 from dpbandit.reference.fields import Fields, Holder, Number
+from dpbandit.types import Matrix, Vector
 
 # The bonus of an arm that was never pulled: above every other, and its square is still a float.
 UNTRIED = 1e140

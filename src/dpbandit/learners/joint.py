@@ -13,11 +13,12 @@ import math
 
 import numpy as np
 
-from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.matrices import unpack
 from dpbandit.privacy.noise import find_noise
 from dpbandit.reference.fields import Fields, Holder, Number
+from dpbandit.types import Matrix, Vector
 
 
 def pack(v: Vector) -> Vector:

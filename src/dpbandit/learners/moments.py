@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.learners.learner import Clock, Matrix, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Pending, Spec
 from dpbandit.learners.ridge import Ridge, RidgeLearner
 from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.fields import Fields, Holder, Number
@@ -22,6 +22,7 @@ from dpbandit.release.honaker import HonakerSums
 from dpbandit.release.pan_private import PanPrivateSums
 from dpbandit.release.toeplitz import ToeplitzSums
 from dpbandit.release.tree import TreeSums
+from dpbandit.types import Matrix, Vector
 
 TREES = {"tree": TreeSums, "pan-private": PanPrivateSums, "honaker": HonakerSums}
 # A context this small after shaping says nothing and is left out.

@@ -11,13 +11,14 @@ import math
 
 import numpy as np
 
-from dpbandit.learners.learner import Clock, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Pending, Spec
 from dpbandit.learners.ridge import RidgeLearner
 from dpbandit.privacy.grid import STEP, to_floats, to_whole
 from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import lemma1
 from dpbandit.reference.bound import LazyBound
 from dpbandit.reference.fields import Fields
+from dpbandit.types import Vector
 
 VANISHED = 1e-150  # no square of a number above it underflows
 

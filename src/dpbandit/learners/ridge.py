@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.fields import Fields, Holder, Number
+from dpbandit.types import Matrix, Vector
 
 # The core adds contexts to A in batches of this many; here none ever waits.
 RECENT = 16

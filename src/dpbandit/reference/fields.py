@@ -3,6 +3,7 @@ a name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -32,7 +33,7 @@ class Number(Generic[Kind]):
     """A number of a holder: whole, or a float."""
 
     def __init__(self, kind: type[Kind]) -> None:
-        self.kind = kind
+        self.kind: Callable[[Any], Kind] = kind
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

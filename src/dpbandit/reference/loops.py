@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,9 +117,9 @@ def scores(
     out = np.zeros(count)
     for n in range(count):
         run = 2 * (first + n)
-        keys = {"noise_key": lot(key, run, 0), "start_key": lot(key, run + 1, 0)}
-        told, values, scales = trace(engine, xs, rs, in_public_set, **keys)
-        other = trace(engine, other_xs, other_rs, in_public_set, **keys, noisy=told)
+        learn = partial(trace, engine, noise_key=lot(key, run, 0), start_key=lot(key, run + 1, 0))
+        told, values, scales = learn(xs, rs, in_public_set)
+        other = learn(other_xs, other_rs, in_public_set, noisy=told)
         if ((scales == NO_RELEASE) != (other[2] == NO_RELEASE)).any():
             raise ValueError(
                 "the two streams release in different rounds: contexts must be the same"
