@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.reference.fields import Fields, Holder, Number
+from dpbandit.release.pan_private import PanPrivateSums
 from dpbandit.release.tree import Place, TreeSums, place
 from dpbandit.types import Matrix, Vector
 
@@ -45,6 +46,7 @@ class Learner(ABC):
     theta: Vector
     pending_size: int  # how many numbers a release has
     in_the_clear = False  # whether θ itself is shown, without noise
+    pan_private: PanPrivateSums | None = None  # its sums, where nodes begin with noise
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         self.spec, self.clock = spec, clock
@@ -71,18 +73,6 @@ class Learner(ABC):
     @abstractmethod
     def commit(self, noisy: Vector) -> None:
         """Turn the noisy numbers of this round's release into the released parameter."""
-
-    def starts(self) -> list[int]:
-        """Pan-private form: the levels of the nodes that begin with the coming round."""
-        return []
-
-    def start_scale(self) -> float:
-        """Pan-private form: the scale of the noise that they begin with."""
-        raise ValueError("only the pan-private release has nodes that begin with noise")
-
-    def begin(self, level: int, start: NDArray[Any]) -> None:
-        """Pan-private form: put noise into such a node."""
-        raise ValueError("only the pan-private release has nodes that begin with noise")
 
     def leave_public_set(self) -> None:  # noqa: B027 - only `own` must know
         """A context was not among those known in advance."""

@@ -7,10 +7,8 @@ The moments are then width·max_norm·(the noisy sum) + centre·Σx, and Σx is 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.learners.learner import Clock, Pending, Spec
 from dpbandit.learners.ridge import Ridge, RidgeLearner
@@ -42,6 +40,7 @@ class NoisyMoments(RidgeLearner, Holder):
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         self.sums = self._new_sums()
+        self.pan_private = self.sums if isinstance(self.sums, PanPrivateSums) else None
         if isinstance(self.sums, HonakerSums):
             self.pending_size = self.dim * int(spec["levels"])
         self.anchor = np.eye(self.dim) / float(spec["ridge"])  # episodes: A⁻¹ at the last release
@@ -153,20 +152,6 @@ class NoisyMoments(RidgeLearner, Holder):
         else:
             moments = self.unshape @ (self.width * prefix + self.centre * self.context_sum)
             self.theta[:] = self.weighted.inverse @ moments
-
-    def starts(self) -> list[int]:
-        if not isinstance(self.sums, PanPrivateSums):
-            return []
-        return self.sums.starts(self.clock.rounds + 1)
-
-    def start_scale(self) -> float:
-        return self._scale_at(self.clock.rounds + 1)
-
-    def begin(self, level: int, start: NDArray[Any]) -> None:
-        if not isinstance(self.sums, PanPrivateSums):
-            super().begin(level, start)
-            return
-        self.sums.begin(level, start)
 
     def fields(self) -> Fields:
         found = {**super().fields(), **self.sums.fields()}

@@ -119,20 +119,9 @@ class Prior(Holder):
         square, seen = min(float(solved @ solved), 1.0), self.different
         enough = seen > d + 1.0
         explained = 1.0 - (1.0 - square) * (seen - 1.0) / (seen - d - 1.0) if enough else 0.0
-        self._set_prior(direction, length, square_size, explained > 0.5, low, high, variance_factor)
-
-    def _set_prior(
-        self,
-        direction: Vector,
-        length: float,
-        square_size: float,
-        along_mean: bool,
-        low: float,
-        high: float,
-        variance_factor: float,
-    ) -> None:
-        """V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; its mean is middle·m/E‖x‖²."""
-        d, width, middle = len(direction), high - low, 0.5 * (low + high)
+        along_mean = explained > 0.5
+        # V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; its mean is middle·m/E‖x‖².
+        width, middle = high - low, 0.5 * (low + high)
         scatter = self.scatter / self.pairs if self.pairs > 0.0 else square_size - length
         variance = variance_factor * DIFFERENCES * width * width / max(scatter, 1e-9 * square_size)
         intercept = INTERCEPT * width * width + (0.0 if along_mean else 0.25 * width * width)

@@ -61,18 +61,7 @@ SITES: dict[str, type[Learner]] = {
 
 
 class Engine:
-    """One bandit's rounds.
-
-    Parameters
-    ----------
-    spec : dict
-        The public choices in plain values; see `reference.spec` for its keys.
-
-    Raises
-    ------
-    ValueError
-        If a key is missing or unknown, or names a part that is not known.
-    """
+    """One bandit's rounds. `reference.spec` has the keys of a spec: public choices, in plain values."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         check(spec, LEARNERS, SITES)
@@ -255,19 +244,22 @@ class Engine:
 
     def starts(self) -> list[int]:
         """Pan-private: the levels of the nodes that begin with the coming round."""
-        return self._learner.starts()
+        sums = self._learner.pan_private
+        return [] if sums is None else sums.starts(self._clock.rounds + 1)
 
     def begin(self, level: int, whole: list[int]) -> None:
         """Pan-private: noise into the node of this level, in whole numbers of the grid."""
-        self._learner.begin(level, np.array(whole, dtype=object))
+        if self._learner.pan_private is None:
+            raise ValueError("only the pan-private release has nodes that begin with noise")
+        self._learner.pan_private.begin(level, np.array(whole, dtype=object))
 
     def begin_simulated(self, start_key: int) -> None:
         """Pan-private: seeded noise into all of them."""
-        t = self._clock.rounds + 1
+        t, zeros = self._clock.rounds + 1, np.zeros(int(self.spec["dim"]))
         for level in self.starts():
-            zeros, scale = np.zeros(int(self.spec["dim"])), self._learner.start_scale()
+            scale = self._learner.scale(self._learner.place(t).levels)
             start = self._noise.simulate(start_key, t * 64 + level, scale, zeros)
-            self._learner.begin(level, to_whole(start))
+            self.begin(level, to_whole(start).tolist())
 
     def simulate(
         self, x: Vector, reward: float, in_public_set: bool, noise_key: int, start_key: int
