@@ -21,8 +21,8 @@ Part = TypeVar("Part", bound=Named)
 def find_in(table: dict[str, Part], wanted: Part | str, kind: type[Part], what: str) -> Part:
     """The part of this name. A part itself must be the one in the table.
 
-    OptionError if there is none, or the table has something in its place that is not of this kind: a
-    bare word or number is no part. `what` is how a part is called in words.
+    OptionError if there is none, or the table has something in its place that is not of this kind:
+    a bare word or number is no part. `what` is how a part is called in words.
     """
     word = wanted.name if isinstance(wanted, kind) else wanted
     if not isinstance(word, str) or word not in table:

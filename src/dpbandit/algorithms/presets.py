@@ -88,7 +88,8 @@ def ridge(
 ) -> Design:
     """A design whose learner is LinUCB's regression, with the noise at a site.
 
-    The ledger holds the release's budget, if none is given. `more` are settings of the learner, or fields of the design, that differ from the usual ones.
+    The ledger holds the release's budget, if none is given. `more` are settings of the learner, or
+    fields of the design, that differ from the usual ones.
     """
     public = np.empty((0, options.dim)) if public_set is None else public_set
     settings = {

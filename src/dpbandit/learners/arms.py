@@ -100,10 +100,10 @@ class ArmsLearner(Learner, Holder):
         return self.noise.tail_at(math.log(events / float(self.spec["failure"])))
 
     def bonus(self, arm: int, alpha: float) -> float:
-        """What an arm's index has on top of its mean in the coming round: unpulled arms are first."""
+        """What an arm's index has on top of its mean in the coming round."""
         pulls, t = int(self.pulls[arm]), self.clock.rounds + 1
         if pulls == 0:
-            return UNTRIED
+            return UNTRIED  # arms that were never pulled come first
         explore = alpha * self.width * math.sqrt(2.0 * math.log(t) / pulls)
         return explore + self.privacy_weight(t) * float(self.spread[arm]) / pulls
 

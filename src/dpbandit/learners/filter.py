@@ -107,7 +107,7 @@ class Filter(Holder):
 def _joined(
     root: Matrix, target: Vector, rows: Matrix, values: Vector
 ) -> tuple[Matrix, Vector, float]:
-    """The triangular system of both, root·θ = target and rows·θ = values, and what does not fit²."""
+    """root·θ = target and rows·θ = values as one triangular system, and the squared misfit."""
     n = len(target)
     system = np.block([[root, target[:, None]], [rows, values[:, None]]])
     upper: Matrix = np.asarray(np.linalg.qr(system, mode="r"))
@@ -193,7 +193,7 @@ class FilterLearner(Learner, Holder):
         self._conclude()
 
     def _refresh_when_due(self, t: int) -> None:
-        """Contexts offered so far change the whitener: each round, then each twentieth more of them.
+        """Contexts offered change the whitener: every round, then as they grow by a twentieth.
 
         In high dimension, where that takes long, more rarely.
         """

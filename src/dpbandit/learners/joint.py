@@ -84,11 +84,11 @@ class JointLearner(Learner, Holder):
         self.theta[:] = self.inverse @ self.moments
 
     def amount(self, t: int) -> float:
-        """The noise in the sum of round t: the variance of a packed entry, or degrees of freedom."""
+        """Of noise in the sum of round t: the variance of a packed entry, or degrees of freedom."""
         return sum(self.on_matrices.amount(scale) for scale in self.scales_in_use(t))
 
     def deviation(self, t: int) -> float:
-        """√(2·log(4/ζ_t)) standard deviations bound one tail in round t, ζ_t = ζ/T or ζ/(t(t + 1))."""
+        """√(2·log(4/ζ_t)) of them bound one tail in round t, with ζ_t = ζ/T, or ζ/(t(t + 1))."""
         log = float(self.spec["log_rounds"])
         if self.spec["unknown_horizon"]:
             log += math.log(t) + math.log(t + 1.0)

@@ -85,7 +85,7 @@ class NoisyOwn(RidgeLearner):
 
 
 class NoisyIncrements(RidgeLearner):
-    """Noise on θ̂_e − θ̂_s of each node, scaled by Lemma 1. As published; in doubles, not proven."""
+    """Noise on θ̂_e − θ̂_s of each node, scaled by Lemma 1: as published, and not proven."""
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)

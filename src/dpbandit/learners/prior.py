@@ -78,7 +78,7 @@ class Prior(Holder):
         self._note(x)
 
     def _note(self, x: Vector) -> None:
-        """Count what was not seen before: four contexts offered a thousand times say as much as four.
+        """Count a new context: four articles offered a thousand times say no more than four.
 
         Its cell follows from direction and size, so that it does not matter in which unit contexts
         are measured.
@@ -98,7 +98,7 @@ class Prior(Holder):
         self.cells[cell] = 1.0
 
     def refresh(self, low: float, high: float, variance_factor: float = 1.0) -> None:
-        """Bring whitener and prior up to date; `variance_factor` is of the variance of differences."""
+        """Bring whitener and prior up to date, with a factor on the variance of differences."""
         d, slates = len(self.first), max(self.slates, 1.0)
         second, mean = self.second / slates, self.first / slates
         square_size = float(np.trace(second))

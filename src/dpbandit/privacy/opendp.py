@@ -31,8 +31,8 @@ GAUSSIAN_REACH, LAPLACE_REACH = 40.0, 745.0
 # The functions of OpenDP's library that make, apply and free, by name.
 Library = dict[str, Callable[..., Any]]
 
-# What the wrappers are expected to declare: arguments by kind. All return an `FfiResult`. `as_object`
-# copies a slice of numbers into an object; `as_slice` says where lies what an object holds.
+# What the wrappers are expected to declare: arguments by kind. All return an `FfiResult`.
+# `as_object` copies a slice of numbers into an object; `as_slice` says where an object's lie.
 DECLARED = {
     "as_object": ("opendp_data__slice_as_object", ("pointer", "text")),
     "as_slice": ("opendp_data__object_as_slice", ("pointer",)),

@@ -1,8 +1,8 @@
 """How far a release can move when one reward moves from one end of its range to the other.
 
-Two answers: a constant for noise on sums; and Lemma 1 of the paper, which shrinks like 1/t and rests
-on an assumption about the contexts. What the public matrix A_t itself says needs none: that is
-`reference.bound`. Nothing here may look at a reward."""
+Two answers: a constant for noise on sums; and Lemma 1 of the paper, which shrinks like 1/t and
+rests on an assumption about the contexts. What the public matrix A_t itself says needs none: that
+is `reference.bound`. Nothing here may look at a reward."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def smallest_eigenvalue_bound(
 ) -> float:
     """λ'(t), the paper's bound on λ_min(A_t) from below; not positive where it says nothing.
 
-    Full: λ₀t/4 − 8 log((t+3)/δ) − 2√(t log((t+3)/δ)). Simplified: λ₀t/16 from t > 32 log(1/δ)/λ₀ on.
+    Full: λ₀t/4 − 8 log((t+3)/δ) − 2√(t log((t+3)/δ)). Simplified: λ₀t/16, t > 32 log(1/δ)/λ₀.
     """
     if form == "full":
         log = math.log((t + 3.0) / delta)

@@ -36,8 +36,8 @@ class Source(Protocol):
     ) -> Vector:
         """The pending value with noise of this scale; NoiseError if none can be drawn.
 
-        `shift` is how far neighbouring values can be apart, in the noise's norm: with `scale` it says
-        what the release was charged. `index` is the round of the release, from 1.
+        `shift` is how far neighbouring values can be apart, in the noise's norm: with `scale` it
+        says what the release was charged. `index` is the round of the release, from 1.
         """
 
 
@@ -86,7 +86,7 @@ def add_whole_noise(
 ) -> list[int]:
     """Whole numbers of `step` with real noise, exactly. What pan-private nodes begin with, too.
 
-    The noise is drawn for zeros and added in Python's own integers: nothing is rounded, at any size.
+    The noise is drawn for zeros and added in Python's own integers: nothing is ever rounded.
     NoiseError if there is no exact sampler, or noise so large might not fit 64 bits.
     """
     _refuse_without_noise(scale)

@@ -68,7 +68,7 @@ class LazyBound(Holder):
     def _over_arms(
         self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
     ) -> float:
-        """‖A⁻¹z‖ can grow although A⁻¹ shrinks as a matrix: an old maximum needs `growth` on top."""
+        """‖A⁻¹z‖ can grow although A⁻¹ shrinks as a matrix: an old maximum needs `growth` too."""
         stale = self.bound <= 0.0 or self.distrusted > 0.0
         if not stale:
             factor, moved = growth(x, step, quadratic, self.max_norm, self.norm)

@@ -61,7 +61,7 @@ SITES: dict[str, type[Learner]] = {
 
 
 class Engine:
-    """One bandit's rounds. `reference.spec` has the keys of a spec: public choices, in plain values."""
+    """One bandit's rounds, from public choices in plain values: `reference.spec` has the keys."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         check(spec, LEARNERS, SITES)
@@ -192,7 +192,7 @@ class Engine:
         return LEARNED
 
     def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
-        """How many rows, all admitted first, were learned until a release was due; 0, 1 or a code."""
+        """Admit all rows, then learn: how many until a release was due, and 0, 1 or a code."""
         code = self._admit_rows(xs, rs)
         if code != LEARNED:
             return 0, code

@@ -1,5 +1,4 @@
-"""Numbers that change, kept in arrays of one entry: all that a bandit must save is then an array with
-a name."""
+"""Numbers that change, in arrays of one entry: all that must be saved is then an array by name."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ def play(
 ) -> Matrix | int:
     """Play a block of rounds: choose, be paid, learn. Or say the code with which all are refused.
 
-    `shown` has the rows of the pool that are the arms of each round; `rewards` and `means` what each
-    of them pays, and pays on average. `totals`, reward and regret so far, are carried from block to
-    block; `arms`, where given, takes the arm of each round. After the rounds in `record`, ascending:
-    reward, regret and ‖θ − truth‖, NaN without a truth.
+    `shown` has the rows of the pool that are the arms of each round; `rewards` and `means` what
+    each of them pays, and pays on average. `totals`, reward and regret so far, are carried from
+    block to block; `arms`, where given, takes the arm of each round. After the rounds in `record`,
+    ascending: reward, regret and ‖θ − truth‖, NaN without a truth.
     """
     code = _code(engine, pool, rewards.ravel(), len(shown))
     if code != LEARNED:

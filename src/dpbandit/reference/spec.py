@@ -35,7 +35,7 @@ FITTING = {
 
 
 def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str]) -> None:
-    """ValueError, with the name, for a key that is missing or unknown, or a part that is unknown."""
+    """ValueError, with the name, for a key that is missing or unknown, or an unknown part."""
     _among("learner", spec.get("learner"), (*learners, "ridge"))
     wanted = {*COMMON.split(), *KEYS[spec["learner"]].split()}
     if wanted - set(spec):

@@ -109,7 +109,7 @@ class Release(ABC):
         """
 
     def core(self) -> dict[str, Any]:
-        """What an engine must know, by its names: here, of releases that have no levels to share."""
+        """What an engine must know, by its names: here, of a release without levels."""
         return ridge_keys(
             release=self.name,
             levels=1,

@@ -105,7 +105,7 @@ class Toeplitz(Release):
 
     @cached_property
     def column(self) -> float:
-        """How much longer a reward's shift is over all releases than in one: rounding, grid, all."""
+        """How much longer a reward's shift is over all releases than in one, rounding included."""
         rounds = self.horizon or MOST_ROUNDS
         norm = column_norm(self.horizon)
         norm += encoding_slack(rounds, horizon=self.horizon, size=ITEM_SIZE / self.sensitivity)
@@ -170,7 +170,7 @@ def decays_for(horizon: int | None) -> tuple[Vector, Vector]:
 
 @lru_cache(maxsize=256)
 def column_norm(horizon: int | None) -> float:
-    """The L2 sensitivity of the encoded stream to an item of norm 1, whatever its round; rounded up.
+    """The L2 sensitivity of the encoded stream to an item of norm 1 in any round, rounded up.
 
     Beyond the table, that of a stream that never ends: √(1 + Σ_ij ω_i ω_j/(1 − θ_i θ_j)).
 
