@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_overloads, overload
+from typing import Any, Literal, get_overloads, overload
 
 from numpy.typing import ArrayLike
 
@@ -28,9 +28,7 @@ from dpbandit.bandit import Bandit
 from dpbandit.design import Design
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
 from dpbandit.options import Options, build
-
-if TYPE_CHECKING:
-    from dpbandit.privacy.claim import Claim
+from dpbandit.privacy.claim import Claim
 
 # What editors and type checkers know of `make`: the names in ALGORITHMS.
 Name = Literal[

@@ -14,7 +14,7 @@ from dpbandit.learners.learner import Clock, Pending, Spec
 from dpbandit.learners.ridge import Ridge, RidgeLearner
 from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.fields import Fields, Holder, Number
-from dpbandit.release import Release, Sums
+from dpbandit.release import RELEASES, Release, Sums
 from dpbandit.release.episodes import EpisodeSums
 from dpbandit.release.honaker import HonakerSums
 from dpbandit.release.pan_private import PanPrivateSums
@@ -129,12 +129,9 @@ class NoisyMoments(RidgeLearner, Holder):
 
     def conclude(self) -> bool:
         # What a log left is a constant part of every sum to come.
-        release, field = self.spec["release"], "carry"
-        if isinstance(release, Release):
-            field = release.log_field
-        elif isinstance(self.sums, ToeplitzSums):
-            field = "total"
-        base = self.sums.fields()[field]
+        release = self.spec["release"]
+        kind = release if isinstance(release, Release) else RELEASES[release]
+        base = self.sums.fields()[kind.log_field]
         self.ridge.solve()
         if self.weighted is not None:
             self.weighted.solve()

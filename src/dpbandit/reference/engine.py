@@ -13,16 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpbandit.codes import (
-    BUSY,
-    DIMENSION,
-    DUE,
-    HORIZON,
-    LEARNED,
-    NO_ARMS,
-    NO_RELEASE,
-    NOT_AN_ARRAY,
-)
+from dpbandit import codes
 from dpbandit.learners.arms import ArmsLearner
 from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.joint import JointLearner
@@ -89,7 +80,7 @@ class Engine:
     def rank(self, contexts: Matrix, k: int, alpha: float = math.nan) -> list[int] | int:
         """The k best arms, best first, or a code."""
         code = self._admit_slate(contexts)
-        if code != LEARNED:
+        if code != codes.LEARNED:
             return code
         decision = self._clock.decisions
         offered = self._as_scored(contexts, decision)
@@ -149,22 +140,22 @@ class Engine:
 
     def _admit_slate(self, contexts: Any) -> int:
         if not _is_array(contexts, 2):
-            return NOT_AN_ARRAY
+            return codes.NOT_AN_ARRAY
         if len(contexts) == 0:
-            return NO_ARMS
+            return codes.NO_ARMS
         return self._gate.admit(contexts)
 
     def _admit_rows(self, xs: Any, rs: Any) -> int:
         if not _is_array(xs, 2) or not _is_array(rs, 1):
-            return NOT_AN_ARRAY
+            return codes.NOT_AN_ARRAY
         if len(xs) != len(rs):
-            return DIMENSION
+            return codes.DIMENSION
         code = self._gate.admit(xs) or self._gate.admit_rewards(rs)
-        if code != LEARNED:
+        if code != codes.LEARNED:
             return code
         if self._pending is not None:
-            return BUSY
-        return HORIZON if self._clock.rounds + len(rs) > self.most_rounds else LEARNED
+            return codes.BUSY
+        return codes.HORIZON if self._clock.rounds + len(rs) > self.most_rounds else codes.LEARNED
 
     @property
     def most_rounds(self) -> float:
@@ -177,29 +168,29 @@ class Engine:
     def learn(self, x: Vector, reward: float) -> int:
         """0: learned; 1: a release is due and nothing was changed; or a code."""
         code = self.admit(x, reward)
-        return code if code != LEARNED else self._learn_quietly(x, reward)
+        return code if code != codes.LEARNED else self._learn_quietly(x, reward)
 
     def _learn_quietly(self, x: Vector, reward: float) -> int:
         seen = self._as_seen(x)
         if not self._learner.quiet(seen):
-            return DUE
+            return codes.DUE
         before = self.snapshot()
         try:
             self._prepare(seen, reward, in_public_set=True)
         except BaseException:  # Ctrl-C, say: half an item is no item
             self.restore(before)
             raise
-        return LEARNED
+        return codes.LEARNED
 
     def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
         """Admit all rows, then learn: how many until a release was due, and 0, 1 or a code."""
         code = self._admit_rows(xs, rs)
-        if code != LEARNED:
+        if code != codes.LEARNED:
             return 0, code
         for n in range(len(rs)):
-            if self._learn_quietly(xs[n], float(rs[n])) == DUE:
-                return n, DUE
-        return len(rs), LEARNED
+            if self._learn_quietly(xs[n], float(rs[n])) == codes.DUE:
+                return n, codes.DUE
+        return len(rs), codes.LEARNED
 
     def prepare(self, x: Vector, reward: float, in_public_set: bool = True) -> float:
         """Learn from one admitted row. The noise scale of what is pending then, or NO_RELEASE."""
@@ -216,7 +207,7 @@ class Engine:
             self._learner.leave_public_set()
         self._clock.rounds += 1
         self._pending = self._learner.prepare(x, clipped)
-        return NO_RELEASE if self._pending is None else self._pending.scale
+        return codes.NO_RELEASE if self._pending is None else self._pending.scale
 
     def pending(self) -> Vector:
         """The clean numbers to release, as doubles."""
@@ -274,7 +265,7 @@ class Engine:
     ) -> float:
         self.begin_simulated(start_key)
         scale = self._prepare(x, reward, in_public_set)
-        if scale != NO_RELEASE:
+        if scale != codes.NO_RELEASE:
             self.commit(self._noise.simulate(noise_key, self._clock.rounds, scale, self.pending()))
         return scale
 

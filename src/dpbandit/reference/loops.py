@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit.codes import HORIZON, LEARNED, NO_RELEASE
+from dpbandit import codes
 from dpbandit.reference.random import lot
 from dpbandit.types import Matrix, Vector
 
@@ -42,7 +42,7 @@ def play(
     ascending: reward, regret and ‖θ − truth‖, NaN without a truth.
     """
     code = _code(engine, pool, rewards.ravel(), len(shown))
-    if code != LEARNED:
+    if code != codes.LEARNED:
         return code
     widths = np.broadcast_to(np.asarray(alphas, dtype=np.float64), len(shown))
     wanted, out = {int(n): row for row, n in enumerate(record)}, np.zeros((len(record), 3))
@@ -77,7 +77,7 @@ def trace(
     looks like to someone who saw that run. In the clear, θ is what is released, at scale 0.
     """
     code = _code(engine, xs, rs, 0)
-    if code != LEARNED:
+    if code != codes.LEARNED:
         raise ValueError(f"contexts or rewards are not admitted: code {code}")
     runner = engine.copy()
     runner.reset()
@@ -90,7 +90,7 @@ def trace(
         scales[t] = runner._prepare(xs[t], float(rs[t]), known)
         if runner._learner.in_the_clear:
             values[t], scales[t] = runner._learner.theta, 0.0
-        elif scales[t] != NO_RELEASE:
+        elif scales[t] != codes.NO_RELEASE:
             values[t] = runner.pending()
             if not forced:
                 told[t] = runner._noise.simulate(noise_key, t + 1, float(scales[t]), values[t])
@@ -120,12 +120,12 @@ def scores(
         learn = partial(trace, engine, noise_key=lot(key, run, 0), start_key=lot(key, run + 1, 0))
         told, values, scales = learn(xs, rs, in_public_set)
         other = learn(other_xs, other_rs, in_public_set, noisy=told)
-        if ((scales == NO_RELEASE) != (other[2] == NO_RELEASE)).any():
+        if ((scales == codes.NO_RELEASE) != (other[2] == codes.NO_RELEASE)).any():
             raise ValueError(
                 "the two streams release in different rounds: contexts must be the same"
             )
         seen = values if engine._learner.in_the_clear else told
-        for t in np.flatnonzero(scales != NO_RELEASE):
+        for t in np.flatnonzero(scales != codes.NO_RELEASE):
             out[n] += engine._noise.log_ratio(seen[t], other[1][t], values[t], float(scales[t]))
     return out
 
@@ -133,6 +133,6 @@ def scores(
 def _code(engine: Engine, contexts: Matrix, rewards: Vector, more: int) -> int:
     """LEARNED, or the code with which these contexts, rewards or rounds are refused."""
     code = engine._gate.admit(contexts) or engine._gate.admit_rewards(rewards)
-    if code == LEARNED and engine.rounds + more > engine.most_rounds:
-        code = HORIZON
+    if code == codes.LEARNED and engine.rounds + more > engine.most_rounds:
+        code = codes.HORIZON
     return code
