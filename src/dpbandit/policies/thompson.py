@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from dpbandit.policies.policy import Matrix, MatrixPolicy, Propensities, Vector, View
-from dpbandit.reference.random import normals
 
 # Draws × arms held at a time: 8 MB in each of a few arrays.
 CHUNK = 1 << 20
@@ -25,6 +24,8 @@ class Thompson(MatrixPolicy):
     description = "x·(θ + α·L·z), LLᵀ = M, z normal"
 
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
+        from dpbandit.reference.random import normals  # a ranker loads nothing else that learns
+
         z = normals(key, decision | DRAWS, len(view.theta))
         drawn: Vector = contexts @ (view.theta + alpha * (np.linalg.cholesky(view.matrix) @ z))
         return drawn
