@@ -16,7 +16,7 @@ from dpbandit import engine
 from dpbandit.errors import BudgetError, OptionError, ShapeError
 from dpbandit.options import Options
 from dpbandit.policies import POLICIES, UCB, Policy
-from dpbandit.policies.ucb import Ucb
+from dpbandit.policies.bounds import Ucb
 from dpbandit.reference.engine import Engine
 
 NAMES = [

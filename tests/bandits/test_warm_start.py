@@ -130,7 +130,7 @@ def test_the_log_enters_the_anytime_filter_as_its_rows_one_by_one_would(backend)
     noisy = again.source.release("gaussian", clean, scale=scale, shift=1.0, index=0)
     one.learn(noisy, 1.0, 0.0, scale, again.spec["reward_variance"])
     fields = bandit.engine.fields()
-    assert fields["information_root"] == pytest.approx(one.root, rel=1e-8, abs=1e-8)
+    assert fields["information_root"] == pytest.approx(one.information_root, rel=1e-8, abs=1e-8)
     assert fields["target"] == pytest.approx(one.target, rel=1e-8, abs=1e-8)
 
 

@@ -16,7 +16,8 @@ from rounds import DIM, WORLDS, algorithms, anytime, arms, joint, ridge
 from dpbandit.learners.filter import Filter
 from dpbandit.learners.joint import pack
 from dpbandit.learners.prior import Prior
-from dpbandit.reference.bound import LazyBound, growth, lemma1, lift
+from dpbandit.privacy.sensitivity import lemma1
+from dpbandit.reference.bound import LazyBound, growth, lift
 from dpbandit.reference.engine import Engine
 
 SILENT = np.zeros(63)  # multipliers at ε = ∞

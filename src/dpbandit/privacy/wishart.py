@@ -16,11 +16,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError
-
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 # The part of δ for noise so small that the loss has no bound, and the margin for rounding in the
 # quadrature.
