@@ -48,26 +48,24 @@ def record(make: Make, stream: Stream, script: Transcript | None = None) -> Tran
     bandit.source = watch
     slate = fixed_slate(bandit)
     n = stream.logged
-    pa = arrow("pyarrow")
-    table = pa.table(
-        {
-            "x": pa.FixedSizeListArray.from_arrays(
-                pa.array(stream.xs[:n].ravel()), stream.xs.shape[1]
-            ),
-            "reward": stream.rewards[:n],
-            "user": stream.users[:n],
-        }
-    )
-    source = open_log(table)
-    columns: Columns = find_columns(source, context="x", reward="reward", user="user")
-    sample = peek(source, columns, bandit.options.max_norm)
-    learn_log(bandit, source, columns, sample=sample, workers=1)
+    learn(bandit, stream.xs[:n], stream.rewards[:n], stream.users[:n])
     public = watch.transcript.public
-    public.append(json.dumps([shown(bandit, slate), bandit.log.to_dict() if bandit.log else None]))
+    log = json.dumps(bandit.log.to_dict()) if bandit.log else ""
+    public.append({**shown(bandit, slate), "the log's record": log})
     for x, reward, user in zip(stream.xs[n:], stream.rewards[n:], stream.users[n:], strict=True):
         bandit.update(x, float(reward), user=user)
         public.append(shown(bandit, slate))
     return watch.transcript
+
+
+def learn(bandit: Bandit, xs: Matrix, rewards: Vector, users: list[str]) -> None:
+    """Start a bandit from a log of these rows, through the log's own reading."""
+    pa = arrow("pyarrow")
+    contexts = pa.FixedSizeListArray.from_arrays(pa.array(xs.ravel()), xs.shape[1])
+    source = open_log(pa.table({"x": contexts, "reward": rewards, "user": users}))
+    columns: Columns = find_columns(source, context="x", reward="reward", user="user")
+    sample = peek(source, columns, bandit.options.max_norm)
+    learn_log(bandit, source, columns, sample=sample, workers=1)
 
 
 def cost(make: Make, stream: Stream, changed: list[int]) -> tuple[float, str]:

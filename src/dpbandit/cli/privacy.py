@@ -1,4 +1,5 @@
-"""`dpbandit verify`, `audit` and `claim`: check a promise, attack it, print it for signing."""
+"""`dpbandit verify`, `audit`, `fuzz` and `claim`: check a promise, attack it, try everything, print
+it for signing."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpbandit.cli.names import algorithm
 from dpbandit.cli.shared import (
     INTERRUPTED,
     REFUTED,
@@ -198,6 +200,69 @@ def audit(
             ),
         )
     _report(result, folder, "audit", json_)
+
+
+@app.command()
+def fuzz(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Algorithms; all that are proven if not given.",
+            metavar="[ALGORITHM]...",
+            autocompletion=algorithm,
+        ),
+    ] = None,
+    cases: Annotated[
+        int | None, typer.Option(help="How many stories: 1,000, or until --minutes are over.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all stories.")] = 0,
+    case: Annotated[
+        int | None, typer.Option(help="Tell the story of this number once more.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; as many as there are cores if not given.")
+    ] = None,
+    folder: Folder = None,
+    json_: Json = False,
+) -> None:
+    """Draw bandits, streams and mishaps at random; compute exactly what each costs a neighbour.
+
+    Options from end to end, contexts chosen from the releases, batches, Ctrl-C and once more, saves,
+    logs, users beyond their cap. Everything public is compared after every step. What costs more
+    than claimed is shrunk to a script of a few lines, printed, and written to --out. Exit status 0
+    if every claim holds, 3 if one does not. Ctrl-C keeps what there is.
+
+    [dim]Examples:[/dim]
+
+    dpbandit fuzz --minutes 10 --out found
+
+    dpbandit fuzz dgs tree-gauss --cases 100000 --workers 16
+
+    dpbandit fuzz dgs --seed 3 --case 1234
+    """
+    import os
+
+    from dpbandit.auditor.fuzz import fuzz as try_everything
+    from dpbandit.cli.progress import bar
+
+    room_for(folder, folder=True)
+    with bar("starting") as show:
+        result = try_everything(
+            names or None,
+            seed=seed,
+            cases=cases,
+            minutes=minutes,
+            case=case,
+            workers=workers or (1 if case is not None else os.cpu_count() or 1),
+            progress=show,
+        )
+    for finding in (*result.findings, *result.errors):
+        if folder:
+            (folder / f"case-{seed}-{finding.case}.py").write_text(finding.script)
+        if not json_:
+            out.print(finding.script, highlight=False, markup=False, soft_wrap=True)
+    _report(result, folder, "fuzz", json_)
 
 
 def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
