@@ -93,6 +93,9 @@ class Drawer:
         self.rng = rng
         self.name = str(names[int(rng.integers(len(names)))])
         self.arms: Matrix | None = None
+        # A reward in every node there is, moved from end to end, in one context again and again:
+        # then a claim is used to the full, and what is a little too much shows.
+        self.tight = _maybe(rng, 0.4)
 
     def story(self) -> tuple[Story, Pick]:
         rng = self.rng
@@ -103,7 +106,7 @@ class Drawer:
         rewards, others = self._rewards(rows, list(changed))
         other_xs = self._other_contexts(len(changed)) if self.name == "joint" else None
         batches = self._batches(rows, long)
-        picker = Picker(rng, options, self.arms, self.one_hot)
+        picker = Picker(rng, options, self.arms, self.one_hot, self.tight)
         logged = 0
         if not long and rows > 2 and _maybe(rng, 0.04) and not options.get("pan_private"):
             logged = int(rng.integers(1, rows))
@@ -156,6 +159,7 @@ class Drawer:
         ridge = _one(
             rng,
             1.0,
+            least,
             longest * longest,
             least * 1.0000001,
             least * _size(rng, 0, 5),
@@ -233,7 +237,7 @@ class Drawer:
     def _rows(self, options: dict[str, Any]) -> int:
         rng = self.rng
         power = int(2 ** rng.integers(0, 8))
-        rows = _one(
+        rows: int = _one(
             rng,
             int(rng.integers(1, 12)),
             int(rng.integers(1, 33)),
@@ -248,17 +252,21 @@ class Drawer:
             rows = min(rows, SHORT)
         if self.long:
             rows = int(2 ** rng.uniform(11, 17))
+        if self.tight:
+            rows = 2 ** (rows.bit_length() - 1)
+            options["horizon"] = rows
+            return rows
         options["horizon"] = _one(
             rng, None, None, rows, rows, rows + int(rng.integers(0, 9)), 2 * rows, max(1, rows - 2)
         )
-        return int(rows)
+        return rows
 
     def _changed(
         self, rows: int, cap: int | None
     ) -> tuple[tuple[int, ...], tuple[str, ...] | None]:
         """Which rows differ, and whose all of them are."""
         rng = self.rng
-        if rows > 1 and _maybe(rng, 0.6):
+        if self.tight or _maybe(rng, 0.5):
             first = 0
         else:
             power = int(2 ** rng.integers(0, max(rows.bit_length(), 1)))
@@ -292,7 +300,7 @@ class Drawer:
             case _:
                 far = [low - 10 * width, high + 10 * width, -1e308, 1e308, low, high]
                 rewards = rng.choice(far, size=rows)
-        match int(rng.integers(8)):
+        match 7 if self.tight else int(rng.integers(8)):
             case 0:
                 other = rng.uniform(low, high, size=many)
             case 1:
@@ -346,14 +354,18 @@ class Picker:
               "minus theta", "selected", "opposite", "zero", "near")  # fmt: skip
 
     def __init__(
-        self, rng: Rng, options: dict[str, Any], arms: Matrix | None, one_hot: bool
+        self, rng: Rng, options: dict[str, Any], arms: Matrix | None, one_hot: bool, tight: bool
     ) -> None:
         self.rng = np.random.default_rng(rng.integers(2**32))
         self.options, self.arms, self.one_hot = options, arms, one_hot
         self.dim, self.longest = int(options["dim"]), float(options["max_norm"])
-        self.style, self.left = "", 0
+        self.style, self.left, self.one_arm = "", 0, 0
+        if tight:
+            self.style, self.left = "known", LONG
         self.gram = np.eye(self.dim) * 1e-6
         self.full = float(_one(self.rng, 1.0, 1.0, 1.0, 1 + 9e-10))
+        if arms is not None and tight:  # the one that needs the most noise
+            self.one_arm = int(np.abs(arms).max(axis=1).argmax())
         # Strangers among known contexts change the noise for good: most stories have none.
         self.strangers = arms is None or _maybe(self.rng, 0.15)
         self.base = self._unit(self.rng.normal(size=self.dim))

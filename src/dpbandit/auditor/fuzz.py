@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from dpbandit.algorithms import registry
 from dpbandit.auditor.draw import names_of_proven, stories
-from dpbandit.auditor.shrink import script, shrink
+from dpbandit.auditor.shrink import SECONDS, script, shrink
 from dpbandit.auditor.stories import Story, UnderTest, Verdict, judge
 from dpbandit.errors import OptionError
 from dpbandit.options import whole
@@ -105,7 +105,7 @@ class Fuzzing:
             (self.findings if tried.finding.ratio else self.errors).append(tried.finding)
 
     def __str__(self) -> str:
-        verdict = "EVERY CLAIM HOLDS" if self.holds else "A CLAIM DOES NOT HOLD"
+        verdict = "NO CLAIM WAS BROKEN" if self.holds else "A CLAIM DOES NOT HOLD"
         rate = self.cases / max(self.seconds, 1e-9)
         lines = [
             f"{verdict}: {len(self.findings)} of {self.cases:,} stories cost more than claimed "
@@ -147,6 +147,7 @@ def fuzz(
     case: int | None = None,
     workers: int = 1,
     stop: int | None = None,
+    shrinking: float = SECONDS,
     under_test: UnderTest | None = None,
     progress: Progress | None = None,
 ) -> Fuzzing:
@@ -174,6 +175,8 @@ def fuzz(
         Processes.
     stop : int, optional
         Stop after so many findings.
+    shrinking : float
+        Seconds to spend on making a finding shorter.
     under_test : UnderTest, optional
         Where bandits come from, in place of `dpb.make` and `dpb.load`.
     progress : callable, optional
@@ -208,7 +211,7 @@ def fuzz(
     for name in chosen:
         registry.find(name)
     numbers = range(cases) if case is None else range(whole("case", case, least=0), case + 1)
-    job = Job(chosen, seed, under_test)
+    job = Job(chosen, seed, under_test, shrinking)
     result, began = Fuzzing(seed), time.monotonic()
     end = math.inf if minutes is None else began + 60 * minutes
     result.complete = False
@@ -242,6 +245,7 @@ class Job(NamedTuple):
     names: list[str]
     seed: int
     under_test: UnderTest | None
+    shrinking: float
 
     def tell(self, number: int) -> Tried:
         """Tell the story of this number; shrink it if it breaks a claim."""
@@ -272,7 +276,7 @@ class Job(NamedTuple):
         story, words = verdict.story, str(verdict)
         if story is None:
             raise AssertionError("a verdict without a story")
-        story, shorter = shrink(story, self.under_test)
+        story, shorter = shrink(story, self.under_test, self.shrinking)
         verdict = verdict if shorter.holds else shorter
         return Finding(
             number, story.name, verdict.ratio, words, script(story, verdict, self._by(number))

@@ -95,6 +95,15 @@ class Story:
             first += size
         yield from ((at, at + 1) for at in range(first, rows))
 
+    def differs_too_much(self, bandit: Bandit) -> str:
+        """Why the two streams are no neighbours in the terms of this bandit's claim; else empty."""
+        if self.other_xs is not None and not bandit.contexts_are_private:
+            return "contexts differ, and they are public"
+        if bandit.options.protects.cap is None:
+            return "" if len(self.changed) == 1 else "more than one reward differs"
+        whose = {None if self.users is None else self.users[row] for row in self.changed}
+        return "" if len(whose) == 1 else "more than one user's rewards differ"
+
     def neighbour(self) -> tuple[Matrix, Vector]:
         """Contexts and rewards of the other stream."""
         xs, rewards = self.xs.copy(), self.rewards.copy()
@@ -300,6 +309,8 @@ class Telling:
         two.watch.script = one.watch.transcript
         if bandit.claim.status == "none":
             return Verdict(refused="nothing is claimed")
+        if why := story.differs_too_much(bandit):
+            return Verdict(refused=f"no neighbours: {why}")
         self.limit = limit_of(bandit)
         self.fast = isinstance(one.watch.inner, Fast)
         try:
