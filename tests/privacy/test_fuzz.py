@@ -486,7 +486,7 @@ def test_an_algorithm_of_ones_own_is_judged_by_its_own_claim():
     dpb.register("half-the-noise", design=half, replace=True)
     found = dpb.fuzz(["half-the-noise"], cases=40, stop=1)
     assert not found.holds
-    assert found.findings[0].ratio > 1.5
+    assert found.findings[0].ratio > 1.05
 
 
 def test_ctrl_c_keeps_what_there_is():

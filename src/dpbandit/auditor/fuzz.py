@@ -12,7 +12,6 @@ import multiprocessing
 import queue
 import signal
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 from dpbandit.algorithms import registry
 from dpbandit.auditor.draw import names_of_proven, stories
 from dpbandit.auditor.shrink import SECONDS, script, shrink
-from dpbandit.auditor.stories import Story, UnderTest, Verdict, judge
+from dpbandit.auditor.stories import UnderTest, Verdict, judge
 from dpbandit.errors import OptionError
 from dpbandit.options import whole
 
@@ -249,33 +248,26 @@ class Job(NamedTuple):
 
     def tell(self, number: int) -> Tried:
         """Tell the story of this number; shrink it if it breaks a claim."""
-        story: Story | None = None
-        try:
-            for tries, (story, pick) in enumerate(stories(self.seed, number, self.names)):
-                verdict = judge(story, self.under_test, pick)
-                if not verdict.refused:
-                    return Tried(number, story.name, verdict.ratio, self._found(number, verdict))
-                if tries == TRIES:
-                    raise OptionError(f"none of {TRIES} bandits can be judged: {verdict.refused}")
-        except (KeyboardInterrupt, OptionError):
-            raise
-        except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            words = f"{type(error).__name__}: {error} in {last.name} of {last.filename}"
-            name = "" if story is None else story.name
-            finding = Finding(number, name, 0.0, words, f"# {self._by(number)}\n")
-            return Tried(number, name, 0.0, finding)
+        for tries, (story, pick) in enumerate(stories(self.seed, number, self.names)):
+            verdict = judge(story, self.under_test, pick)
+            if not verdict.refused:
+                return Tried(number, story.name, verdict.ratio, self._found(number, verdict))
+            if tries == TRIES:
+                raise OptionError(f"none of {TRIES} bandits can be judged: {verdict.refused}")
         raise AssertionError("stories end nowhere")
 
     def _by(self, number: int) -> str:
         return f"dpbandit fuzz --seed {self.seed} --case {number} {' '.join(self.names)}"
 
     def _found(self, number: int, verdict: Verdict) -> Finding | None:
-        if verdict.holds:
-            return None
         story, words = verdict.story, str(verdict)
         if story is None:
             raise AssertionError("a verdict without a story")
+        if verdict.holds:
+            if not verdict.fault:
+                return None
+            text = script(story, verdict, self._by(number))
+            return Finding(number, story.name, 0.0, verdict.fault, text)
         story, shorter = shrink(story, self.under_test, self.shrinking)
         verdict = verdict if shorter.holds else shorter
         return Finding(

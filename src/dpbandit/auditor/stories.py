@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -121,6 +122,7 @@ class Verdict:
     why: str = ""
     at: int = 0  # rows told by then
     refused: str = ""  # the bandit could not be made, or claims nothing
+    fault: str = ""  # an error that is none of this library's, in both of them
     story: Story | None = None  # with the contexts that were chosen while it was told
 
     @property
@@ -249,10 +251,11 @@ class Side:
     xs: Matrix
     rewards: Vector
     seen: list[str] = field(default_factory=list)  # errors, in words
+    fault: str = ""  # the first that is none of this library's
 
     def attempt(self, call: Callable[[], Any], number: int = 0) -> Any:
-        """What the call returns; `Interrupted` after Ctrl-C, None after an error of this library,
-        which is kept in words.
+        """What the call returns; `Interrupted` after Ctrl-C, None after an error, which is kept in
+        words: all that fails is seen by whoever called.
         """
         made = self.watch.transcript
         before = len(made.releases), len(made.starts)
@@ -262,10 +265,13 @@ class Side:
         except Interrupted:
             self.watch.take_back(*before, self.bandit.rounds)
             return Interrupted
-        except (DpbanditError, MemoryError) as error:
+        except Exception as error:
             self.watch.take_back(*before, self.bandit.rounds)
             notes = getattr(error, "__notes__", [])
             self.seen.append(f"{type(error).__name__}: {error} {notes}")
+            if not isinstance(error, DpbanditError):
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                self.fault = self.fault or f"{self.seen[-1]} in {last.name}, line {last.lineno}"
             return None
 
 
@@ -313,24 +319,20 @@ class Telling:
             return Verdict(refused=f"no neighbours: {why}")
         self.limit = limit_of(bandit)
         self.fast = isinstance(one.watch.inner, Fast)
-        try:
-            self.slate = fixed_slate(bandit)
-            why, at = self._log(), story.logged
-            events: dict[int, list[Event]] = {}
-            for event in story.events:
-                events.setdefault(event.at, []).append(event)
-            for first, last in story.steps():
-                why = why or self._step(first, last, events)
-                at = last
-                if why or not self._within():
-                    break
-            if not why and not self.fast and one.watch.transcript.uses_noise_twice:
-                why = TWICE
-        except DpbanditError as error:
-            why, at = f"{type(error).__name__}: {error}", 0
-        if why:
-            return Verdict(math.inf, why, at, story=story)
-        return Verdict(self._ratio(), "", at, story=story)
+        self.slate = fixed_slate(bandit)
+        why, at = self._log(), story.logged
+        events: dict[int, list[Event]] = {}
+        for event in story.events:
+            events.setdefault(event.at, []).append(event)
+        for first, last in story.steps():
+            why = why or self._step(first, last, events)
+            at = last
+            if why or not self._within():
+                break
+        if not why and not self.fast and one.watch.transcript.uses_noise_twice:
+            why = TWICE
+        ratio = math.inf if why else self._ratio()
+        return Verdict(ratio, why, at, fault=one.fault, story=story)
 
     def _make(self, number: int) -> Side:
         story, options = self.story, dict(self.story.options)
@@ -376,7 +378,8 @@ class Telling:
                 transcript.starts.clear()
         if why or not look:
             return why
-        return difference(shown(one.bandit, self.slate), shown(two.bandit, self.slate))
+        seen = [side.attempt(lambda b=side.bandit: shown(b, self.slate)) for side in (one, two)]  # type: ignore[misc]
+        return difference(seen[0] or {}, seen[1] or {})
 
     # ------------------------------------------------------------------ what happens
 

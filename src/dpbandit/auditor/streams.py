@@ -47,6 +47,16 @@ def families(
     return {label: within(xs * max_norm, max_norm, l1_limit) for label, xs in unit.items()}
 
 
+def only(dim: int) -> Matrix:
+    """One known context of length 1, along no axis: all other directions stay unexplored.
+
+    >>> only(2).round(3).tolist()
+    [[0.447, 0.894]]
+    """
+    along = np.arange(1.0, dim + 1)
+    return np.ascontiguousarray(along[None, :] / np.linalg.norm(along))
+
+
 def within(xs: Matrix, max_norm: float, l1_limit: float | None) -> Matrix:
     """The contexts, shortened where a bandit would refuse them."""
     lengths: Matrix = np.linalg.norm(xs, axis=1, keepdims=True) / max_norm

@@ -53,15 +53,18 @@ def _make_options(noise: str | None, user_rewards: int, **more: Any) -> dict[str
 @app.command()
 def verify(
     name: Algorithm,
-    epsilon: Epsilon = 2.0,
-    delta: Delta = 1e-5,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="The ε to check; if neither it nor δ is given, the bandit's own claim."),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ to check (no part in pure ε).")] = None,
     horizon: Annotated[
         int, typer.Option(help="Rounds; every position is tried up to 4,096.")
     ] = 512,
     dim: Annotated[int, typer.Option(help="Features per context.")] = 5,
     runs: Annotated[
         int, typer.Option(help="Steps of the search for bad contexts; 0 for none.")
-    ] = 200,
+    ] = 400,
     seed: Seed = 0,
     noise: Noise = None,
     user_rewards: Unit = 0,
@@ -82,8 +85,10 @@ def verify(
 ) -> None:
     """Compute the exact joint cost of an algorithm over all its releases; compare it with (ε, δ).
 
-    Every position's reward is changed, on ordinary, degenerate and searched contexts. Exit status 0
-    if the request holds on all of them, 3 if not.
+    Every position's reward is changed, on ordinary, degenerate and searched contexts, and where
+    rounding matters; the object that ships is run step by step, and all that is public of it
+    compared. Exit status 0 if the request holds on all of them, 3 if not. Ctrl-C keeps the cases so
+    far.
 
     [dim]Examples:[/dim]
 
