@@ -79,7 +79,7 @@ def test_the_claim_holds_and_is_used_to_the_full(options):
     result = dpb.verify("joint", epsilon=2.0, delta=1e-3, horizon=64, dim=3, tries=10, **options)
     assert result.holds, str(result)
     assert result.worst.ratio > 0.999
-    assert len(result.cases) == 9
+    assert len(result.cases) == (9 if {"ridge", "reward_range"} & set(options) else 10)
 
 
 def test_a_user_with_several_pairs_is_covered():

@@ -137,7 +137,8 @@ class Drawer:
         self.one_hot = algorithm.one_hot
         self.long = _maybe(rng, 1 / RARELY)
         sizes = ((1, 4), (1, 4), (1, 4), (1, 4), (1, 2), (5, 10), (5, 10), (11, 40))
-        dim = int(rng.integers(*_one(rng, *sizes), endpoint=True))
+        low, high = _one(rng, *sizes)
+        dim = int(rng.integers(low, high, endpoint=True))
         if _maybe(rng, 0.01):
             dim = int(rng.integers(41, 201))
         if self.long or self.name == "joint":
@@ -418,11 +419,13 @@ class Picker:
         arms = self.arms
         if arms is None:
             raise ValueError("no contexts are known")
+        which = self.rng.integers(len(arms), size=many)
         if self.style == "selected" and self.public is not None:
-            return arms[np.full(many, self.public.select(arms))]
-        if self.one_arm >= 0:
-            return arms[np.full(many, self.one_arm % len(arms))]
-        return arms[self.rng.integers(len(arms), size=many)]
+            which = np.full(many, self.public.select(arms))
+        elif self.one_arm >= 0:
+            which = np.full(many, self.one_arm % len(arms))
+        found: Matrix = arms[which]
+        return found
 
     def _units(self, many: int) -> Matrix:
         rng, dim = self.rng, self.dim

@@ -12,7 +12,7 @@ import multiprocessing
 import queue
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -292,7 +292,7 @@ def _lot(numbers: range) -> list[Tried]:
     return [_job.tell(number) for number in numbers]
 
 
-def _all(job: Job, numbers: range, workers: int) -> Iterator[Tried]:
+def _all(job: Job, numbers: range, workers: int) -> Generator[Tried, None, None]:
     """Every case, in this process or in others."""
     if workers == 1:
         for number in numbers:

@@ -89,11 +89,10 @@ def _simpler(story: Story) -> Iterator[Story]:
             yield _keep_changed(story, at)
     low, high = story.options.get("reward_range", (-1.0, 1.0))
     for value in (low, high):
-        plain = story.rewards.copy()
-        others = [row for row in range(rows) if row not in story.changed]
-        plain[others] = value
-        if (plain != story.rewards).any():
-            yield replace(story, rewards=plain)
+        rewards = story.rewards.copy()
+        rewards[[row for row in range(rows) if row not in story.changed]] = value
+        if (rewards != story.rewards).any():
+            yield replace(story, rewards=rewards)
     yield from _rounder(story, last)
 
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -170,9 +170,7 @@ class Public:
 
     def select(self, slate: Matrix) -> int:
         """The arm that both play; 0 where they refuse the slate."""
-        found = [
-            side.attempt(lambda b=side.bandit: b.select(slate)) for side in (self.one, self.two)
-        ]  # type: ignore[misc]
+        found = [side.attempt(partial(side.bandit.select, slate)) for side in (self.one, self.two)]
         if found[0] != found[1]:
             self.differs = f"{OTHER_PUBLIC}: in the arms that it picks"
         return int(found[0] or 0)
@@ -378,7 +376,7 @@ class Telling:
                 transcript.starts.clear()
         if why or not look:
             return why
-        seen = [side.attempt(lambda b=side.bandit: shown(b, self.slate)) for side in (one, two)]  # type: ignore[misc]
+        seen = [side.attempt(partial(shown, side.bandit, self.slate)) for side in (one, two)]
         return difference(seen[0] or {}, seen[1] or {})
 
     # ------------------------------------------------------------------ what happens
@@ -390,7 +388,7 @@ class Telling:
             chosen = self.pick(public, last - first)
             if public.differs:
                 return public.differs
-            open_rows = np.isnan(one.xs[first:last]).any(axis=1).nonzero()[0]
+            open_rows = np.flatnonzero(np.isnan(one.xs[first:last]).any(axis=1))
             one.xs[first + open_rows] = chosen[open_rows]
             private = () if story.other_xs is None else story.changed
             for row in first + open_rows:
@@ -438,17 +436,16 @@ class Telling:
                 side.bandit = self.under_test.load(pack(bandit))
                 side.bandit.source = side.watch
             elif event.kind == "nan":
-                side.attempt(lambda b=bandit, u=user, v=x: b.update(v, math.nan, **u))  # type: ignore[misc]
+                side.attempt(partial(bandit.update, x, math.nan, **user))
             elif event.kind == "long":
                 v = np.full(dim, 2.5 * bandit.options.max_norm)
-                side.attempt(lambda b=bandit, u=user, v=v: b.update(v, 0.0, **u))  # type: ignore[misc]
+                side.attempt(partial(bandit.update, v, 0.0, **user))
             elif event.kind == "wide":
-                v = np.zeros(dim + 1)
-                side.attempt(lambda b=bandit, u=user, v=v: b.update(v, 0.0, **u))  # type: ignore[misc]
+                side.attempt(partial(bandit.update, np.zeros(dim + 1), 0.0, **user))
             elif event.kind == "offer":
                 rows = side.xs[event.at : event.at + 1]
                 offered = np.ascontiguousarray(np.concatenate([self.slate[:3], rows]))
-                side.attempt(lambda b=bandit, v=offered: b.select(v))  # type: ignore[misc]
+                side.attempt(partial(bandit.select, offered))
             else:
                 raise ValueError(f"no event is called {event.kind!r}")
         return ""
@@ -485,9 +482,9 @@ class Telling:
 
         names = story.users or tuple(f"u{row}" for row in range(len(story.xs)))
         for side in (self.one, self.two):
-            rows = slice(0, story.logged)
+            n = story.logged
             side.attempt(
-                lambda s=side, r=rows: learn(s.bandit, s.xs[r], s.rewards[r], list(names[r]))  # type: ignore[misc]
+                partial(learn, side.bandit, side.xs[:n], side.rewards[:n], list(names[:n]))
             )
         return self._compare()
 

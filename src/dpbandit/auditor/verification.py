@@ -72,7 +72,8 @@ class Verification:
         """Take in a case: what the costs of all its releases add up to."""
         cost = math.sqrt(total) if self.currency == "μ" else total
         ratio = cost / self.requested if self.requested else (math.inf if cost else 0.0)
-        self.cases.append(Case(contexts, *xs.shape, position, cost, ratio, why))
+        rounds, dim = xs.shape
+        self.cases.append(Case(contexts, rounds, dim, position, cost, ratio, why))
 
     def __str__(self) -> str:
         verdict = "HOLDS" if self.holds else "DOES NOT HOLD"

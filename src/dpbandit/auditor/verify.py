@@ -43,8 +43,8 @@ LONG = 4096
 
 # What a bandit is made with where nothing is asked for.
 SETTING = (2.0, 1e-5)
-# A⁻¹ is as large as is allowed, and rewards are far from 0 for their width.
-ILL_CONDITIONED: dict[str, Any] = {"ridge": 1.0000001e-10, "reward_range": (1e6, 1e6 + 1)}
+# What rounding depends on; where one is given, it is the caller's choice.
+ILL_CONDITIONED = ("ridge", "reward_range", "public_contexts")
 
 
 def make_for(name: str, given: dict[str, Any]) -> Bandit:
@@ -142,7 +142,7 @@ def verify(
         if contexts.ndim != 2 or len(contexts) == 0:
             raise ShapeError(f"contexts must have shape (rounds, dim), not {contexts.shape}")
         horizon, dim = contexts.shape
-    world, algorithm = Synthetic(dim=dim), registry.find(name)
+    world, algorithm, chosen = Synthetic(dim=dim), registry.find(name), set(options)
     public = np.asarray(world.episode(seed).public_contexts, dtype=np.float64)
     if "smallest_eigenvalue" in algorithm.own_options:
         options.setdefault("smallest_eigenvalue", estimate_bounds(public)[1])
@@ -182,10 +182,14 @@ def verify(
         for number, (label, xs) in enumerate(streams.families(dim, horizon, seed, *limits).items()):
             say(label, 0.3 + 0.07 * number)
             add(label, freeze(bandit, bandit.within(xs), seed=seed))
-        if not algorithm.black_box and not set(ILL_CONDITIONED) & set(options):
+        if not algorithm.black_box and not chosen & set(ILL_CONDITIONED):
             say(ROUNDING, 0.72)
-            arms = streams.only(dim)
-            far = make(max(LONG, first), public_contexts=arms, **ILL_CONDITIONED)
+            longest = bandit.options.max_norm
+            arms = streams.only(dim) * longest
+            # As large an inverse as is allowed, and rewards far from 0 for their width.
+            ridge = max(1.0000001e-10 * longest * longest, 1.01e-100)
+            worst = dict(zip(ILL_CONDITIONED, (ridge, (1e6, 1e6 + 1), arms), strict=True))
+            far = make(max(LONG, first), **worst)
             add(ROUNDING, freeze(far, far.within(np.resize(arms, (LONG, dim))), seed=seed), True)
         if tries:
             say(SEARCHED, 0.75)
