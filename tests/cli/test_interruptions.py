@@ -57,6 +57,24 @@ def test_audit_judges_by_the_runs_that_are_finished(dpbandit_, ctrl_c, tmp_path)
     )
 
 
+def test_verify_keeps_the_cases_that_are_finished(dpbandit_, ctrl_c):
+    ctrl_c(0.5)
+    said = dpbandit_("verify", "tree-gauss", "--horizon", "32", "--runs", "0", "--json")
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert found["complete"] is False
+    assert len(found["cases"]) == 4
+
+
+def test_fuzz_keeps_the_stories_that_are_told(dpbandit_, ctrl_c):
+    ctrl_c(0.02)
+    said = dpbandit_("fuzz", "tree-gauss", "--cases", "1000", "--workers", "1", "--json")
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert (found["complete"], found["holds"]) == (False, True)
+    assert found["cases"] == 20
+
+
 def test_plan_keeps_the_predictions_that_are_finished(dpbandit_, ctrl_c):
     ctrl_c(0.7)
     said = dpbandit_(

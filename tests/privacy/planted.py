@@ -335,7 +335,7 @@ class CleanExport(Bandit):
 def plant_clean_export() -> str:
     cost, why = stepwise_cost(lambda: redesigned(make(), CleanExport), ones(8), [3])
     assert math.isinf(cost)
-    return f"{why}: in the exported model"
+    return why
 
 
 class CleanChoices(Bandit):
@@ -355,7 +355,7 @@ def plant_clean_choices() -> str:
     cost, why = as_shipped(lambda: redesigned(make(dim=2), CleanChoices), ones(16, 2))
     assert math.isinf(cost)
     assert math.isfinite(as_shipped(lambda: make(dim=2), ones(16, 2))[0])
-    return f"{why}: in the arms that it picks"
+    return why
 
 
 def plant_rounded_down() -> str:

@@ -79,7 +79,7 @@ def test_the_claim_holds_and_is_used_to_the_full(options):
     result = dpb.verify("joint", epsilon=2.0, delta=1e-3, horizon=64, dim=3, tries=10, **options)
     assert result.holds, str(result)
     assert result.worst.ratio > 0.999
-    assert len(result.cases) == 9
+    assert len(result.cases) == (9 if {"ridge", "reward_range"} & set(options) else 10)
 
 
 def test_a_user_with_several_pairs_is_covered():
@@ -174,7 +174,9 @@ def test_planted_clean_gram_matrix_in_the_model():
     other[4], raw[4] = aside.xs[4], aside.rs[4]
     one = record(clean_gram, xs, rewards)
     two = record(clean_gram, other, raw, script=one)
-    assert joint_cost(one, two) == (math.inf, OTHER_PUBLIC)
+    cost, why = joint_cost(one, two)
+    assert math.isinf(cost)
+    assert why.startswith(OTHER_PUBLIC)
     assert as_shipped(clean_gram, xs)[0] == math.inf
     sound = as_shipped(lambda: make(horizon=20), xs)[0]
     assert sound <= make(horizon=20).claim.mu ** 2 * (1 + 1e-9)

@@ -1,4 +1,5 @@
-"""`dpbandit verify`, `audit` and `claim`: check a promise, attack it, print it for signing."""
+"""`dpbandit verify`, `audit`, `fuzz` and `claim`: check a promise, attack it, try everything, print
+it for signing."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpbandit.cli.names import algorithm
 from dpbandit.cli.shared import (
     INTERRUPTED,
     REFUTED,
@@ -51,15 +53,18 @@ def _make_options(noise: str | None, user_rewards: int, **more: Any) -> dict[str
 @app.command()
 def verify(
     name: Algorithm,
-    epsilon: Epsilon = 2.0,
-    delta: Delta = 1e-5,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="The ε to check; if neither it nor δ is given, the bandit's own claim."),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ to check (no part in pure ε).")] = None,
     horizon: Annotated[
         int, typer.Option(help="Rounds; every position is tried up to 4,096.")
     ] = 512,
     dim: Annotated[int, typer.Option(help="Features per context.")] = 5,
     runs: Annotated[
         int, typer.Option(help="Steps of the search for bad contexts; 0 for none.")
-    ] = 200,
+    ] = 400,
     seed: Seed = 0,
     noise: Noise = None,
     user_rewards: Unit = 0,
@@ -80,8 +85,10 @@ def verify(
 ) -> None:
     """Compute the exact joint cost of an algorithm over all its releases; compare it with (ε, δ).
 
-    Every position's reward is changed, on ordinary, degenerate and searched contexts. Exit status 0
-    if the request holds on all of them, 3 if not.
+    Every position's reward is changed, on ordinary, degenerate and searched contexts, and where
+    rounding matters; the object that ships is run step by step, and all that is public of it
+    compared. Exit status 0 if the request holds on all of them, 3 if not. Ctrl-C keeps the cases so
+    far.
 
     [dim]Examples:[/dim]
 
@@ -198,6 +205,69 @@ def audit(
             ),
         )
     _report(result, folder, "audit", json_)
+
+
+@app.command()
+def fuzz(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Algorithms; all that are proven if not given.",
+            metavar="[ALGORITHM]...",
+            autocompletion=algorithm,
+        ),
+    ] = None,
+    cases: Annotated[
+        int | None, typer.Option(help="How many stories: 1,000, or until --minutes are over.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all stories.")] = 0,
+    case: Annotated[
+        int | None, typer.Option(help="Tell the story of this number once more.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; as many as there are cores if not given.")
+    ] = None,
+    folder: Folder = None,
+    json_: Json = False,
+) -> None:
+    """Draw bandits, streams and mishaps at random; compute exactly what each costs a neighbour.
+
+    Options from end to end, contexts chosen from the releases, batches, Ctrl-C and once more, saves,
+    logs, users beyond their cap. Everything public is compared after every step. What costs more
+    than claimed is shrunk to a script of a few lines, printed, and written to --out. Exit status 0
+    if every claim holds, 3 if one does not. Ctrl-C keeps what there is.
+
+    [dim]Examples:[/dim]
+
+    dpbandit fuzz --minutes 10 --out found
+
+    dpbandit fuzz dgs tree-gauss --cases 100000 --workers 16
+
+    dpbandit fuzz dgs --seed 3 --case 1234
+    """
+    import os
+
+    from dpbandit.auditor.fuzz import fuzz as try_everything
+    from dpbandit.cli.progress import bar
+
+    room_for(folder, folder=True)
+    with bar("starting") as show:
+        result = try_everything(
+            names or None,
+            seed=seed,
+            cases=cases,
+            minutes=minutes,
+            case=case,
+            workers=workers or (1 if case is not None else os.cpu_count() or 1),
+            progress=show,
+        )
+    for finding in (*result.findings, *result.errors):
+        if folder:
+            (folder / f"case-{seed}-{finding.case}.py").write_text(finding.script)
+        if not json_:
+            out.print(finding.script, highlight=False, markup=False, soft_wrap=True)
+    _report(result, folder, "fuzz", json_)
 
 
 def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
