@@ -166,7 +166,7 @@ def _look(measurement: Any, dim: int, kind: Kind) -> Library | None:
     payload = dict(getattr(result.get("payload"), "_fields_", ()))
     same = list(_lib.FfiSlice._fields_) == SLICE_FIELDS
     same &= {"tag": result.get("tag"), "Ok": payload.get("Ok")} == RESULT_FIELDS
-    found = {}
+    found: Library = {}
     for name, (symbol, kinds) in DECLARED.items():
         declared = getattr(_lib.lib, symbol, None)
         arguments = getattr(declared, "argtypes", None) or ()
