@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-REASON = "jax-privacy is not installed: `make test-all` installs it, or 'dpbandit[second-opinions]'"
-pytest.importorskip("jax_privacy", reason=REASON)
+pytest.importorskip(
+    "jax_privacy",
+    reason="jax-privacy is not installed: `make test-all` installs 'dpbandit[second-opinions]'",
+)
 
 import jax
 import theirs
