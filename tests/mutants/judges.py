@@ -12,11 +12,9 @@ import fractions
 import hashlib
 import itertools
 import math
-import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,9 +45,9 @@ def refused(kind: str, call: Callable[[], Any]) -> str:
     try:
         call()
     except Exception as error:
-        found = {each.__name__ for each in type(error).__mro__}
-        assert kind in found, f"{type(error).__name__}, not {kind}: {error}"
-        return f"{kind}"
+        if kind in {each.__name__ for each in type(error).__mro__}:
+            return kind
+        raise AssertionError(f"{type(error).__name__}, not {kind}: {error}") from error
     raise AssertionError(f"nothing was refused: {kind} expected")
 
 
@@ -71,7 +69,9 @@ def exchange_of_gaussian_budgets() -> Any:
     from dpbandit.privacy import accounting
 
     seen = []
-    for epsilon, mu in itertools.product((0.0, 1e-3, 0.5, 2.0, 30.0, 800.0), (1e-3, 0.3, 2.0, 45.0)):
+    for epsilon, mu in itertools.product(
+        (0.0, 1e-3, 0.5, 2.0, 30.0, 800.0), (1e-3, 0.3, 2.0, 45.0)
+    ):
         exact, ours = exact_delta(epsilon, mu), budget.delta_of(epsilon=epsilon, mu=mu)
         assert float(exact) <= ours
         assert ours <= float(exact) * (1 + 1e-9) + 1e-12 * max(1.0, (epsilon / mu) ** 2 * 1e-3), mu
@@ -166,18 +166,28 @@ def ledger_against_a_book() -> Any:
             if not book.takes(charge):
                 words = refused(
                     "BudgetError",
-                    lambda a=(cost, when, what, group): ledger.charge(
+                    lambda a=(cost, when, what, group), ledger=ledger, adds=adds: ledger.charge(
                         a[0], when=a[1], what=a[2], group=a[3], adds=adds
                     ),
                 )
                 seen.append(words)
-                assert before == (ledger.total, ledger.releases, ledger.fingerprint, ledger.to_dict())
+                assert before == (
+                    ledger.total,
+                    ledger.releases,
+                    ledger.fingerprint,
+                    ledger.to_dict(),
+                )
                 continue
             undo = ledger.charge(cost, when=when, what=what, group=group, adds=adds)
             if rng.random() < 0.3:  # a release that failed
                 ledger.seal(b"not seen")
                 undo()
-                assert before == (ledger.total, ledger.releases, ledger.fingerprint, ledger.to_dict())
+                assert before == (
+                    ledger.total,
+                    ledger.releases,
+                    ledger.fingerprint,
+                    ledger.to_dict(),
+                )
                 continue
             book.charges.append(charge)
             assert ledger.total == book.total(book.charges)
@@ -189,7 +199,9 @@ def ledger_against_a_book() -> Any:
             seen.append((ledger.total, ledger.fingerprint))
         again = Ledger.from_dict(ledger.to_dict())
         assert again == ledger
-        lanes = {(g, lane.what): lane for g, group in ledger.groups.items() for lane in group.values()}
+        lanes = {
+            (g, lane.what): lane for g, group in ledger.groups.items() for lane in group.values()
+        }
         for (group, what), lane in lanes.items():
             own = [c for c in book.charges if c[1] == what and c[2] == group]
             assert lane.releases == len(own)
@@ -232,7 +244,13 @@ def grid_in_fractions() -> Any:
     for draws, epsilon, part in ((1, 0.0, 0.5), (30, 2.0, 1e-3), (7, 1000.0, 1e-9)):
         exact = (1 + math.exp(min(epsilon, 700.0))) * draws * part**2 / 4
         close(grid.lattice_slack(draws, epsilon, part), exact, 1e-12)
-    for scale, shift, dim in ((1.0, 1.0, 10), (0.3, 1e-3, 4), (8.0, 1e-9, 2), (1024.0, 3.0, 1), (1.0, 1e-12, 3)):
+    for scale, shift, dim in (
+        (1.0, 1.0, 10),
+        (0.3, 1e-3, 4),
+        (8.0, 1e-9, 2),
+        (1024.0, 3.0, 1),
+        (1.0, 1e-12, 3),
+    ):
         exponent = grid.grid_exponent(scale)
         between(2.0 ** (exponent + 44), scale, 2.0 ** (exponent + 45) * (1 - 1e-15))
         needed = 1 + 1e-9 + 2 * dim * 2.0**-44 * scale / shift
@@ -307,7 +325,9 @@ def noises_price_what_they_say() -> Any:
         assert noise.log_ratio(v0, v0, v1, 0.0) == -1e6
         assert noise.ledger(1.0).currency == ("mu²" if name == "gaussian" else "epsilon")
         spread = {"gaussian": 1.0, "laplace": 2.0, "laplace-l2": 4.0}[name]  # E‖z‖²/d = d + 1
-        drawn = np.array([noise.simulate(5, i, 2.0, np.array([7.0, -3.0, 1.0])) for i in range(700)])
+        drawn = np.array(
+            [noise.simulate(5, i, 2.0, np.array([7.0, -3.0, 1.0])) for i in range(700)]
+        )
         assert len(np.unique(drawn)) == drawn.size
         close(drawn.mean(axis=0), [7.0, -3.0, 1.0], 0.0, 0.35)
         close((drawn - [7.0, -3.0, 1.0]).std() / 2, noise.standard_deviation(3), 0.09)
@@ -366,7 +386,7 @@ def budgets_of_units() -> Any:
 class Drawn:
     """What a sampler of OpenDP's would be asked, with its price by formula and no lots."""
 
-    asked: list[Any] = []
+    asked: ClassVar[list[Any]] = []
 
     def __init__(self, name: str, dim: int, scale: float, exponent: int | None) -> None:
         self.name, self.dim, self.scale, self.exponent = name, dim, scale, exponent
@@ -406,14 +426,23 @@ def real_noise_is_charged_as_proven() -> Any:
         for scale, shift, step in ((2.0, 1.0, 2.0**-40), (0.25, 0.5, 0.5)):
             pending = sources.Pending(np.array([0.0, 1.0, 2.0]), list(whole), step)
             given = {"scale": scale, "shift": shift}
-            out = with_drawn(lambda p=pending, g=given, n=noise: sources.Real().release(n, p, index=1, **g))
+            out = with_drawn(
+                lambda p=pending, g=given, n=noise: sources.Real().release(n, p, index=1, **g)
+            )
             ((kind, dim, asked, exponent),) = Drawn.asked
             assert (kind, dim, exponent) == (name, 3, None)
             between(scale / step * (1 + 1e-10), asked, scale / step * (1 + 1e-8))
-            close(out, np.array([w + e for w, e in zip(whole, (3, 2, 1), strict=True)], dtype=float) * step, 1e-15)
+            close(
+                out,
+                np.array([w + e for w, e in zip(whole, (3, 2, 1), strict=True)], dtype=float)
+                * step,
+                1e-15,
+            )
             seen += [asked, out]
             floats = sources.Pending(np.array([0.5, 1.0]))
-            out = with_drawn(lambda p=floats, g=given, n=noise: sources.Real().release(n, p, index=1, **g))
+            out = with_drawn(
+                lambda p=floats, g=given, n=noise: sources.Real().release(n, p, index=1, **g)
+            )
             ((kind, dim, asked, exponent),) = Drawn.asked
             assert (kind, dim) == (name, 2)
             between(scale, asked, scale * (1 + 1e-6))
@@ -421,17 +450,25 @@ def real_noise_is_charged_as_proven() -> Any:
             close(out, [0.75, 1.25], 0.0)
             seen += [asked, exponent]
             exact = (shift / scale) ** (2 if name == "gaussian" else 1)
-            cost = with_drawn(lambda g=given, n=noise, s=step: sources.proven_cost(n, 3, step=s, **g))
+            cost = with_drawn(
+                lambda g=given, n=noise, s=step: sources.proven_cost(n, 3, step=s, **g)
+            )
             close(cost, exact, 1e-11)
         zero = sources.Pending(np.zeros(1), [0])
-        refused("NoiseError", lambda n=noise, p=zero: sources.Real().release(n, p, scale=0.0, shift=1.0, index=1))
+        refused(
+            "NoiseError",
+            lambda n=noise, p=zero: sources.Real().release(n, p, scale=0.0, shift=1.0, index=1),
+        )
         refused("NoiseError", lambda n=noise: sources.add_whole_noise(n, [0], scale=0.0, shift=1.0))
     refused("NoiseError", lambda: sources._check(1.0000001, 1.0))
     refused("NoiseError", lambda: sources._check(math.nan, 1.0))
     sources._check(1.0, 1.0)
     for name in ("laplace-l2", "wishart"):
         pending = sources.Pending(np.zeros(3), [0, 0, 0])
-        refused("NoiseError", lambda n=name, p=pending: sources.Real().release(n, p, scale=1.0, shift=1.0, index=1))
+        refused(
+            "NoiseError",
+            lambda n=name, p=pending: sources.Real().release(n, p, scale=1.0, shift=1.0, index=1),
+        )
     simulated = sources.Simulation(7)
     value = sources.Pending(np.array([1.0, 2.0]))
     one = simulated.release("gaussian", value, scale=2.0, shift=1.0, index=4)
@@ -453,7 +490,11 @@ def samplers_are_opendps() -> Any:
     for make, power in ((opendp.gaussian, 2), (opendp.laplace, 1)):
         whole = make(3, 1000.0)
         for shift in (10.0, 10.0, 20.0, 10.0):
-            between((shift / 1000.0) ** power * (1 - 1e-12), whole.cost(shift), (shift / 1000.0) ** power * (1 + 1e-9))
+            between(
+                (shift / 1000.0) ** power * (1 - 1e-12),
+                whole.cost(shift),
+                (shift / 1000.0) ** power * (1 + 1e-9),
+            )
         drawn = np.array([whole.draw_whole() for _ in range(400)])
         assert drawn.shape == (400, 3)
         between(850.0 if power == 2 else 1150.0, drawn.std(), 1150.0 if power == 2 else 1680.0)
@@ -585,7 +626,9 @@ def matrices_packed() -> Any:
         close(sigma, scale, 1e-14)
         close(gaussian.lowest(scale**2, d, tail), scale * (math.sqrt(2 * d) + tail), 1e-13)
         close(gaussian.highest(scale**2, d, tail), scale * (math.sqrt(2 * d) + tail), 1e-13)
-        close(gaussian.moments(scale**2, d, tail), scale * (math.sqrt(d) + tail) / math.sqrt(2), 1e-13)
+        close(
+            gaussian.moments(scale**2, d, tail), scale * (math.sqrt(d) + tail) / math.sqrt(2), 1e-13
+        )
         assert gaussian.mean(scale) == 0.0
         k = wishart.amount(scale)
         assert k == scale == wishart.mean(scale)
@@ -616,9 +659,17 @@ def matrices_packed() -> Any:
         close(matrices.unpack(drawn.mean(axis=0)), 12.0 * np.eye(p), 0.0, 1.6)
         close(drawn.var(axis=0), np.full(len(zero), 24.0), 0.45)
         seen.append(drawn[:3])
-    for call in (lambda: noise.multiplier(1.0, 1), lambda: noise.share(1.0), lambda: noise.tail(1, 0.1)):
+    for call in (
+        lambda: noise.multiplier(1.0, 1),
+        lambda: noise.share(1.0),
+        lambda: noise.tail(1, 0.1),
+    ):
         refused("NoiseError", call)
-    for call in (lambda: noise.tail_at(1.0), lambda: noise.published_spread(np.ones(1)), noise.standard_deviation):
+    for call in (
+        lambda: noise.tail_at(1.0),
+        lambda: noise.published_spread(np.ones(1)),
+        noise.standard_deviation,
+    ):
         refused("NoiseError", call)
     return seen
 
@@ -663,7 +714,10 @@ def wishart_noise_is_calibrated() -> Any:
     for levels in (1, 2):
         assert users[levels] == wishart.calibrate(epsilon=1.0, delta=each, levels=levels)
     assert wishart.calibrate_all(epsilon=math.inf, delta=0.1, rewards_per_unit=1, levels=[1]) == {}
-    refused("OptionError", lambda: wishart.calibrate_all(epsilon=900.0, delta=1e-4, rewards_per_unit=50, levels=[1]))
+    refused(
+        "OptionError",
+        lambda: wishart.calibrate_all(epsilon=900.0, delta=1e-4, rewards_per_unit=50, levels=[1]),
+    )
     refused("OptionError", lambda: wishart.losses(3, delta=1e-5, levels=3))
     refused("OptionError", lambda: wishart.calibrate(epsilon=1e-7, delta=1e-300, levels=3))
     return [*seen, users]
@@ -724,7 +778,7 @@ def trees_in_dense_matrices() -> Any:
         assert most <= 0.8**power * (1 + 1e-12), "a reward pays more than the budget"
         if horizon in (1, 8):
             close(most, 0.8**power, 1e-12)
-        variance = (reads**2 @ scales**2)
+        variance = reads**2 @ scales**2
         close(tree.squares(np.arange(1, rounds + 1)), variance, 1e-12)
         close(tree.variance(rounds, 2), variance[-1] * noise.standard_deviation(2) ** 2, 1e-12)
         if horizon is not None:
@@ -805,7 +859,10 @@ def honaker_in_dense_matrices() -> Any:
         sums, read, values = tree.sums(1), 0, strategy @ items + rng.normal(size=len(strategy))
         for t in range(1, horizon + 1):
             count = (t & -t).bit_length()
-            clean = np.asarray(sums.add(t, np.array([(t * t) << 40], dtype=object)), dtype=float) / 2.0**40
+            clean = (
+                np.asarray(sums.add(t, np.array([(t * t) << 40], dtype=object)), dtype=float)
+                / 2.0**40
+            )
             close(clean[:count], strategy[read : read + count] @ items, 1e-12)
             assert not clean[count:].any()
             noisy = np.zeros(levels)
@@ -828,7 +885,11 @@ def honaker_in_dense_matrices() -> Any:
             close(made, best, 1e-9, 1e-9)
             seen.append(made)
         at = np.arange(1, horizon + 1)
-        close(tree.squares(at), (sigma**2 / levels) * tree_standard_error(at, horizon, honaker=True) ** 2, 1e-12)
+        close(
+            tree.squares(at),
+            (sigma**2 / levels) * tree_standard_error(at, horizon, honaker=True) ** 2,
+            1e-12,
+        )
         variances = []
         for t in at:
             total = 0.0
@@ -877,7 +938,9 @@ def toeplitz_in_dense_matrices() -> Any:
         release = Toeplitz(GAUSSIAN, horizon, 1.1, 0.8, 2, real)
         length = horizon or 1
         k = np.arange(length - 1)
-        exact = math.sqrt(1 + float(((1 - rates) ** k[:, None] @ weights) @ ((1 - rates) ** k[:, None] @ weights)))
+        exact = math.sqrt(
+            1 + float(((1 - rates) ** k[:, None] @ weights) @ ((1 - rates) ** k[:, None] @ weights))
+        )
         if horizon is None:
             both = rates[:, None] + rates - np.outer(rates, rates)
             exact = math.sqrt(1 + float((np.outer(weights, weights) / both).sum()))
@@ -917,11 +980,15 @@ def toeplitz_in_dense_matrices() -> Any:
             close(release.squares(horizon + 1000), release.squares(horizon), 1e-12)
     close(module.column_norm(10**7), module.column_norm(None), 1e-14)
     refused("OptionError", lambda: Toeplitz(GAUSSIAN, None, 1.0, 1e-9, 2, True).column)
-    Toeplitz(GAUSSIAN, None, 1.0, math.inf, 2, True).column
+    assert Toeplitz(GAUSSIAN, None, 1.0, math.inf, 2, True).column > 2
     close(module.geometric(0.0, np.array([0.0, 5.0])), [0.0, 5.0])
     for rate in (1e-9, 1e-3, 0.4999, 0.5, 0.9, 1.0):
         powers = (1 - rate) ** np.arange(7)
-        close(module.geometric(rate, np.array([0.0, 1.0, 3.0, 7.0])), [0.0, 1.0, powers[:3].sum(), powers.sum()], 1e-12)
+        close(
+            module.geometric(rate, np.array([0.0, 1.0, 3.0, 7.0])),
+            [0.0, 1.0, powers[:3].sum(), powers.sum()],
+            1e-12,
+        )
         close(module.geometric(rate, np.array([math.inf])), [1 / rate], 1e-12)
     rates, weights = module.inverse_decays(np.array([0.5]), np.array([0.5]))
     close(rates, [0.0, 1.0], 0.0, 1e-14)
@@ -982,13 +1049,20 @@ def anytime_spends_no_more_than_one_budget() -> Any:
                 assert sums.due[0] == module.next_time(t, ratio)
                 seen.append(int(shown[0]))
         most = module.most_releases(ratio)
-        between(len(module.times(1, ratio, 2**62)), most, len(module.times(1, ratio, 2**62)) * 1.6 + 12)
+        between(
+            len(module.times(1, ratio, 2**62)), most, len(module.times(1, ratio, 2**62)) * 1.6 + 12
+        )
         releases = most
         slack = (releases + math.sqrt(releases)) * math.sqrt(3) * 2.0**-40 + releases * 2.0**-50
         close(module.rounding(ratio, 3), slack, 1e-12)
         assert release.draws(3, None, ratio) == 3 * (most + 1)
         close(release.squares([1, 2]), [release.scale**2] * 2, 1e-13)
-        assert release.core() == {"scale": release.scale, "knee": knee, "ratio": ratio, "first": first}
+        assert release.core() == {
+            "scale": release.scale,
+            "knee": knee,
+            "ratio": ratio,
+            "first": first,
+        }
         release.room(Ticks(10**9))
         seen += [release.scale, total, most]
     refused("OptionError", lambda: module.rounding(1 + 1e-8, 5))
@@ -1027,8 +1101,8 @@ def whole_numbers_and_their_shares() -> Any:
 @judge
 def releases_shown_once() -> Any:
     from dpbandit.privacy.noise import GAUSSIAN, LAPLACE
-    from dpbandit.release import ArmTrees, Episodes, Nothing, Once, PanPrivate, Tree, WishartTree
     from dpbandit.privacy.wishart import Calibration
+    from dpbandit.release import ArmTrees, Episodes, Nothing, Once, PanPrivate, Tree, WishartTree
 
     seen: list[Any] = []
     for noise in (GAUSSIAN, LAPLACE):
@@ -1092,7 +1166,10 @@ def releases_shown_once() -> Any:
     arms = ArmTrees(LAPLACE, 8, 1.0, 0.8)
     for arm, pulls in ((0, 1), (0, 2), (2, 8), (2, 3)):
         fields = {"arm": np.array([arm]), "pulls": np.array([pulls, 0, pulls])}
-        found, plain = arms.charge(Ticks(5, **fields), 5), Tree(LAPLACE, 8, 1.0, 0.8).charge(None, pulls)
+        found, plain = (
+            arms.charge(Ticks(5, **fields), 5),
+            Tree(LAPLACE, 8, 1.0, 0.8).charge(None, pulls),
+        )
         assert found.share == plain.share
         assert str(arm) in found.what
         assert plain.what in found.what
@@ -1110,9 +1187,18 @@ def releases_shown_once() -> Any:
     assert tree.multipliers[4] == 53
     assert tree.multipliers[3] == 0
     close([tree.charge(None, t).share for t in (1, 2, 3, 4)], [0.5, 0.2, 0.5, 0.2], 1e-12)
-    assert {tree.charge(None, t).what for t in (1, 2, 4, 8)} == {Tree(GAUSSIAN, 8, 1.0, 1.0).charge(None, t).what for t in (1, 2, 4, 8)}
+    assert {tree.charge(None, t).what for t in (1, 2, 4, 8)} == {
+        Tree(GAUSSIAN, 8, 1.0, 1.0).charge(None, t).what for t in (1, 2, 4, 8)
+    }
     assert WishartTree(GAUSSIAN, 8, 1.0, 2.0, dim=3).charge(None, 1).share == math.inf
-    blocks = WishartTree(GAUSSIAN, None, 1.0, 2.0, dim=3, calibrations={n: Calibration(9, 0.1, 0.1) for n in range(1, 9)})
+    blocks = WishartTree(
+        GAUSSIAN,
+        None,
+        1.0,
+        2.0,
+        dim=3,
+        calibrations={n: Calibration(9, 0.1, 0.1) for n in range(1, 9)},
+    )
     assert [blocks.charge(None, t).group for t in (1, 2, 3, 4, 9)] == [0, 1, 1, 2, 3]
     return seen
 
@@ -1165,9 +1251,15 @@ def random_numbers() -> Any:
     zeros = np.zeros(11)
     for key, stream in ((0, 0), (ones, 2**62 | 3), (7, 5_000_000_000)):
         for noise, draw in (("gaussian", random.normals), ("laplace", random.laplaces)):
-            close(np.asarray(core.noise(noise, key, stream, 1.0, zeros)), draw(key, stream, 11), 0.0)
+            close(
+                np.asarray(core.noise(noise, key, stream, 1.0, zeros)), draw(key, stream, 11), 0.0
+            )
         close(np.asarray(core.uniforms(key, stream, 11)), random.uniforms(key, stream, 11), 0.0)
-        close(np.asarray(core.noise("laplace-l2", key, stream, 1.0, zeros)), random.knorm(key, stream, 11), 1e-13)
+        close(
+            np.asarray(core.noise("laplace-l2", key, stream, 1.0, zeros)),
+            random.knorm(key, stream, 11),
+            1e-13,
+        )
         assert core.lot(key, stream, 2**40) == random.lot(key, stream, 2**40)
         packed = np.asarray(core.noise("wishart", key, stream, 30.0, np.zeros(15)))
         close(packed, random.wishart(key, stream, 30.0, 15), 1e-12, 1e-12)
@@ -1211,7 +1303,11 @@ BANDITS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "dgs, laplace, ball": ("dgs", {"noise": "laplace"}, False),
     "dgs, users": ("dgs", USERS, False),
     "dgs published": ("dgs-published", {"smallest_eigenvalue": 0.2}, False),
-    "dgs published, gauss": ("dgs-published", {"smallest_eigenvalue": 0.2, "noise": "gaussian", "form": "full", **AHEAD}, False),
+    "dgs published, gauss": (
+        "dgs-published",
+        {"smallest_eigenvalue": 0.2, "noise": "gaussian", "form": "full", **AHEAD},
+        False,
+    ),
     "dgs figure": ("dgs-figure", {"printed_index": True}, False),
     "local": ("local", REWARDS, True),
     "local, gauss": ("local", {"noise": "gaussian", **USERS}, False),
@@ -1219,7 +1315,11 @@ BANDITS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "toeplitz, to the end": ("toeplitz", {"horizon": 16, **LONGER}, True),
     "toeplitz, unknown horizon": ("toeplitz", {**AHEAD, **LONGER}, False),
     "anytime": ("anytime", {"first_release": 2, "ratio": 1.3, "knee": 6.0, **REWARDS}, False),
-    "anytime, known": ("anytime", {"first_release": 2, "ratio": 1.3, "window": 0.5, **KNOWN}, False),
+    "anytime, known": (
+        "anytime",
+        {"first_release": 2, "ratio": 1.3, "window": 0.5, **KNOWN},
+        False,
+    ),
     "anytime, bayes": ("anytime", {"first_release": 3, "empirical_bayes": True, **USERS}, False),
     "thompson": ("private-ts", {}, True),
     "episodes": ("adac-oful", REWARDS, True),
@@ -1243,7 +1343,9 @@ PROVEN = {"random": "none"}
 def pool() -> Any:
     rng = np.random.default_rng(8)
     rows = rng.normal(size=(12, DIM)) * [1.0, 0.6, 0.3]
-    return rows / (np.linalg.norm(rows, axis=1, keepdims=True) * rng.uniform(1.0, 2.0, size=(12, 1)))
+    return rows / (
+        np.linalg.norm(rows, axis=1, keepdims=True) * rng.uniform(1.0, 2.0, size=(12, 1))
+    )
 
 
 def made(label: str, **more: Any) -> Any:
@@ -1283,8 +1385,15 @@ def play(bandit: Any, rounds: int) -> Any:
 
 
 def state_of(bandit: Any) -> Any:
-    table = [{k: v for k, v in row.items()} for row in bandit.ledger.table()]
-    return [bandit.rounds, bandit.clipped, bandit.over_cap, str(table), str(bandit.claim), bandit.ledger.total]
+    table = bandit.ledger.table()
+    return [
+        bandit.rounds,
+        bandit.clipped,
+        bandit.over_cap,
+        str(table),
+        str(bandit.claim),
+        bandit.ledger.total,
+    ]
 
 
 def both_engines(label: str) -> Judge:
@@ -1308,7 +1417,9 @@ def both_engines(label: str) -> Judge:
 def positions(bandit: Any, rounds: int) -> Any:
     together = min(bandit.options.rewards_per_unit, rounds)
     starts = sorted({0, 1, 7, rounds - together})
-    return np.array([range(s, s + together) for s in starts if s + together <= rounds], dtype=np.int64)
+    return np.array(
+        [range(s, s + together) for s in starts if s + together <= rounds], dtype=np.int64
+    )
 
 
 def exact_cost(label: str) -> Judge:
@@ -1376,17 +1487,50 @@ def real_noise(label: str) -> Judge:
             if bandit.claim.status == "proven":
                 assert asked, "nothing was drawn"
             table = bandit.ledger.table()
-            return [np.array([row[1] for row in seen]), str(asked), str(table), bandit.spent.epsilon]
+            return [
+                np.array([row[1] for row in seen]),
+                str(asked),
+                str(table),
+                bandit.spent.epsilon,
+            ]
 
         return with_drawn(run)
 
     return check
 
 
-WATCHED = ("laplace", "gauss, users", "gauss, pan-private", "laplace, pan-private", "honaker", "dgs, known")
-WATCHED += ("toeplitz", "anytime", "anytime, bayes", "episodes", "arms, gauss", "joint, users", "local", "linucb")
+WATCHED = (
+    "laplace",
+    "gauss, users",
+    "gauss, pan-private",
+    "laplace, pan-private",
+    "honaker",
+    "dgs, known",
+)
+WATCHED += (
+    "toeplitz",
+    "anytime",
+    "anytime, bayes",
+    "episodes",
+    "arms, gauss",
+    "joint, users",
+    "local",
+    "linucb",
+)
 WATCHED += ("dgs, users", "arms, split", "laplace, users", "random", "thompson")
-REAL = ("laplace", "gauss, users", "gauss, pan-private", "dgs", "toeplitz", "anytime", "episodes", "arms", "joint", "local", "linucb")
+REAL = (
+    "laplace",
+    "gauss, users",
+    "gauss, pan-private",
+    "dgs",
+    "toeplitz",
+    "anytime",
+    "episodes",
+    "arms",
+    "joint",
+    "local",
+    "linucb",
+)
 for each in BANDITS:
     JUDGES[f"both engines: {each}"] = both_engines(each)
     JUDGES[f"exact cost: {each}"] = exact_cost(each)
@@ -1459,7 +1603,10 @@ def admitted(rows: Any, l1_limit: float | None, one_hot: bool) -> str:
         return "ShapeError"
     if not np.isfinite(rows).all():
         return "NotFiniteError"
-    if max(math.fsum(v * v for v in row) if max(abs(row)) < 1e100 else math.inf for row in rows) > (1 + 1e-9) ** 2:
+    if (
+        max(math.fsum(v * v for v in row) if max(abs(row)) < 1e100 else math.inf for row in rows)
+        > (1 + 1e-9) ** 2
+    ):
         return "NormError"
     if l1_limit is not None and max(math.fsum(abs(row)) for row in rows) > l1_limit * (1 + 1e-9):
         return "NormError"
@@ -1475,13 +1622,28 @@ def gates_let_in_what_is_allowed() -> Any:
     from dpbandit.reference.gate import Gate as Reference
 
     seen = []
-    names = {codes.TOO_LONG: "NormError", codes.TOO_LONG_L1: "NormError", codes.NOT_FINITE: "NotFiniteError"}
+    names = {
+        codes.TOO_LONG: "NormError",
+        codes.TOO_LONG_L1: "NormError",
+        codes.NOT_FINITE: "NotFiniteError",
+    }
     names |= {codes.NOT_ONE_HOT: "ShapeError", codes.DIMENSION: "ShapeError", codes.LEARNED: ""}
-    for (limit, one_hot), scale in itertools.product(((None, False), (1.2, False), (None, True)), (1.0, 4.0)):
+    for (limit, one_hot), scale in itertools.product(
+        ((None, False), (1.2, False), (None, True)), (1.0, 4.0)
+    ):
         if one_hot and scale != 1.0:
             continue
-        gate = Gate(dim=3, max_norm=scale, l1_limit=None if limit is None else limit * scale, one_hot=one_hot)
-        spec = {"dim": 3, "max_norm": scale, "l1_limit": math.inf if limit is None else limit * scale}
+        gate = Gate(
+            dim=3,
+            max_norm=scale,
+            l1_limit=None if limit is None else limit * scale,
+            one_hot=one_hot,
+        )
+        spec = {
+            "dim": 3,
+            "max_norm": scale,
+            "l1_limit": math.inf if limit is None else limit * scale,
+        }
         spec |= {"one_hot": one_hot, "clips": True, "low": -1.0, "high": 2.0}
         other = Reference(spec)
         for label, rows in wrong_contexts().items():
@@ -1497,13 +1659,14 @@ def gates_let_in_what_is_allowed() -> Any:
         assert Reference({**spec, "clips": False}).clip(7.0) == 7.0
         assert other.admit_rewards(np.array([1.0, 5e300])) == codes.LEARNED
         assert other.admit_rewards(np.array([1.0, math.nan])) == codes.REWARD_NOT_FINITE
-    private, public = Gate(dim=1, private=True), Gate(dim=1)
-    for gate, told in ((Gate(dim=1, max_norm=1.0, private=True), False), (Gate(dim=1, max_norm=1.0), True)):
+    for private in (False, True):
+        gate, words = Gate(dim=1, max_norm=1.0, private=private), ""
         try:
             gate.check(np.array([[5.5]]))
         except ValueError as error:
-            assert ("5.5" in str(error)) == told, "a private context is in the message"
-    del private, public
+            words = str(error)
+        assert "norm" in words
+        assert ("5.5" in words) != private, "a private context is in the message"
     refused("ShapeError", lambda: Gate(dim=3).check(np.zeros(3)))
     return seen
 
@@ -1522,7 +1685,12 @@ def engines_refuse_with_the_same_codes() -> Any:
                 assert (admits[0] < 0) == (admits[1] < 0)
                 seen.append(admits)
             seen.append(min(found))
-        for wrong in (np.zeros(3), [[1.0, 0.0, 0.0]], np.zeros((2, 3), dtype=np.float32), np.zeros((3, 2)).T):
+        for wrong in (
+            np.zeros(3),
+            [[1.0, 0.0, 0.0]],
+            np.zeros((2, 3), dtype=np.float32),
+            np.zeros((3, 2)).T,
+        ):
             assert one.engine.select(wrong) == two.engine.select(wrong) < 0
         x = np.array([1.0, 0.0, 0.0])
         for engine in (one.engine, two.engine):
@@ -1551,10 +1719,14 @@ def horizons_caps_and_failures() -> Any:
         refused("HorizonError", lambda b=bandit: b.update(x, 0.1))
         assert (bandit.rounds, bandit.ledger.releases) == (5, 5)
         for wrong in (math.nan, math.inf):
-            refused("NotFiniteError", lambda w=wrong, b=backend: made("gauss", backend=b).update(x, w))
+            refused(
+                "NotFiniteError", lambda w=wrong, b=backend: made("gauss", backend=b).update(x, w)
+            )
         refused("ShapeError", lambda b=backend: made("gauss", backend=b).update([x], [0.1, 0.2]))
         refused("ShapeError", lambda b=backend: made("gauss", backend=b).update([[x]], [0.1]))
-        refused("NormError", lambda b=backend: made("laplace", backend=b).update([3.0, 0.0, 0.0], 0.1))
+        refused(
+            "NormError", lambda b=backend: made("laplace", backend=b).update([3.0, 0.0, 0.0], 0.1)
+        )
         empty = made("gauss", backend=backend)
         empty.update(np.zeros((0, 3)), np.zeros(0))
         assert empty.rounds == 0
@@ -1574,7 +1746,12 @@ def horizons_caps_and_failures() -> Any:
         # What fails leaves no trace.
         failing = made("gauss", backend=backend)
         failing.update(x, 0.4)
-        before = state_of(failing), failing.theta, failing.ledger.fingerprint, failing.ledger.to_dict()
+        before = (
+            state_of(failing),
+            failing.theta,
+            failing.ledger.fingerprint,
+            failing.ledger.to_dict(),
+        )
         engine = failing.engine
 
         class Fails(Simulation):
@@ -1583,7 +1760,12 @@ def horizons_caps_and_failures() -> Any:
 
         failing.source = type("Source", (), {"release": Fails.release, "kind": "simulation"})()
         refused("MemoryError", lambda f=failing: f.update(x, 0.4))
-        after = state_of(failing), failing.theta, failing.ledger.fingerprint, failing.ledger.to_dict()
+        after = (
+            state_of(failing),
+            failing.theta,
+            failing.ledger.fingerprint,
+            failing.ledger.to_dict(),
+        )
         assert before[0] == after[0]
         assert (before[1] == after[1]).all()
         assert before[2:] == after[2:]
@@ -1613,7 +1795,7 @@ def horizons_caps_and_failures() -> Any:
         class Again:
             kind = "simulation"
 
-            def release(self, noise, pending, *, scale, shift, index):
+            def release(self, noise, pending, *, scale, shift, index, inner=inner):
                 refused("BudgetError", lambda: inner.update(x, 0.1))
                 assert index == inner.engine.rounds == 1
                 between(0.99, shift, 1.01)
@@ -1676,7 +1858,9 @@ def models_show_what_was_released() -> Any:
             assert again.select(slate.tolist()) == int(np.argmax(scores))
         for rows in wrong_contexts().values():
             expected = admitted(rows, again.gate.l1_limit, again.gate.one_hot)
-            wide = rows * bandit.options.max_norm if expected != "" or not again.gate.one_hot else rows
+            wide = (
+                rows * bandit.options.max_norm if expected != "" or not again.gate.one_hot else rows
+            )
             if again.gate.one_hot:
                 wide = rows
             if expected:
@@ -1684,18 +1868,50 @@ def models_show_what_was_released() -> Any:
             else:
                 again.check(wide)
         seen.append(str(record))
-        for broken in ({"policy": "nobody"}, {"dpbandit_model": 9}, {"more": 1}, {"one_hot": 1}, {"dim": 9}):
+        for broken in (
+            {"policy": "nobody"},
+            {"dpbandit_model": 9},
+            {"more": 1},
+            {"one_hot": 1},
+            {"dim": 9},
+        ):
             if label == "random" and "dim" in broken:
                 continue
             refused("SaveError", lambda b=broken, r=record: ReleasedModel.from_record({**r, **b}))
-        refused("SaveError", lambda r=record: ReleasedModel.from_record({k: v for k, v in r.items() if k != "claim"}))
-    old = {"dpbandit_model": 1, "name": "linucb", "dim": 1, "round": 2, "theta": [0.5], "inverse_gram": [[1.0]]}
+        refused(
+            "SaveError",
+            lambda r=record: ReleasedModel.from_record(
+                {k: v for k, v in r.items() if k != "claim"}
+            ),
+        )
+    old = {
+        "dpbandit_model": 1,
+        "name": "linucb",
+        "dim": 1,
+        "round": 2,
+        "theta": [0.5],
+        "inverse_gram": [[1.0]],
+    }
     old |= {"alpha": 0.3, "claim": made("linucb").claim.to_dict()}
     read = ReleasedModel.from_record(old)
-    assert (read.policy.name, read.gate.max_norm, read.gate.l1_limit, read.gate.one_hot) == ("ucb", math.inf, None, False)
-    for flag, policy in (("plays_at_random", "uniform"), ("draws_from_posterior", "thompson"), ("bonus_about_mean", "centred-ucb")):
+    assert (read.policy.name, read.gate.max_norm, read.gate.l1_limit, read.gate.one_hot) == (
+        "ucb",
+        math.inf,
+        None,
+        False,
+    )
+    for flag, policy in (
+        ("plays_at_random", "uniform"),
+        ("draws_from_posterior", "thompson"),
+        ("bonus_about_mean", "centred-ucb"),
+    ):
         assert ReleasedModel.from_record({**old, flag: True}).policy.name == policy
-    refused("SaveError", lambda: ReleasedModel.from_record({**old, "plays_at_random": True, "draws_from_posterior": True}))
+    refused(
+        "SaveError",
+        lambda: ReleasedModel.from_record(
+            {**old, "plays_at_random": True, "draws_from_posterior": True}
+        ),
+    )
     refused("SaveError", lambda: ReleasedModel.from_record({**old, "else": 1}))
     limited = ReleasedModel.from_record({**old, "max_norm": 2.0, "l1_limit": 1.5})
     assert (limited.gate.max_norm, limited.gate.l1_limit) == (2.0, 1.5)
@@ -1727,7 +1943,9 @@ def designs_fit_together() -> Any:
         name = "elsewhere"
         in_core = False
 
-    refused("OptionError", lambda: dataclasses.replace(design, release=Elsewhere(GAUSSIAN, 8, 1.0, 1.0)))
+    refused(
+        "OptionError", lambda: dataclasses.replace(design, release=Elsewhere(GAUSSIAN, 8, 1.0, 1.0))
+    )
     assert design.not_in_core == []
     assert design.source(made("gauss").options).kind == "simulation"
     assert len(set(keys_for(4).values())) == 3
@@ -1736,7 +1954,16 @@ def designs_fit_together() -> Any:
     assert one != two
     refused("NoiseError", lambda: made("laplace-l2", seed=None))
     refused("NoiseError", lambda: made("joint, wishart", seed=None))
-    for wrong in (("user", 0), ("user", 1.5), ("user", True), ("user",), "user", ("reward", 2), 3, ()):
+    for wrong in (
+        ("user", 0),
+        ("user", 1.5),
+        ("user", True),
+        ("user",),
+        "user",
+        ("reward", 2),
+        3,
+        (),
+    ):
         refused("OptionError", lambda w=wrong: made("gauss", unit=w))
     assert made("gauss", unit=("user", np.int64(3))).options.rewards_per_unit == 3
     assert made("gauss", unit=["user", 3.0]).options.protects.cap == 3
@@ -1769,8 +1996,12 @@ def perturbed_contexts_keep_their_norm() -> Any:
             arm = bandit.select(slate)
             bandit.update(slate[arm], 0.4)
         bandit.update([0.1, 0.2, 0.3], 0.4)  # not offered last
-        gram = np.asarray(bandit.engine.fields()["gram"]) + np.asarray(bandit.engine.fields()["gram_low"])
-        recent = np.asarray(bandit.engine.fields()["recent"])[: int(np.asarray(bandit.engine.fields()["waiting"])[0])]
+        gram = np.asarray(bandit.engine.fields()["gram"]) + np.asarray(
+            bandit.engine.fields()["gram_low"]
+        )
+        recent = np.asarray(bandit.engine.fields()["recent"])[
+            : int(np.asarray(bandit.engine.fields()["waiting"])[0])
+        ]
         gram = gram + recent.T @ recent
         between(0.0, np.trace(gram) - 3.0, 5.0 * (1 + 1e-9))
         seen.append(bandit.theta)

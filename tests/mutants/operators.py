@@ -43,7 +43,19 @@ COMPARED: dict[type, type] = {
 }
 TWINS = {"max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum", "any": "all"}
 TWINS |= {"all": "any", "ceil": "floor", "floor": "ceil", "zeros": "ones", "argmax": "argmin"}
-TAKEN_OFF = {"abs", "sqrt", "float64", "ceil", "floor", "log2", "rint", "exp", "log1p", "log", "copy"}
+TAKEN_OFF = {
+    "abs",
+    "sqrt",
+    "float64",
+    "ceil",
+    "floor",
+    "log2",
+    "rint",
+    "exp",
+    "log1p",
+    "log",
+    "copy",
+}
 # What only words, types and looks depend on.
 SPOKEN = {"__repr__", "__str__"}
 
@@ -140,9 +152,7 @@ def _nodes(node: ast.AST, path: tuple[str, ...]) -> Iterator[tuple[str, ast.AST]
                 continue
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield ".".join(inside), child
-        elif isinstance(child, ast.stmt) and not isinstance(child, ast.ClassDef):
-            yield ".".join(path) or "<module>", child
-        elif isinstance(child, ast.expr):
+        elif isinstance(child, (ast.stmt, ast.expr)) and not isinstance(child, ast.ClassDef):
             yield ".".join(path) or "<module>", child
         yield from _nodes(child, inside)
 
@@ -194,9 +204,8 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
     if isinstance(node, ast.BoolOp):
         other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
         yield "connective", _with(op=other)
-    if isinstance(node, ast.UnaryOp):
-        if isinstance(node.op, (ast.Not, ast.USub)):
-            yield "sign", lambda n: n.operand  # type: ignore[attr-defined]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
+        yield "sign", lambda n: n.operand  # type: ignore[attr-defined]
     if isinstance(node, ast.Call):
         yield from _call_changes(node)
     if isinstance(node, (ast.If, ast.IfExp)):
@@ -264,8 +273,12 @@ def _other_constants(value: object) -> list[object]:
 
 def _computes(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether there is more in it than a docstring, one return or one raise."""
-    body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    abstract = any("abstractmethod" in ast.dump(d) or "overload" in ast.dump(d) for d in node.decorator_list)
+    body = [
+        s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+    ]
+    abstract = any(
+        "abstractmethod" in ast.dump(d) or "overload" in ast.dump(d) for d in node.decorator_list
+    )
     return bool(body) and not abstract and not isinstance(body[0], ast.Raise)
 
 

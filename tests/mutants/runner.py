@@ -4,8 +4,10 @@
     python tests/mutants/runner.py --sample 20       a fixed sample
     python tests/mutants/runner.py --only release    those whose names begin so
 
-One process imports what others wrote (NumPy, SciPy, OpenDP) and forks for every mutant; the child
-imports dpbandit with one module changed, and asks the judges, the quickest first. Verdicts:
+One process imports everything, runs nothing, and forks for every mutant. The child gives the function
+its mutated code and asks the judges that run it, the quickest first. What is outside functions, and
+what runs while modules are imported, is imported anew instead, by a child of a process that has
+imported nothing of ours. Verdicts:
 
     killed      a judge refused it, it could not be imported, or it did not end
     equivalent  no judge refused it, and every number that the judges saw is as it was
@@ -16,7 +18,9 @@ imports dpbandit with one module changed, and asks the judges, the quickest firs
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -24,19 +28,20 @@ import json
 import os
 import pickle
 import random
+import select
 import signal
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 # One thread: a process that forks must have no others.
-for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[variable] = "1"
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 import operators
 import targets
@@ -60,6 +65,7 @@ class Baseline(NamedTuple):
     digests: dict[str, str]
     seconds: dict[str, float]
     reached: dict[str, set[str]]  # by judge: module:function
+    imported: set[str]  # what runs while modules are imported
 
 
 class Changed(importlib.abc.Loader, importlib.abc.MetaPathFinder):
@@ -156,57 +162,90 @@ def collect(pid: int, read: int) -> Any:
     return f"the process ended with status {status}"
 
 
-def take_baseline() -> Baseline:
-    """Run every judge on the code as it ships, noting which functions it runs."""
+def root() -> Path:
+    spec = importlib.util.find_spec(targets.PACKAGE)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def file_of(module: str) -> Path:
+    path = root().joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+class Profile:
+    """Which of our functions run, as module:function."""
+
+    def __init__(self) -> None:
+        self.prefix = str(root()) + os.sep
+        self.names: dict[CodeType, str] = {}
+        self.running: set[str] = set()
+
+    def name_of(self, code: CodeType) -> str:
+        if not code.co_filename.startswith(self.prefix):
+            return ""
+        parts = Path(code.co_filename[len(self.prefix) :]).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        path = [p for p in code.co_qualname.split(".") if not p.startswith("<")]
+        return f"{module}:{'.'.join(path) or '<module>'}"
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            if code not in self.names:
+                self.names[code] = self.name_of(code)
+            self.running.add(self.names[code])
+
+    def of(self, work: Callable[[], Any]) -> tuple[Any, set[str]]:
+        """What work returns, and what it ran."""
+        self.running = set()
+        sys.setprofile(self)
+        try:
+            result = work()
+        finally:
+            sys.setprofile(None)
+        return result, self.running - {""}
+
+
+def take_baseline(check: bool = False) -> Baseline:
+    """Run every judge on the code as it ships, noting which functions it runs.
+
+    With `check`, twice: a judge that sees other numbers each time could not tell a mutant.
+    """
 
     def work() -> Baseline:
+        profile = Profile()
+        _, imported = profile.of(import_ours)
         import judges
 
-        prefix = str(Path(importlib.util.find_spec(targets.PACKAGE).origin).parent) + os.sep  # type: ignore[union-attr, arg-type]
-        names: dict[CodeType, str | None] = {}
-        running: set[str] = set()
-
-        def name_of(code: CodeType) -> str | None:
-            if not code.co_filename.startswith(prefix):
-                return None
-            parts = Path(code.co_filename[len(prefix) :]).with_suffix("").parts
-            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            path = [p for p in code.co_qualname.split(".") if not p.startswith("<")]
-            return f"{module}:{'.'.join(path) or '<module>'}"
-
-        def profile(frame: Any, event: str, argument: Any) -> None:
-            if event == "call":
-                code = frame.f_code
-                if code not in names:
-                    names[code] = name_of(code)
-                if names[code] is not None:
-                    running.add(names[code])  # type: ignore[arg-type]
-
-        judges.JUDGES["claims_say_what_is_promised"]()  # imports everything
         digests, seconds, reached = {}, {}, {}
         for name, judge in judges.JUDGES.items():
             forget()
-            running.clear()
-            sys.setprofile(profile)
-            try:
-                judge()
-            finally:
-                sys.setprofile(None)
-            reached[name] = set(running)
-            forget()
             start = time.perf_counter()
-            digests[name] = digest(judge())
-            seconds[name] = time.perf_counter() - start
-            forget()
-            if digest(judge()) != digests[name]:
-                raise AssertionError(f"the judge {name!r} sees other numbers each time")
-        return Baseline(digests, seconds, reached)
+            seen, reached[name] = profile.of(judge)
+            digests[name], seconds[name] = digest(seen), time.perf_counter() - start
+            if check:
+                forget()
+                if digest(judge()) != digests[name]:
+                    raise AssertionError(f"the judge {name!r} sees other numbers each time")
+        return Baseline(digests, seconds, reached, imported)
 
     # Errors are wanted here.
     found = collect(*in_child(lambda: _or_words(work), 900))
     if not isinstance(found, Baseline):
         raise RuntimeError(f"the judges refuse the code as it ships: {found}")
     return found
+
+
+def import_ours() -> None:
+    """All covered modules, and the judges."""
+    import judges  # noqa: F401
+
+    for module in targets.sources():
+        importlib.import_module(f"{targets.PACKAGE}.{module}".rstrip("."))
+    for module in ("auditor.verify", "auditor.guards", "privacy.noises.check"):
+        importlib.import_module(f"{targets.PACKAGE}.{module}")
 
 
 def _or_words(work: Callable[[], Any]) -> Any:
@@ -235,29 +274,66 @@ def concerned(mutant: Mutant, baseline: Baseline) -> list[str]:
     found = [
         judge
         for judge, reached in baseline.reached.items()
-        if mutant.outside
-        or any(r == name or r.startswith(f"{name}.") for r in reached)
+        if mutant.outside or any(r == name or r.startswith(f"{name}.") for r in reached)
     ]
     return sorted(found, key=lambda judge: baseline.seconds[judge])
 
 
-def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baseline) -> Any:
-    """In a child: import the mutant and ask the judges."""
-    import warnings
+def put_in(mutant: Mutant, source: str) -> bool:
+    """Give a function that is imported already its mutated code. False: it is not to be found."""
+    file = str(file_of(mutant.module))
+    tree = compile(operators.mutated(source, mutant), file, "exec")
+    codes = {(c.co_qualname, c.co_firstlineno): c for c in _codes(tree)}
+    found = False
+    for function in FUNCTIONS.get(file, []):
+        old = function.__code__
+        new = codes.get((old.co_qualname, old.co_firstlineno))
+        if new is not None and new.co_freevars == old.co_freevars and new != old:
+            function.__code__ = new
+            found = True
+    return found
 
+
+# Our functions by file, once they are imported: looked for once, not in every child.
+FUNCTIONS: dict[str, list[FunctionType]] = {}
+
+
+def note_functions() -> None:
+    prefix = str(root()) + os.sep
+    for found in gc.get_objects():
+        if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(prefix):
+            if "<locals>" not in found.__code__.co_qualname:
+                FUNCTIONS.setdefault(found.__code__.co_filename, []).append(found)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def import_mutant(mutant: Mutant, source: str) -> None:
+    """Import everything, with that one module changed."""
+    name = f"{targets.PACKAGE}.{mutant.module}".rstrip(".")
+    code = compile(operators.mutated(source, mutant), str(file_of(mutant.module)), "exec")
+    sys.meta_path.insert(0, Changed(name, code))
+    import_ours()
+
+
+def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baseline) -> Any:
+    """In a child: put the mutant in, and ask the judges."""
     warnings.simplefilter("ignore")
-    module = f"{targets.PACKAGE}.{mutant.module}" if mutant.module else targets.PACKAGE
-    spec = importlib.util.find_spec(targets.PACKAGE)
-    path = Path(spec.origin).parent.joinpath(*mutant.module.split("."))  # type: ignore[union-attr, arg-type]
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    code = compile(operators.mutated(source, mutant), str(file), "exec")
-    sys.meta_path.insert(0, Changed(module, code))
-    same = True
-    judges = None
-    try:
-        import judges
-    except BaseException as error:
-        return "killed", f"import: {type(error).__name__}"
+    if f"{targets.PACKAGE}.{mutant.module}".rstrip(".") in sys.modules:
+        if not put_in(mutant, source):
+            return "again", ""
+    else:
+        try:
+            import_mutant(mutant, source)
+        except BaseException as error:
+            return "killed", f"import: {type(error).__name__}"
+    import judges
+
     changed = ""
     for name in wanted:
         try:
@@ -265,8 +341,8 @@ def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baselin
         except BaseException as error:
             return "killed", f"{name}: {type(error).__name__}"
         if seen != baseline.digests[name]:
-            same, changed = False, changed or name
-    return ("equivalent", "") if same else ("survived", changed)
+            changed = changed or name
+    return ("survived", changed) if changed else ("equivalent", "")
 
 
 def run(mutants: list[Mutant], workers: int, say: Callable[[str], None]) -> Iterator[Verdict]:
@@ -276,18 +352,72 @@ def run(mutants: list[Mutant], workers: int, say: Callable[[str], None]) -> Iter
         f"{len(baseline.digests)} judges, {sum(baseline.seconds.values()):.0f} s for all of them; "
         f"{len(mutants)} mutants"
     )
-    running: dict[int, tuple[Mutant, int]] = {}
-    begun: dict[int, float] = {}
 
-    def finish() -> Verdict:
-        import select
+    def anew(mutant: Mutant) -> bool:
+        return mutant.outside or f"{mutant.module}:{mutant.function}" in baseline.imported
 
-        ready, _, _ = select.select([read for _, read in running.values()], [], [])
-        pid = next(p for p, (_, read) in running.items() if read == ready[0])
-        mutant, read = running.pop(pid)
+    later = [m for m in mutants if anew(m)]
+    # First those that are imported anew: afterwards this process has imported what is ours.
+    again: list[Mutant] = []
+    yield from _run(later, workers, sources, baseline, again)
+    assert not again
+    rest = [m for m in mutants if not anew(m)]
+    # Code that cannot be swapped (it needs other variables from outside) waits for a process that
+    # has imported nothing of ours: a child that sleeps meanwhile.
+    pid, names, verdicts = _aside(workers, sources, baseline, {m.name: m for m in rest})
+    import_ours()
+    note_functions()
+    gc.freeze()
+    yield from _run(rest, workers, sources, baseline, again)
+    with os.fdopen(names, "wb") as out:
+        out.write(pickle.dumps([mutant.name for mutant in again]))
+    with os.fdopen(verdicts, "rb") as back:
+        yield from pickle.loads(back.read())
+    os.waitpid(pid, 0)
+
+
+def _aside(
+    workers: int, sources: dict[str, str], baseline: Baseline, mutants: dict[str, Mutant]
+) -> tuple[int, int, int]:
+    """A child that waits for names of mutants, imports each anew and says the verdicts."""
+    names_in, names_out = os.pipe()
+    verdicts_in, verdicts_out = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(names_in)
+        os.close(verdicts_out)
+        return pid, names_out, verdicts_in
+    os.close(names_out)
+    os.close(verdicts_in)
+    try:
+        with os.fdopen(names_in, "rb") as source:
+            wanted = [mutants[name] for name in pickle.loads(source.read())]
+        found = list(_run(wanted, workers, sources, baseline, []))
+        with os.fdopen(verdicts_out, "wb") as out:
+            out.write(pickle.dumps(found))
+    finally:
+        os._exit(0)
+
+
+def _run(
+    mutants: list[Mutant],
+    workers: int,
+    sources: dict[str, str],
+    baseline: Baseline,
+    again: list[Mutant],
+) -> Iterator[Verdict]:
+    running: dict[int, tuple[Mutant, int, float]] = {}
+
+    def finish() -> Verdict | None:
+        ready, _, _ = select.select([read for _, read, _ in running.values()], [], [])
+        pid = next(p for p, (_, read, _) in running.items() if read == ready[0])
+        mutant, read, begun = running.pop(pid)
         found = collect(pid, read)
         verdict, by = found if isinstance(found, tuple) else ("killed", found)
-        return Verdict(mutant.name, str(mutant), verdict, by, time.perf_counter() - begun[pid])
+        if verdict == "again":
+            again.append(mutant)
+            return None
+        return Verdict(mutant.name, str(mutant), verdict, by, time.perf_counter() - begun)
 
     for mutant in mutants:
         wanted = concerned(mutant, baseline)
@@ -298,11 +428,12 @@ def run(mutants: list[Mutant], workers: int, say: Callable[[str], None]) -> Iter
             lambda m=mutant, w=wanted: try_mutant(m, sources[m.module], w, baseline),  # type: ignore[misc]
             LONGEST,
         )
-        running[pid], begun[pid] = (mutant, read), time.perf_counter()
-        if len(running) >= workers:
-            yield finish()
+        running[pid] = mutant, read, time.perf_counter()
+        if len(running) >= workers and (found := finish()) is not None:
+            yield found
     while running:
-        yield finish()
+        if (found := finish()) is not None:
+            yield found
 
 
 def sample_of(mutants: list[Mutant], count: int) -> list[Mutant]:
@@ -315,7 +446,9 @@ def sample_of(mutants: list[Mutant], count: int) -> list[Mutant]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--sample", type=int, help="only so many, always the same ones")
     parser.add_argument("--only", default="", help="only those whose names begin so")
     parser.add_argument("--part", default="0/1", help="i/n: the i-th of n parts, from 0")
@@ -330,7 +463,9 @@ def main() -> int:
     part, parts = map(int, given.part.split("/"))
     mutants = mutants[part::parts]
     start, found = time.perf_counter(), []
-    for number, verdict in enumerate(run(mutants, given.workers, lambda w: print(w, flush=True)), 1):
+    for number, verdict in enumerate(
+        run(mutants, given.workers, lambda w: print(w, flush=True)), 1
+    ):
         found.append(verdict)
         if verdict.verdict in ("survived", "unreached"):
             print(f"{verdict.verdict}: {verdict.words}  [{verdict.by}]", flush=True)
@@ -339,7 +474,9 @@ def main() -> int:
     count = Counter(verdict.verdict for verdict in found)
     print(f"{dict(count)} in {time.perf_counter() - start:.0f} s")
     if given.out:
-        given.out.write_text(json.dumps([v._asdict() for v in sorted(found)], indent=0, ensure_ascii=False))
+        given.out.write_text(
+            json.dumps([v._asdict() for v in sorted(found)], indent=0, ensure_ascii=False)
+        )
     return 1 if count["survived"] else 0
 
 
