@@ -2007,3 +2007,102 @@ def perturbed_contexts_keep_their_norm() -> Any:
         seen.append(bandit.theta)
     close(*seen, 1e-8)
     return seen[1]
+
+
+@judge
+def core_scores_are_the_references() -> Any:
+    """The loops: audits' scores and traces, and simulated play, of both engines."""
+    seen: list[Any] = []
+    for label in (
+        "laplace",
+        "gauss",
+        "laplace-l2",
+        "joint, wishart",
+        "linucb",
+        "anytime",
+        "dgs, known",
+        "arms",
+        "gauss, pan-private",
+        "no noise",
+    ):
+        one, two = made(label, backend="reference"), made(label, backend="core")
+        rounds = 6
+        xs = np.array([slate[0] for slate in slates(one, rounds)])
+        rs = np.linspace(-0.5, 2.0, rounds)
+        others = rs[::-1].copy() if label != "linucb" else rs + 0.01
+        known = np.array([t % 3 > 0 for t in range(rounds)])
+        found = []
+        for bandit in (one, two):
+            engine = bandit.engine
+            told = engine.trace(xs, rs, known, noise_key=3, start_key=4)
+            forced = engine.trace(
+                xs, others, known, noise_key=3, start_key=4, noisy=np.asarray(told[0])
+            )
+            scores = engine.scores(xs, rs, xs, others, known, key=77, first=3, count=4)
+            found.append([*map(np.asarray, (*told, *forced)), np.asarray(scores)])
+            pool_, arms = np.concatenate(slates(one, rounds)), np.zeros(rounds, dtype=np.int64)
+            shown = np.arange(len(pool_), dtype=np.int64).reshape(rounds, -1)
+            means = np.linspace(-1, 1, shown.size).reshape(shown.shape)
+            totals, record = np.zeros(2), np.array([0, 3, 5])
+            fresh = bandit.engine.copy()
+            fresh.reset()
+            if label != "linucb":
+                out = fresh.play(
+                    pool_,
+                    shown,
+                    means * 1.5,
+                    means,
+                    alphas=np.array([0.3]),
+                    noise_key=3,
+                    start_key=4,
+                    in_public_set=np.arange(len(pool_)) % 5 > 0,
+                    truth=np.ones(DIM),
+                    record=record,
+                    totals=totals,
+                    arms=arms,
+                )
+                close(
+                    totals[1], sum(means[t].max() - means[t, a] for t, a in enumerate(arms)), 1e-9
+                )
+                close(totals[0], sum(1.5 * means[t, a] for t, a in enumerate(arms)), 1e-9)
+                found[-1] += [np.asarray(out), arms, np.asarray(fresh.theta())]
+                long = fresh.play(
+                    pool_ * 9.0,
+                    shown,
+                    means,
+                    means,
+                    alphas=np.array([0.3]),
+                    noise_key=3,
+                    start_key=4,
+                    record=record,
+                    totals=totals,
+                )
+                assert isinstance(long, int)
+                assert long < 0
+        for a, b in zip(*found, strict=True):
+            close(a, b, 1e-7, 1e-8)
+        seen.append(found[0])
+        # Scores again, from traces and densities, by the definition.
+        if label in ("laplace", "gauss", "laplace-l2"):
+            from dpbandit.reference.random import lot
+
+            for n, score in enumerate(found[0][6]):
+                key, start = lot(77, 2 * (3 + n), 0), lot(77, 2 * (3 + n) + 1, 0)
+                noisy, clean, scales = one.engine.trace(
+                    xs, rs, known, noise_key=key, start_key=start
+                )
+                other = one.engine.trace(
+                    xs, others, known, noise_key=key, start_key=start, noisy=noisy
+                )[1]
+                power = 2 if label == "gauss" else 1
+                exact = sum(
+                    (
+                        size_of(one.noise.name, y - v) ** power
+                        - size_of(one.noise.name, y - w) ** power
+                    )
+                    / s**power
+                    / power
+                    for y, w, v, s in zip(noisy, clean, other, scales, strict=True)
+                )
+                close(score, exact, 1e-6, 1e-7)
+    return seen

@@ -301,9 +301,10 @@ FUNCTIONS: dict[str, list[FunctionType]] = {}
 def note_functions() -> None:
     prefix = str(root()) + os.sep
     for found in gc.get_objects():
-        if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(prefix):
-            if "<locals>" not in found.__code__.co_qualname:
-                FUNCTIONS.setdefault(found.__code__.co_filename, []).append(found)
+        if not isinstance(found, FunctionType) or "<locals>" in found.__code__.co_qualname:
+            continue
+        if found.__code__.co_filename.startswith(prefix):
+            FUNCTIONS.setdefault(found.__code__.co_filename, []).append(found)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
