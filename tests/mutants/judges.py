@@ -2066,19 +2066,6 @@ def core_scores_are_the_references() -> Any:
                 )
                 close(totals[0], sum(1.5 * means[t, a] for t, a in enumerate(arms)), 1e-9)
                 found[-1] += [np.asarray(out), arms, np.asarray(fresh.theta())]
-                long = fresh.play(
-                    pool_ * 9.0,
-                    shown,
-                    means,
-                    means,
-                    alphas=np.array([0.3]),
-                    noise_key=3,
-                    start_key=4,
-                    record=record,
-                    totals=totals,
-                )
-                assert isinstance(long, int)
-                assert long < 0
         for a, b in zip(*found, strict=True):
             close(a, b, 1e-7, 1e-8)
         seen.append(found[0])
