@@ -5,7 +5,7 @@
 
 The headers are copied and their lines changed, so that every place asks `dpb_mutant`: `a * b` becomes
 `a *Mul<7>{}* b`, whose operators multiply unless 7 is on and divide if it is; `1` becomes
-`(dpb_mutant == 8 ? 2 : 1)`; a statement gets `if (dpb_mutant != 9)` before it. That keeps precedence
+`(dpb_on(8) ? 2 : 1)`; a statement gets `if (!dpb_on(9))` before it. That keeps precedence
 without parsing C++. Lines that do not compile so (constants of templates, array sizes) are found by
 the compiler and left as they are. One build for the narrowest width, without much optimisation; each
 mutant then runs in a fork, before the judges that compare the core with the reference.
@@ -93,9 +93,16 @@ UNSAFE = re.compile(
     r"\bfor \(|^\s*(?:#|//|template|enum|static_assert|case |constexpr|using )|operator|__attribute__"
 )
 
+MOST = 8192  # places
 HEADER = """// Written by tests/mutants/core.py.
 #pragma once
 extern "C" int dpb_mutant;
+extern "C" unsigned char dpb_seen[];
+// Whether mutant n is on; that its place was reached is noted.
+static inline __attribute__((always_inline)) bool dpb_on(int n) {
+    dpb_seen[n] = 1;
+    return dpb_mutant == n;
+}
 namespace dpb_mutants {
 template <class A, class T> struct Half { A a; };
 """
@@ -123,7 +130,7 @@ def header() -> str:
             f"template <class A, int N> inline __attribute__((always_inline)) "
             f"Half<A, {tag}<N>> operator{op}(A a, {tag}<N>) {{ return {{a}}; }}\n"
             f"template <class A, int N, class B> inline __attribute__((always_inline)) "
-            f"auto operator{op}(Half<A, {tag}<N>> h, B b) {{ return dpb_mutant == N ? h.a {other} b : h.a {op} b; }}\n"
+            f"auto operator{op}(Half<A, {tag}<N>> h, B b) {{ return dpb_on(N) ? h.a {other} b : h.a {op} b; }}\n"
         )
     return "".join(parts) + "}  // namespace dpb_mutants\n"
 
@@ -162,7 +169,7 @@ class Writer:
             if number is None:
                 return found[0]
             if found[1] in OTHER:
-                return f"(dpb_mutant == {number} ? {other} : {found[1]})"
+                return f"(dpb_on({number}) ? {other} : {found[1]})"
             return f" {found[1]}dpb_mutants::{OPERATORS[found[1]][0]}<{number}>{{}}{found[1]} "
 
         # From the end, so that places stay where they were found.
@@ -181,7 +188,7 @@ class Writer:
                 file, line, original, f"{found[1]} → {twin or 'nothing'} at {found.start()}"
             )
             if number is not None:
-                call = f"(dpb_mutant == {number} ? {twin}({inside}) : {found[1]}({inside}))"
+                call = f"(dpb_on({number}) ? {twin}({inside}) : {found[1]}({inside}))"
                 code = code[: found.start()] + call + code[end + 1 :]
                 at = found.start() + len(call)
         starts = before.rstrip().endswith((";", "{", "}")) or not before.strip()
@@ -194,7 +201,7 @@ class Writer:
             number = self.number(file, line, original, "dropped")
             if number is not None:
                 indent = len(code) - len(code.lstrip())
-                code = f"{code[:indent]}if (dpb_mutant != {number}) {code[indent:]}"
+                code = f"{code[:indent]}if (!dpb_on({number})) {code[indent:]}"
         return code + slash + words
 
 
@@ -223,6 +230,7 @@ def write(folder: Path, refused: set[tuple[str, int, str]], only: str) -> list[P
         target.write_text(text, encoding="utf-8")
     (folder / "mutants.hpp").write_text(header(), encoding="utf-8")
     stubs = '#include "interface.hpp"\nextern "C" __attribute__((visibility("default"))) int dpb_mutant = 0;\n'
+    stubs += f'extern "C" __attribute__((visibility("default"))) unsigned char dpb_seen[{MOST}] = {{}};\n'
     stubs += "namespace dpb {\nextern const Arch arch_v3, arch_v4;\nconst Arch arch_v3 = {}, arch_v4 = {};\n}\n"
     (folder / "others.cpp").write_text(stubs, encoding="utf-8")
     return writer.places
@@ -331,27 +339,34 @@ def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
     import warnings
 
     warnings.simplefilter("ignore")
-    switch = ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "dpb_mutant")
+    loaded = ctypes.CDLL(str(library))
+    switch = ctypes.c_int.in_dll(loaded, "dpb_mutant")
+    touched = (ctypes.c_ubyte * MOST).in_dll(loaded, "dpb_seen")
+    assert len(places) < MOST
     judges = judges_of_the_core()
 
     def baseline() -> Any:
-        found, seconds = {}, {}
+        found, seconds, reached = {}, {}, {}
         for name, judge in judges.items():
+            ctypes.memset(touched, 0, MOST)
             start = time.perf_counter()
             found[name] = runner.digest(judge())
             seconds[name] = time.perf_counter() - start
-        return found, seconds
+            reached[name] = {number for number, flag in enumerate(touched) if flag}
+        return found, seconds, reached
 
     taken = runner.collect(*runner.in_child(lambda: runner._or_words(baseline), 600))
     if not isinstance(taken, tuple):
         raise RuntimeError(f"the judges refuse the core without any mutant: {taken}")
-    digests, seconds = taken
+    digests, seconds, reached = taken
     order = sorted(judges, key=lambda name: seconds[name])
 
     def work(place: Place) -> Any:
         switch.value = place.number
         changed = ""
         for name in order:
+            if place.number not in reached[name]:
+                continue
             try:
                 seen = runner.digest(judges[name]())
             except BaseException as error:
@@ -379,6 +394,9 @@ def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
         )
 
     for place in places:
+        if not any(place.number in numbers for numbers in reached.values()):
+            yield Verdict(place.name, f"{place.name} (line {place.line})", "unreached", "")
+            continue
         pid, read = runner.in_child(lambda p=place: work(p), runner.LONGEST)  # type: ignore[misc]
         running[pid] = place, read, time.perf_counter()
         if len(running) >= workers:
