@@ -363,17 +363,8 @@ def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
 
     def work(place: Place) -> Any:
         switch.value = place.number
-        changed = ""
-        for name in order:
-            if place.number not in reached[name]:
-                continue
-            try:
-                seen = runner.digest(judges[name]())
-            except BaseException as error:
-                return "killed", f"{name}: {type(error).__name__}"
-            if seen != digests[name]:
-                changed = changed or name
-        return ("survived", changed) if changed else ("equivalent", "")
+        wanted = [name for name in order if place.number in reached[name]]
+        return runner.ask(judges, wanted, digests)
 
     running: dict[int, tuple[Place, int, float]] = {}
 

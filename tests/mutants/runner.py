@@ -11,6 +11,7 @@ imported nothing of ours. Verdicts:
 
     killed      a judge refused it, it could not be imported, or it did not end
     equivalent  no judge refused it, and every number that the judges saw is as it was
+    last digits no judge refused it, and no number changed by more than 10⁻⁸ of itself
     survived    no judge refused it, and a number changed
     unreached   no judge ever runs the function
 """
@@ -28,6 +29,7 @@ import json
 import os
 import pickle
 import random
+import re
 import select
 import signal
 import sys
@@ -49,6 +51,7 @@ from operators import Mutant
 
 LONGEST = 60  # seconds for one mutant: a loop without end
 SEED = 20_240
+LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver decide
 
 
 class Verdict(NamedTuple):
@@ -62,7 +65,7 @@ class Verdict(NamedTuple):
 class Baseline(NamedTuple):
     """What the judges see of the code as it ships."""
 
-    digests: dict[str, str]
+    digests: dict[str, Seen]
     seconds: dict[str, float]
     reached: dict[str, set[str]]  # by judge: module:function
     imported: set[str]  # what runs while modules are imported
@@ -105,27 +108,57 @@ def prepare() -> None:
     assert not ours, f"{ours[0]} is imported already: mutants of it would not be seen"
 
 
-def digest(seen: Any) -> str:
-    """The same for the same numbers, to the last bit."""
+class Seen(NamedTuple):
+    """What a judge saw: words with their numbers taken out, and all numbers in order."""
+
+    bits: str  # a hash of everything, to the last bit
+    words: str
+    numbers: Any
+
+    def is_nearly(self, other: Seen) -> bool:
+        """Whether only the last digits of numbers differ."""
+        import numpy as np
+
+        return (
+            self.words == other.words
+            and self.numbers.shape == other.numbers.shape
+            and np.allclose(self.numbers, other.numbers, rtol=LAST_DIGITS, atol=0, equal_nan=True)
+        )
+
+
+NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
+
+
+def digest(seen: Any) -> Seen:
+    """The same for the same numbers."""
     import numpy as np
 
-    def walk(value: Any) -> Iterator[bytes]:
-        if isinstance(value, np.ndarray) and value.dtype != object:
-            yield repr((value.shape, value.dtype.str)).encode() + value.tobytes()
-        elif isinstance(value, (list, tuple, np.ndarray)):
-            yield b"["
-            for part in value:
-                yield from walk(part)
-            yield b"]"
-        elif isinstance(value, dict):
-            yield from walk(sorted(value.items(), key=str))
-        else:
-            yield f"{type(value).__name__}:{value!r}".encode()
+    bits, words, numbers = hashlib.sha256(), hashlib.sha256(), []
 
-    total = hashlib.sha256()
-    for part in walk(seen):
-        total.update(part)
-    return total.hexdigest()
+    def text(value: str) -> None:
+        bits.update(value.encode())
+        words.update(NUMBER.sub("#", value).encode())
+        numbers.append(np.array([float(n) for n in NUMBER.findall(value)]))
+
+    def walk(value: Any) -> None:
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            bits.update(value.tobytes())
+            words.update(repr(value.shape).encode())
+            numbers.append(value.ravel().astype(np.float64))
+        elif isinstance(value, (list, tuple, np.ndarray)):
+            words.update(f"[{len(value)}".encode())
+            for part in value:
+                walk(part)
+        elif isinstance(value, dict):
+            walk(sorted(value.items(), key=str))
+        elif isinstance(value, (float, np.floating)):
+            bits.update(float(value).hex().encode())
+            numbers.append(np.array([float(value)]))
+        else:
+            text(f"{type(value).__name__}:{value!r}")
+
+    walk(seen)
+    return Seen(bits.hexdigest(), words.hexdigest(), np.concatenate([np.zeros(0), *numbers]))
 
 
 def in_child(work: Callable[[], Any], longest: int) -> Any:
@@ -227,7 +260,7 @@ def take_baseline(check: bool = False) -> Baseline:
             digests[name], seconds[name] = digest(seen), time.perf_counter() - start
             if check:
                 forget()
-                if digest(judge()) != digests[name]:
+                if digest(judge()).bits != digests[name].bits:
                     raise AssertionError(f"the judge {name!r} sees other numbers each time")
         return Baseline(digests, seconds, reached, imported)
 
@@ -271,12 +304,41 @@ def concerned(mutant: Mutant, baseline: Baseline) -> list[str]:
     """The judges that run the mutant's function, the quickest first; all for what is outside
     functions."""
     name = f"{mutant.module}:{mutant.function}"
+    if mutant.outside:
+        # Those that run something of its module first.
+        near = {
+            j
+            for j, ran in baseline.reached.items()
+            if any(r.startswith(f"{mutant.module}:") for r in ran)
+        }
+        return sorted(
+            baseline.reached, key=lambda judge: (judge not in near, baseline.seconds[judge])
+        )
     found = [
         judge
         for judge, reached in baseline.reached.items()
-        if mutant.outside or any(r == name or r.startswith(f"{name}.") for r in reached)
+        if any(r == name or r.startswith(f"{name}.") for r in reached)
     ]
     return sorted(found, key=lambda judge: baseline.seconds[judge])
+
+
+def ask(judges: dict[str, Any], wanted: list[str], before: dict[str, Seen]) -> tuple[str, str]:
+    """The verdict of these judges, and whose it is."""
+    changed = nearly = ""
+    for name in wanted:
+        try:
+            seen = digest(judges[name]())
+        except BaseException as error:
+            return "killed", f"{name}: {type(error).__name__}"
+        if seen.bits == before[name].bits:
+            continue
+        if seen.is_nearly(before[name]):
+            nearly = nearly or name
+        else:
+            changed = changed or name
+    if changed:
+        return "survived", changed
+    return ("last digits", nearly) if nearly else ("equivalent", "")
 
 
 def put_in(mutant: Mutant, source: str) -> bool:
@@ -335,15 +397,7 @@ def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baselin
             return "killed", f"import: {type(error).__name__}"
     import judges
 
-    changed = ""
-    for name in wanted:
-        try:
-            seen = digest(judges.JUDGES[name]())
-        except BaseException as error:
-            return "killed", f"{name}: {type(error).__name__}"
-        if seen != baseline.digests[name]:
-            changed = changed or name
-    return ("survived", changed) if changed else ("equivalent", "")
+    return ask(judges.JUDGES, wanted, baseline.digests)
 
 
 def run(mutants: list[Mutant], workers: int, say: Callable[[str], None]) -> Iterator[Verdict]:
