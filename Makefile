@@ -12,10 +12,12 @@ BESIDE   = $(AGAIN) browser & browser=$$!; $(AGAIN) $(1); made=$$?; wait $$brows
 # Said when pip or the compiler gave up.
 FAILED  := { echo "make: the set-up did not finish, see above. It runs at first, and again when pyproject.toml or" \
            "constraints.txt changed. What is not installed yet needs a package index: that cannot be done offline."; exit 1; }
-# What `make run` needs, what everybody who changes something needs, and Ray for the tests on a cluster.
+# What `make run` needs, what everybody who changes something needs, Ray for the tests on a cluster, and
+# the libraries whose test vectors are put to ours (JAX among them: 400 MB).
 READY   := $(VENV)/.ready
 TOOLS   := $(VENV)/.tools
 CLUSTER := $(VENV)/.cluster
+OPINIONS := $(VENV)/.opinions
 MAIN    := lab,audit,service
 ALL     := $(MAIN),postgres,docs,dev
 # Where nothing is installed yet, what will be needed is installed at once.
@@ -52,6 +54,11 @@ $(CLUSTER): $(TOOLS)
 	@$(INSTALL) '.[$(ALL),cluster]' ziglang || $(FAILED)
 	@touch $@
 
+$(OPINIONS): $(CLUSTER)
+	@echo "installing the libraries of the second opinions"
+	@$(INSTALL) '.[$(ALL),cluster,second-opinions]' || $(FAILED)
+	@touch $@
+
 core: $(READY)   ## build the compiled core from src/core; only what changed is compiled
 	@$(BIN)/python tools/backend.py
 
@@ -71,7 +78,7 @@ test:            ## the tests that every change must pass (minutes)
 
 test-all:        ## the slow statistical and soak runs as well, and those on a cluster
 	@$(call BESIDE,$(CLUSTER))
-	@$(AGAIN) core
+	@$(AGAIN) $(OPINIONS) core
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(TOOLS)  ## format, lint, type-check, and see that imports point downward
