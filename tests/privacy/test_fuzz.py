@@ -163,7 +163,15 @@ def counts_nobody(bandit):
     return bandit
 
 
+def clicks_first(bandit):
+    if bandit.options.unit != "reward":
+        return bandit  # it knows nothing of users
+    return planted.redesigned(bandit, planted.ClicksFirst)
+
+
 def stubborn(bandit):
+    if bandit.options.unit != "reward":
+        return bandit  # nor does this one
     return planted.bent(planted.redesigned(bandit, planted.Stubborn), planted.FailingForGood)
 
 
@@ -286,8 +294,9 @@ PLANTS = [
     Plant(
         "clicks first",
         TREES,
-        Bend(lambda bandit: planted.redesigned(bandit, planted.ClicksFirst)),
+        Bend(clicks_first),
         200,
+        OTHER_RELEASES,
     ),
     Plant(
         "a clean export",

@@ -209,6 +209,8 @@ class Drawer:
         rng, many = self.rng, int(self.rng.integers(1, 9))
         if self.one_hot:
             return np.eye(dim)
+        if self.tight and _maybe(rng, 0.5):  # one that is never played needs the most noise
+            many = 1
         arms = rng.normal(size=(many, dim))
         match int(rng.integers(8)):
             case 0:  # an intercept and a dummy: their sum is another column
