@@ -87,10 +87,10 @@ class Engine(Protocol):
     def rank(self, contexts: Matrix, k: int, alpha: float = ...) -> list[int] | int:
         """The k best arms, best first, or a code."""
 
-    def learn(self, x: Vector, reward: float) -> int:
-        """LEARNED, DUE or a code."""
+    def learn(self, x: Vector, reward: float, told: list[Any] | None = ..., /) -> int:
+        """LEARNED, DUE or a code. `told` gets how many rows were learned, 0 or 1."""
 
-    def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
+    def learn_many(self, xs: Matrix, rs: Vector, told: list[Any] | None = ...) -> tuple[int, int]:
         """How many rows were learned before a release was due, and LEARNED, DUE or a code."""
 
     def admit(self, x: Vector, reward: float) -> int:
@@ -148,6 +148,12 @@ class Engine(Protocol):
 
     def copy(self) -> Engine:
         """Another one in the same state."""
+
+    def draft(self) -> Engine:
+        """The same, to work on. Until `go_on` this one neither chooses nor learns: BUSY."""
+
+    def go_on(self) -> None:
+        """The draft came to nothing, or this one is nobody's."""
 
     def trace(
         self,

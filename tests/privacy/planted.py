@@ -6,6 +6,7 @@ there is this one.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
@@ -71,6 +72,11 @@ class Bent:
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
+
+    def draft(self):
+        made = copy.copy(self)
+        made.inner = self.inner.draft()
+        return made
 
 
 def bent(bandit, kind, *given):
@@ -453,21 +459,24 @@ def plant_log_levels_of_arms() -> str:
 class Failing(Bent):
     """Fails once after a reward went in."""
 
-    failed = False
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.failed = []
 
     def prepare(self, x, reward, in_public_set=True):
         scale = self.inner.prepare(x, reward, in_public_set)
         if not self.failed:
-            self.failed = True
+            self.failed.append(True)
             raise MemoryError
         return scale
 
 
 class FailingForGood(Failing):
-    """And what went in stays."""
+    """And what went in stays: its draft is itself."""
 
-    def restore(self, snapshot):
-        self.inner.restore(self.inner.snapshot())
+    def draft(self):
+        self.inner.load_fields(dict(self.inner.fields()))  # nothing is pending any more
+        return self
 
 
 class Stubborn(Bandit):

@@ -8,7 +8,6 @@ policy that only Python has works here too.
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -40,6 +39,7 @@ from dpbandit.reference.fields import Fields
 from dpbandit.reference.gate import Gate
 from dpbandit.reference.random import lots, normals
 from dpbandit.reference.spec import check
+from dpbandit.release.base import MAX_LEVELS
 from dpbandit.release.toeplitz import MOST_ROUNDS as TOEPLITZ_ROUNDS
 
 Vector = NDArray[np.float64]
@@ -87,6 +87,7 @@ class Engine:
         kind = SITES[spec["site"]] if spec["learner"] == "ridge" else LEARNERS[spec["learner"]]
         self._learner = kind(self.spec, self._clock)
         self._pending: Pending | None = None
+        self._held = False
         self._perturbed: dict[
             bytes, Vector
         ] = {}  # contexts as `select` scored them, by what they were
@@ -167,6 +168,8 @@ class Engine:
         )
 
     def _admit_slate(self, contexts: Any) -> int:
+        if self._held:
+            return BUSY
         if not _is_array(contexts, 2):
             return NOT_AN_ARRAY
         if len(contexts) == 0:
@@ -179,24 +182,30 @@ class Engine:
         if len(xs) != len(rs):
             return DIMENSION
         code = self._gate.admit(xs) or self._gate.admit_rewards(rs)
-        if code == LEARNED and self._pending is not None:
+        if code == LEARNED and (self._pending is not None or self._held):
             return BUSY
         return (
             HORIZON if code == LEARNED and self._clock.rounds + len(rs) > self.most_rounds else code
         )
 
     @property
-    def most_rounds(self) -> float:
+    def most_rounds(self) -> int:
         """How many rewards may be learned."""
         if self.spec["horizon"] > 0:
             return int(self.spec["horizon"])
         # Rounding in Toeplitz buffers is paid for up to here.
-        return TOEPLITZ_ROUNDS if self.spec.get("release") == "toeplitz" else math.inf
+        if self.spec.get("release") == "toeplitz":
+            return TOEPLITZ_ROUNDS
+        return (1 << MAX_LEVELS) - 1  # the next one would need a level more
 
-    def learn(self, x: Vector, reward: float) -> int:
+    def learn(self, x: Vector, reward: float, told: list[Any] | None = None) -> int:
         """0: learned; 1: a release is due and nothing was changed; or a code."""
         code = self.admit(x, reward)
-        return code if code != LEARNED else self._learn_quietly(x, reward)
+        if code == LEARNED:
+            code = self._learn_quietly(x, reward)
+        if code == LEARNED and told is not None:
+            told.append(1)
+        return code
 
     def _learn_quietly(self, x: Vector, reward: float) -> int:
         seen = self._as_seen(x)
@@ -210,7 +219,7 @@ class Engine:
             raise
         return LEARNED
 
-    def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
+    def learn_many(self, xs: Matrix, rs: Vector, told: list[Any] | None = None) -> tuple[int, int]:
         """How many rows were learned before a release was due, and 0, 1 or a code. All rows are
         admitted first.
         """
@@ -220,6 +229,8 @@ class Engine:
         for n in range(len(rs)):
             if self._learn_quietly(xs[n], float(rs[n])) == DUE:
                 return n, DUE
+            if told is not None:
+                told.append(1)
         return len(rs), LEARNED
 
     def prepare(self, x: Vector, reward: float, in_public_set: bool = True) -> float:
@@ -369,7 +380,19 @@ class Engine:
 
     def copy(self) -> Engine:
         """Another one in the same state."""
-        return copy.deepcopy(self)
+        made = type(self)(self.spec)
+        made.restore(self.snapshot())
+        return made
+
+    def draft(self) -> Engine:
+        """The same, to work on. Until `go_on` this one neither chooses nor learns."""
+        made = self.copy()
+        self._held = True
+        return made
+
+    def go_on(self) -> None:
+        """The draft came to nothing, or this one is nobody's."""
+        self._held = False
 
     # ------------------------------------------------------------------ loops
 

@@ -213,7 +213,7 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
         for batch in source.parts[number].batches(list(columns.context)):
             status = np.zeros(min(left, batch.num_rows), dtype=np.uint8)
             contexts = contexts_of(batch.slice(0, left), columns, status)
-            inspect(contexts, np.zeros(len(status)), status, check)
+            inspect(contexts, status, check)
             found.append(contexts[status == GOOD])
             left -= batch.num_rows
             if left <= 0:
