@@ -107,7 +107,9 @@ template <class Bandit> struct Held final : Core {
     static i64 limit_of(const Spec& o) {
         if (o.horizon) return o.horizon;
         if (o.learner == LearnerKind::ridge && o.release == ReleaseKind::toeplitz) return (i64)1 << 48;
-        return ((i64)1 << MOST_LEVELS) - 1;  // the next one would need a level more
+        // Numbers of simulated starts are 64 to a round.
+        bool starts = o.learner == LearnerKind::ridge && o.release == ReleaseKind::pan_private;
+        return ((i64)1 << (starts ? 57 : MOST_LEVELS)) - 1;  // the next one would need a level more
     }
     void destroy() override {
         free(memory);

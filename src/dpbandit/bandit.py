@@ -509,7 +509,7 @@ class Bandit:
         return found
 
     def _seen(self) -> tuple[dict[str, Any], int]:
-        engine = self.state.engine
+        engine = self.state.engine.copy()  # other threads may be learning quietly
         return engine.model(), engine.rounds
 
     def __copy__(self) -> NoReturn:

@@ -295,8 +295,10 @@ def raise_for(
         raise NotFiniteError(REWARD_WORDS)
     if code == HORIZON and options.horizon is None:
         raise HorizonError(
-            f"this bandit has learned {rounds} rewards, and rounding in its sums is paid for up to "
-            "here. It still ranks; to go on learning make a new one"
+            f"this bandit has learned {rounds} rewards, and {count} more do not fit: without a "
+            "horizon toeplitz covers 2**48 (what rounding adds to its floats is paid for up to "
+            "there), a pan-private tree 2**57 - 1 and all others 2**62 - 1, where clocks end. It "
+            "still ranks; to go on learning make a new one"
         )
     if code == HORIZON:
         raise HorizonError(

@@ -15,6 +15,8 @@ import pytest
 import dpbandit as dpb
 from dpbandit import learning
 from dpbandit.errors import BudgetError, NormError, PrivacyWarning
+from dpbandit.privacy.noise import GAUSSIAN
+from dpbandit.release import Toeplitz
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 BACKENDS = ("core", "reference")
@@ -329,34 +331,32 @@ def test_what_was_checked_is_what_is_learned(unit, backend, monkeypatch):
 
 
 def test_the_core_reads_a_row_once():
-    """Many threads write too long a context, without Python's lock, while it is learned."""
-    dim = 4096
-    bandit = dpb.make("random", dim=dim, seed=0)
-    short, stop = np.zeros(dim), threading.Event()
-    short[-1] = 0.5
-    long = short.copy()
-    long[0] = 9.0
-    row = short.copy()
+    """A number flips between allowed and too long, without Python's lock, while it is learned."""
+    bandit = dpb.make("linucb", dim=400, seed=0)
+    bandit.update(np.eye(400)[0], 0.5)
+    row, stop = 0.5 * np.eye(400)[-1], threading.Event()
+    flips = np.tile([9.0, 0.0], 2_000_000)
+    # All of `flips` is written into one place, one number after the other.
+    place = np.lib.stride_tricks.as_strided(row, shape=flips.shape, strides=(0,))
 
     def write():
         while not stop.is_set():
-            np.copyto(row, long)
-            np.copyto(row, short)
+            np.copyto(place, flips)
 
     writer = threading.Thread(target=write)
     writer.start()
-    learned = 0
+    refused = 0
     try:
-        for _ in range(3000):
+        for _ in range(12_000):
             try:
                 bandit.update(row, 0.5)
-                learned += 1
             except NormError:
-                continue
+                refused += 1
     finally:
         stop.set()
         writer.join()
-    assert bandit.rounds == learned
+    assert refused > 0
+    assert bandit.model().view.matrix[0, 0] == pytest.approx(0.5)  # 1/(1 + 1): no 9² is in A
 
 
 # ------------------------------------------------------------------ copies
@@ -376,3 +376,39 @@ def test_an_empty_list_of_files_is_named():
     pytest.importorskip("pyarrow")
     with pytest.raises(dpb.errors.LogError, match="empty"):
         dpb.warm_start([])
+
+
+# ------------------------------------------------------------------ constants that end
+
+ENDS = {"toeplitz": 2**48, "pan-private": 2**57 - 1}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", [*NAMES, "private-ucb", "pan-private"])
+def test_where_a_clock_ends_the_next_reward_is_refused_by_name(name, backend):
+    last = ENDS.get(name, 2**62 - 1)
+    given = {"ratio": 10.0} if name == "anytime" else {}
+    if name == "pan-private":
+        name, given = "tree-gauss", {"pan_private": True}
+    bandit = make(name, horizon=None, backend=backend, **given)
+    fields = {key: field.copy() for key, field in bandit.engine.fields().items()}
+    fields["rounds"][0] = last - 1
+    for key, value in (("pulls", last - 1), ("due", last)):
+        if key in fields:
+            fields[key][0] = value
+    bandit.engine.load_fields(fields)
+    bandit.update(X[0], 0.5)
+    before = everything(bandit)
+    with pytest.raises(dpb.errors.HorizonError, match="do not fit"):
+        bandit.update(X[0], 0.5)
+    assert bandit.rounds == last
+    assert everything(bandit) == before
+
+
+def test_a_sensitivity_that_rounding_drowns_is_refused_and_max_norm_is_a_unit():
+    with pytest.raises(dpb.errors.OptionError, match="lost in the rounding"):
+        _ = Toeplitz(GAUSSIAN, 100, 1e-30, 0.5, dim=2, real=True).scale
+    scales = {make("toeplitz", max_norm=norm).release.scale for norm in (1.0, 1e-30, 1e-99)}
+    assert len(scales) == 1
+    with pytest.raises(dpb.errors.OptionError, match="max_norm"):
+        make("toeplitz", max_norm=1e-300)

@@ -196,7 +196,9 @@ class Engine:
         # Rounding in Toeplitz buffers is paid for up to here.
         if self.spec.get("release") == "toeplitz":
             return TOEPLITZ_ROUNDS
-        return (1 << MAX_LEVELS) - 1  # the next one would need a level more
+        # Numbers of simulated starts are 64 to a round.
+        starts = self.spec.get("release") == "pan-private"
+        return (1 << (57 if starts else MAX_LEVELS)) - 1  # the next one would need a level more
 
     def learn(self, x: Vector, reward: float, told: list[Any] | None = None) -> int:
         """0: learned; 1: a release is due and nothing was changed; or a code."""
