@@ -19,6 +19,7 @@ from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, not_negative, positive
 from dpbandit.policies import UCB
+from dpbandit.privacy import wishart
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.noise import WISHART, Noise, find_noise
@@ -74,7 +75,7 @@ def design(name: str, options: Options) -> Design:
     share = positive("reward_weight", options.own("reward_weight", REWARD_WEIGHT))
     release, mu = _release(options, noise)
     # Wishart noise has no scale of its own, so there the margin is in the items.
-    margin = _margin(options) if noise is WISHART else 0.0
+    margin = _margin(options) + wishart.margin(options.dim + 1) if noise is WISHART else 0.0
     settings = {
         **release.core(),
         "size": options.max_norm**2 * (1 + share) * (1 + margin),
@@ -117,6 +118,7 @@ def _release(options: Options, noise: Noise) -> tuple[GramTree, float | None]:
             delta=options.need_delta(),
             rewards_per_unit=options.rewards_per_unit,
             levels=[known] if options.horizon is not None else list(range(1, known + 1)),
+            rows=options.dim + 1,
         )
         tree = WishartTree(noise, options.horizon, 1.0, each, dim=options.dim, calibrations=found)
         return tree, None

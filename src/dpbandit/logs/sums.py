@@ -27,9 +27,9 @@ Status = NDArray[np.uint8]
 
 # What can be wrong with a row; the first that applies is counted. The core has the same numbers.
 GOOD, MISSING, LENGTH, NOT_FINITE, LONG, LONG_L1, NO_REWARD = range(7)
-REWARD_NOT_FINITE, NO_USER, OVER_CAP = range(7, 10)
-CLIPPED = 10  # counted beside: it is private
-COUNTS = 11
+NO_USER, OVER_CAP = range(7, 9)
+CLIPPED = 9  # counted beside: it is private
+COUNTS = 10
 KINDS = {
     MISSING: "context missing",
     LENGTH: "context of another length",
@@ -37,7 +37,6 @@ KINDS = {
     LONG: "context longer than max_norm",
     LONG_L1: "context longer in L1 than public_contexts",
     NO_REWARD: "reward missing",
-    REWARD_NOT_FINITE: "reward not finite",
     NO_USER: "user missing",
 }
 
@@ -133,9 +132,12 @@ def rows_by(backend: str) -> Any:
     raise OptionError(f"backend must be 'core' or 'reference', not {backend!r}")
 
 
-def inspect(contexts: Matrix, rewards: Vector, status: Status, recipe: Recipe) -> None:
-    """Give rows that `update` would refuse the status that says why."""
-    rows_by(recipe.backend).inspect_rows(recipe.spec, contexts, rewards, status)
+def inspect(contexts: Matrix, status: Status, recipe: Recipe) -> None:
+    """Give rows whose contexts `update` would refuse the status that says why.
+
+    Which rows are learned from is public, so no reward has a say in it: none is given here.
+    """
+    rows_by(recipe.backend).inspect_rows(recipe.spec, contexts, status)
 
 
 def absorb(contexts: Matrix, rewards: Vector, status: Status, recipe: Recipe, sums: Sums) -> None:

@@ -7,7 +7,6 @@ policy that only Python has works here too.
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -29,6 +28,7 @@ from dpbandit.reference.fields import Fields
 from dpbandit.reference.gate import Gate
 from dpbandit.reference.random import lots, normals
 from dpbandit.reference.spec import check
+from dpbandit.release.base import MAX_LEVELS
 from dpbandit.release.toeplitz import MOST_ROUNDS as TOEPLITZ_ROUNDS
 from dpbandit.types import Matrix, Vector
 
@@ -63,6 +63,7 @@ class Engine:
         kind = SITES[spec["site"]] if spec["learner"] == "ridge" else LEARNERS[spec["learner"]]
         self._learner = kind(self.spec, self._clock)
         self._pending: Pending | None = None
+        self._held = False
         self._perturbed: dict[bytes, Vector] = {}  # contexts as `select` scored them
         self._fresh = self.snapshot()
 
@@ -139,6 +140,8 @@ class Engine:
         return self._admit_rows(row, np.array([reward], dtype=np.float64))
 
     def _admit_slate(self, contexts: Any) -> int:
+        if self._held:
+            return codes.BUSY
         if not _is_array(contexts, 2):
             return codes.NOT_AN_ARRAY
         if len(contexts) == 0:
@@ -153,22 +156,30 @@ class Engine:
         code = self._gate.admit(xs) or self._gate.admit_rewards(rs)
         if code != codes.LEARNED:
             return code
-        if self._pending is not None:
+        if self._pending is not None or self._held:
             return codes.BUSY
         return codes.HORIZON if self._clock.rounds + len(rs) > self.most_rounds else codes.LEARNED
 
     @property
-    def most_rounds(self) -> float:
+    def most_rounds(self) -> int:
         """How many rewards may be learned."""
         if self.spec["horizon"] > 0:
             return int(self.spec["horizon"])
         # Rounding in Toeplitz buffers is paid for up to here.
-        return TOEPLITZ_ROUNDS if self.spec.get("release") == "toeplitz" else math.inf
+        if self.spec.get("release") == "toeplitz":
+            return TOEPLITZ_ROUNDS
+        # Numbers of simulated starts are 64 to a round.
+        starts = self.spec.get("release") == "pan-private"
+        return (1 << (57 if starts else MAX_LEVELS)) - 1  # the next one would need a level more
 
-    def learn(self, x: Vector, reward: float) -> int:
+    def learn(self, x: Vector, reward: float, told: list[Any] | None = None) -> int:
         """0: learned; 1: a release is due and nothing was changed; or a code."""
         code = self.admit(x, reward)
-        return code if code != codes.LEARNED else self._learn_quietly(x, reward)
+        if code == codes.LEARNED:
+            code = self._learn_quietly(x, reward)
+        if code == codes.LEARNED and told is not None:
+            told.append(1)
+        return code
 
     def _learn_quietly(self, x: Vector, reward: float) -> int:
         seen = self._as_seen(x)
@@ -182,7 +193,7 @@ class Engine:
             raise
         return codes.LEARNED
 
-    def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
+    def learn_many(self, xs: Matrix, rs: Vector, told: list[Any] | None = None) -> tuple[int, int]:
         """Admit all rows, then learn: how many until a release was due, and 0, 1 or a code."""
         code = self._admit_rows(xs, rs)
         if code != codes.LEARNED:
@@ -190,6 +201,8 @@ class Engine:
         for n in range(len(rs)):
             if self._learn_quietly(xs[n], float(rs[n])) == codes.DUE:
                 return n, codes.DUE
+            if told is not None:
+                told.append(1)
         return len(rs), codes.LEARNED
 
     def prepare(self, x: Vector, reward: float, in_public_set: bool = True) -> float:
@@ -342,7 +355,19 @@ class Engine:
 
     def copy(self) -> Engine:
         """Another one in the same state."""
-        return copy.deepcopy(self)
+        made = type(self)(self.spec)
+        made.restore(self.snapshot())
+        return made
+
+    def draft(self) -> Engine:
+        """The same, to work on. Until `go_on` this one neither chooses nor learns."""
+        made = self.copy()
+        self._held = True
+        return made
+
+    def go_on(self) -> None:
+        """The draft came to nothing, or this one is nobody's."""
+        self._held = False
 
     # ------------------------------------------------------------------ loops
 

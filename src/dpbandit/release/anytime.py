@@ -34,7 +34,7 @@ def next_time(j: int, ratio: float) -> int:
     >>> next_time(10, 1.025), next_time(1000, 1.025)
     (11, 1025)
     """
-    return max(math.ceil(j * ratio), j + 1)
+    return max(min(math.ceil(j * ratio), 1 << MAX_LEVELS), j + 1)  # no clock goes further
 
 
 def kept(j: int, later: int, knee: float) -> float:

@@ -19,7 +19,7 @@ from dpbandit.errors import OptionError
 from dpbandit.privacy.noise import Noise
 from dpbandit.types import Vector
 
-# 2⁶² rounds are enough for anyone: a clock holds no more.
+# A tree has no more levels, so no bandit learns more than 2⁶² − 1 rewards: the next is refused.
 MAX_LEVELS = 62
 
 

@@ -108,7 +108,14 @@ class Toeplitz(Release):
         """How much longer a reward's shift is over all releases than in one, rounding included."""
         rounds = self.horizon or MOST_ROUNDS
         norm = column_norm(self.horizon)
-        norm += encoding_slack(rounds, horizon=self.horizon, size=ITEM_SIZE / self.sensitivity)
+        slack = encoding_slack(rounds, horizon=self.horizon, size=ITEM_SIZE / self.sensitivity)
+        if slack > norm:
+            raise OptionError(
+                f"a sensitivity of {self.sensitivity:.3g} is lost in the rounding of items of norm "
+                "1/2, which noise would have to cover: scale items so that a reward can move them "
+                "by about 1"
+            )
+        norm += slack
         if self.real and math.isfinite(self.budget):
             # Each release is rounded to the grid, and a neighbour may fall to the other side of a
             # step. The step is a share of the noise, which must cover that too.

@@ -65,7 +65,7 @@ def find_users(reading: Reading, part: Part, tell: Tell) -> Hashes:
     """A task: whose the good rows of a part are, in order."""
     found = [np.empty(0, dtype=np.uint64)]
     for rows in rows_of(part, reading):
-        inspect(rows.contexts, rows.rewards, rows.status, reading.recipe)
+        inspect(rows.contexts, rows.status, reading.recipe)
         found.append(_users(rows)[rows.status == GOOD])
         tell(len(rows.status))
     return np.concatenate(found)

@@ -146,6 +146,8 @@ def open_log(given: Any) -> Source:
 def _files(given: Any) -> list[str]:
     """All files, each once, by name: the order decides which of a user's rewards count."""
     names = list(given) if isinstance(given, (list, tuple)) else [given]
+    if not names:
+        raise LogError("a log is at least one file: the list of paths is empty")
     found: set[str] = set()
     for name in names:
         if not isinstance(name, (str, os.PathLike)):

@@ -53,8 +53,10 @@ def warm_start(
     """A bandit that has learned from a log, in one pass and one release, and learns on online.
 
     The logged rewards pay for one release, with all of their budget; online rewards pay as always.
-    **Starting twice from the same log spends the same rewards' budget twice.** Rows that cannot be
-    learned from are counted by kind and left out: see `bandit.log`.
+    **Starting twice from the same log spends the same rewards' budget twice.** Rows whose contexts
+    cannot be learned from are counted by kind and left out: see `bandit.log`. A reward that is NaN
+    or infinite stands in the middle of `reward_range`, and counts as clipped: which rows are learned
+    from is public, so no reward decides it.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ def warm_start(
         Whose reward it is, for unit=('user', m).
     missing_reward : float, optional
         What a row without a reward is worth. Without it such rows are left out, and that they lack
-        one is public.
+        one is public. pandas writes a missing reward as NaN.
     workers : int, optional
         How many parts are read at a time; one a core if not given.
     cluster : str, optional
@@ -175,6 +177,8 @@ def learn_log(
             f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of "
             "users, user=..."
         )
+    if unit.cap is not None and unit.cap >= 2**31:
+        raise OptionError(f"a log's users are counted up to 2**31 - 1, not to {unit.cap}")
     if missing_reward is not None and not np.isfinite(missing_reward):
         raise OptionError(f"missing_reward must be a finite number, not {missing_reward!r}")
     tolerance = SINGLE_TOLERANCE if columns.single else NORM_TOLERANCE
@@ -202,7 +206,7 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
         for batch in source.parts[number].batches(list(columns.context)):
             status = np.zeros(min(left, batch.num_rows), dtype=np.uint8)
             contexts = contexts_of(batch.slice(0, left), columns, status)
-            inspect(contexts, np.zeros(len(status)), status, check)
+            inspect(contexts, status, check)
             found.append(contexts[status == GOOD])
             left -= batch.num_rows
             if left <= 0:
