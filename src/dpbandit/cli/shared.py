@@ -99,11 +99,11 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
 
-def note(words: str, kind: str = "note") -> None:
+def note(words: str, kind: str = "note", *, colour: str = "yellow") -> None:
     """Something worth knowing that is not the answer."""
     from rich.markup import escape
 
-    err.print(f"[yellow]{kind}:[/yellow] {escape(words)}", highlight=False)
+    err.print(f"[{colour}]{kind}:[/{colour}] {escape(words)}", highlight=False)
 
 
 def room_for(path: Path | None, *, folder: bool = False) -> None:

@@ -191,9 +191,8 @@ class Store:
         db = self.connection
         with db.write():
             db.exclude(LOCK_REWARDS, bandit)
-            db.run(
-                "UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?", (DELETED, bandit)
-            )
+            sql = "UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?"
+            db.run(sql, (DELETED, bandit))
             db.run(_END_LEASE, (bandit,))
             db.run("DELETE FROM states WHERE bandit = ?", (bandit,))
         while self.erase_deleted(bandit):
@@ -210,10 +209,9 @@ class Store:
             ("releases", "number", gone, "AND (model IS NOT NULL OR noisy IS NOT NULL)"),
         ):
             some = f"SELECT {key} FROM {table} WHERE bandit = ? {where} LIMIT ?"
+            sql = f"{what} WHERE bandit = ? AND {key} IN ({some})"
             with db.write():
-                erased += db.run(
-                    f"{what} WHERE bandit = ? AND {key} IN ({some})", (bandit, bandit, lot)
-                )
+                erased += db.run(sql, (bandit, bandit, lot))
         db.overwrite_erased(erased, more=erased >= lot)
         return erased
 
