@@ -130,8 +130,8 @@ def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, 
     assert not (tmp_path / "b.npz").exists()
 
 
-def test_half_a_verification_says_nothing(dpbandit_, ctrl_c):
-    ctrl_c(0.3)
+def test_a_verification_without_a_case_says_nothing(dpbandit_, ctrl_c):
+    ctrl_c(0.0)
     said = dpbandit_(
         "verify", "tree-gauss", "--horizon", "32", "--dim", "2", "--runs", "5", "--json"
     )

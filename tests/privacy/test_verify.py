@@ -407,6 +407,7 @@ def test_ctrl_c_keeps_the_cases_so_far():
     result = dpb.verify("tree-gauss", progress=stop_at("late direction"), **given)
     assert (result.complete, len(result.cases)) == (False, 4)
     assert result.to_dict()["complete"] is False
+    assert "interrupted after 4 cases" in str(result)
     with pytest.raises(KeyboardInterrupt):
         dpb.verify("tree-gauss", progress=stop_at("the paper's simulation"), **given)
 

@@ -135,7 +135,8 @@ class Verdict:
             return f"nothing to judge: {self.refused}"
         words = "neighbours are told apart" if math.isinf(self.ratio) else "of the claimed budget"
         size = "" if math.isinf(self.ratio) else f"{self.ratio:.10g} × "
-        return f"{size}{words}{f' ({self.why})' if self.why else ''} after {self.at} rows"
+        fault = f"; on the way: {self.fault}" if self.fault else ""
+        return f"{size}{words}{f' ({self.why})' if self.why else ''} after {self.at} rows{fault}"
 
 
 class UnderTest:

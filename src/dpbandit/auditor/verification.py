@@ -77,6 +77,8 @@ class Verification:
 
     def __str__(self) -> str:
         verdict = "HOLDS" if self.holds else "DOES NOT HOLD"
+        if not self.complete:
+            verdict += f" (interrupted after {len(self.cases)} cases)"
         setting = f"ε = {self.epsilon:g}"
         if self.currency == "μ":
             setting += f", δ = {self.delta:g}"
