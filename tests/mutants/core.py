@@ -332,6 +332,11 @@ def judges_of_the_core() -> dict[str, Any]:
     return {n: j for n, j in judges.JUDGES.items() if n.startswith(wanted) or n in named}
 
 
+def _verdict(place: Place, verdict: str, by: str, seconds: float) -> Verdict:
+    change = f"{place.kind.partition(' at ')[0]}: {place.text}"
+    return Verdict(place.file, change, f"{place.name} (line {place.line})", verdict, by, seconds)
+
+
 def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
     os.environ["DPBANDIT_ARCH"] = "v2"
     sys.meta_path.insert(0, Replaced(library))
@@ -376,17 +381,11 @@ def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
         place, read, begun = running.pop(pid)
         found = runner.collect(pid, read)
         verdict, by = found if isinstance(found, tuple) else ("killed", found)
-        return Verdict(
-            place.name,
-            f"{place.name} (line {place.line})",
-            verdict,
-            by,
-            time.perf_counter() - begun,
-        )
+        return _verdict(place, verdict, by, time.perf_counter() - begun)
 
     for place in places:
         if not any(place.number in numbers for numbers in reached.values()):
-            yield Verdict(place.name, f"{place.name} (line {place.line})", "unreached", "")
+            yield _verdict(place, "unreached", "", 0.0)
             continue
         pid, read = runner.in_child(lambda p=place: work(p), runner.LONGEST)  # type: ignore[misc]
         running[pid] = place, read, time.perf_counter()
