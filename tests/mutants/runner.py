@@ -43,9 +43,6 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-# One thread: a process that forks must have no others.
-os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
 import operators
 import targets
 from operators import Mutant
@@ -95,7 +92,9 @@ class Changed(importlib.abc.Loader, importlib.abc.MetaPathFinder):
 
 
 def prepare() -> None:
-    """Import what others wrote, and nothing of ours."""
+    """Import what others wrote, and nothing of ours. A process that forks must have one thread."""
+    assert "numpy" not in sys.modules, "NumPy's threads are there already"
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     import mpmath  # noqa: F401
     import opendp.domains
     import opendp.measurements

@@ -1,7 +1,7 @@
 """Mutants of the compiled core: all of them in one library, and a number says which one is on.
 
-    python tests/mutants/core.py                the whole core
-    python tests/mutants/core.py --only noise   the files whose names begin so
+    python tests/mutants/core_mutants.py                the whole core
+    python tests/mutants/core_mutants.py --only noise   the files whose names begin so
 
 The headers are copied and their lines changed, so that every place asks `dpb_mutant`: `a * b` becomes
 `a *Mul<7>{}* b`, whose operators multiply unless 7 is on and divide if it is; `1` becomes
@@ -94,7 +94,7 @@ UNSAFE = re.compile(
 )
 
 MOST = 8192  # places
-HEADER = """// Written by tests/mutants/core.py.
+HEADER = """// Written by tests/mutants/core_mutants.py.
 #pragma once
 extern "C" int dpb_mutant;
 extern "C" unsigned char dpb_seen[];
@@ -210,7 +210,7 @@ def write(folder: Path, refused: set[tuple[str, int, str]], only: str) -> list[P
     missing = [name for name in COVERED if not (SOURCE / name).is_file()]
     if missing:
         raise LookupError(
-            f"tests/mutants/core.py covers src/core/{missing[0]}, which is not there: say in COVERED "
+            f"tests/mutants/core_mutants.py covers src/core/{missing[0]}, which is not there: say in COVERED "
             "where its lines are now"
         )
     writer = Writer(refused)
@@ -329,6 +329,13 @@ def judges_of_the_core() -> dict[str, Any]:
     wanted = ("both engines", "exact cost", "as shipped", "real noise")
     named = ("random_numbers", "engines_refuse_with_the_same_codes", "horizons_caps_and_failures")
     named += ("perturbed_contexts_keep_their_norm", "core_scores_are_the_references")
+    named += ("engines_agree_to_the_last_bit", "shares_of_sums_are_the_same_whole_numbers")
+    named += ("rounding_is_paid_for_where_a_is_nearly_singular",)
+    missing = [name for name in named if name not in judges.JUDGES]
+    if missing:
+        raise LookupError(
+            f"tests/mutants/core_mutants.py names the judge {missing[0]!r}: there is none"
+        )
     return {n: j for n, j in judges.JUDGES.items() if n.startswith(wanted) or n in named}
 
 
