@@ -808,6 +808,7 @@ def trees_in_dense_matrices() -> Any:
             at = place(t, unknown_horizon=horizon is None, levels=tree.levels)
             assert at == tree.place(t)
             assert f"{at.level}" in charge.what
+            assert charge.group == (t.bit_length() - 1 if horizon is None else 0)
         clock = Ticks(rounds - 1)
         tree.room(clock)
         seen += [scales, variance, str(sorted(paid.items()))]
@@ -1052,6 +1053,8 @@ def anytime_spends_no_more_than_one_budget() -> Any:
                 assert sums.due[0] == module.next_time(t, ratio)
                 seen.append(int(shown[0]))
         most = module.most_releases(ratio)
+        assert most == math.ceil(1 / (ratio - 1) + 62 * math.log(2) / math.log(ratio)) + 2
+        assert sums.publish(1, np.array([2.5])).tolist() == [2.5]
         between(
             len(module.times(1, ratio, 2**62)), most, len(module.times(1, ratio, 2**62)) * 1.6 + 12
         )
@@ -1174,6 +1177,8 @@ def releases_shown_once() -> Any:
             Tree(LAPLACE, 8, 1.0, 0.8).charge(None, pulls),
         )
         assert found.share == plain.share
+        assert found.group == 63 * arm
+        assert isinstance(found.group, int)
         assert str(arm) in found.what
         assert plain.what in found.what
         seen.append(found.group)
@@ -1183,6 +1188,10 @@ def releases_shown_once() -> Any:
         fields = {"arm": np.array([arm]), "pulls": np.full(3, pulls)}
         groups.add(ahead.charge(Ticks(5, **fields), 5).group)
     assert len(groups) == 12, "groups of different arms meet"
+    assert groups == {63 * arm + block for arm in range(3) for block in (0, 1, 2, 61)}
+    shown = Once(GAUSSIAN, None, 1.0, 1.0).sums(2)
+    assert shown.add(1, [3]) == shown.publish(1, [3]) == [3]
+    assert shown.fields() == {}
     arms.room(Ticks(3, pulls=np.array([14, 2])))
     refused("BudgetError", lambda: arms.room(Ticks(3, pulls=np.array([2, 15]))))
     found = {4: Calibration(50, 0.3, 0.2)}
@@ -1194,6 +1203,7 @@ def releases_shown_once() -> Any:
         Tree(GAUSSIAN, 8, 1.0, 1.0).charge(None, t).what for t in (1, 2, 4, 8)
     }
     assert WishartTree(GAUSSIAN, 8, 1.0, 2.0, dim=3).charge(None, 1).share == math.inf
+    assert {tree.charge(None, t).group for t in (1, 2, 3, 8)} == {0}
     blocks = WishartTree(
         GAUSSIAN,
         None,
@@ -1796,6 +1806,7 @@ def horizons_caps_and_failures() -> Any:
         clear.update(x, 0.1)
         clear.update(x, 0.1)
         assert (clear.ledger.total, clear.ledger.releases) == (math.inf, 1)
+        assert [lane.first for lane in clear.ledger.groups[0].values()] == [1]
         # Within a release nobody else learns.
         inner = made("gauss", backend=backend)
 
@@ -2372,3 +2383,29 @@ def parts_that_leave_something_out_are_refused() -> Any:
         registry.ALGORITHMS.update(before)
     refused("UnknownAlgorithmError", lambda: dpb.make("nothing of that name", dim=2))
     return [bandit.theta, bandit.claim.mu]
+
+
+@judge
+def logs_are_refused_where_nothing_is_proven() -> Any:
+    """Which bandits may start from a log; the reasons are words."""
+    from dpbandit.logs.enter import why_not
+
+    never = (
+        "random",
+        "joint",
+        "local",
+        "arms",
+        "published",
+        "pan-private",
+        "perturbed",
+        "theory",
+        "figure",
+    )
+    seen = []
+    for label in BANDITS:
+        reason = why_not(made(label))
+        assert isinstance(reason, str)
+        expected = any(word in label for word in never)
+        assert bool(reason) == expected, (label, reason)
+        seen.append(reason)
+    return seen

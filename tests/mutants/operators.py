@@ -236,7 +236,8 @@ def _call_changes(node: ast.Call) -> Iterator[tuple[str, Change]]:
     if name in ("abs", "sqrt", "copy") and not node.args and isinstance(node.func, ast.Attribute):
         yield "taken off", lambda n: n.func.value  # type: ignore[attr-defined]
     plain = [arg for arg in node.args[:2] if not isinstance(arg, ast.Starred)]
-    if len(plain) == 2 and ast.dump(plain[0]) != ast.dump(plain[1]) and name != "isinstance":
+    told_apart = name not in ("isinstance", "max", "min", "maximum", "minimum")
+    if told_apart and len(plain) == 2 and ast.dump(plain[0]) != ast.dump(plain[1]):
         yield "arguments", lambda n: _with(args=[n.args[1], n.args[0], *n.args[2:]])(n)  # type: ignore[attr-defined]
 
 

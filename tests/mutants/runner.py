@@ -3,6 +3,7 @@
     python tests/mutants/runner.py                   every mutant, and the table of survivors
     python tests/mutants/runner.py --sample 20       a fixed sample
     python tests/mutants/runner.py --only release    those whose names begin so
+    python tests/mutants/runner.py --short           those of sample.py, as `make test` does
 
 One process imports everything, runs nothing, and forks for every mutant. The child gives the function
 its mutated code and asks the judges that run it, the quickest first. What is outside functions, and
@@ -42,9 +43,6 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-# One thread: a process that forks must have no others.
-os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
 import operators
 import targets
 from operators import Mutant
@@ -55,7 +53,8 @@ LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver d
 
 
 class Verdict(NamedTuple):
-    mutant: str  # its name
+    where: str  # module:function, or a file of the core
+    change: str  # before → after
     words: str
     verdict: str
     by: str  # the judge, or what happened
@@ -93,7 +92,9 @@ class Changed(importlib.abc.Loader, importlib.abc.MetaPathFinder):
 
 
 def prepare() -> None:
-    """Import what others wrote, and nothing of ours."""
+    """Import what others wrote, and nothing of ours. A process that forks must have one thread."""
+    assert "numpy" not in sys.modules, "NumPy's threads are there already"
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     import mpmath  # noqa: F401
     import opendp.domains
     import opendp.measurements
@@ -277,7 +278,7 @@ def import_ours() -> None:
 
     for module in targets.sources():
         importlib.import_module(f"{targets.PACKAGE}.{module}".rstrip("."))
-    for module in ("auditor.verify", "auditor.guards", "privacy.noises.check"):
+    for module in ("auditor.verify", "auditor.guards", "privacy.noises.check", "logs.enter"):
         importlib.import_module(f"{targets.PACKAGE}.{module}")
 
 
@@ -454,6 +455,11 @@ def _aside(
         os._exit(0)
 
 
+def _verdict(mutant: Mutant, verdict: str, by: str, seconds: float) -> Verdict:
+    where = f"{mutant.module}:{mutant.function}"
+    return Verdict(where, f"{mutant.before} → {mutant.after}", str(mutant), verdict, by, seconds)
+
+
 def _run(
     mutants: list[Mutant],
     workers: int,
@@ -472,12 +478,12 @@ def _run(
         if verdict == "again":
             again.append(mutant)
             return None
-        return Verdict(mutant.name, str(mutant), verdict, by, time.perf_counter() - begun)
+        return _verdict(mutant, verdict, by, time.perf_counter() - begun)
 
     for mutant in mutants:
         wanted = concerned(mutant, baseline)
         if not wanted:
-            yield Verdict(mutant.name, str(mutant), "unreached", "")
+            yield _verdict(mutant, "unreached", "", 0.0)
             continue
         pid, read = in_child(
             lambda m=mutant, w=wanted: try_mutant(m, sources[m.module], w, baseline),  # type: ignore[misc]
@@ -489,6 +495,52 @@ def _run(
     while running:
         if (found := finish()) is not None:
             yield found
+
+
+def try_sample() -> list[str]:
+    """Try the mutants of sample.py, each before the one judge that must refuse it; what is wrong."""
+    from sample import SAMPLE
+
+    prepare()
+    sources = targets.sources()
+    mutants: dict[str, list[Mutant]] = {}
+    for module, source in sources.items():
+        for mutant in operators.mutants_of(module, source):
+            mutants.setdefault(f"{module}:{mutant.function}", []).append(mutant)
+    import_ours()
+    note_functions()
+    gc.freeze()
+    import judges
+
+    wrong = []
+    for line in SAMPLE:
+        same = [
+            m
+            for m in mutants.get(line.function, [])
+            if (m.before, m.after) == (line.before, line.after)
+        ]
+        if not same or line.judge not in judges.JUDGES:
+            wrong.append(
+                f"{line.function}: {line.before} → {line.after} before {line.judge!r} is not there "
+                "any more: say in tests/mutants/sample.py what it is now"
+            )
+            continue
+        for mutant in same:
+
+            def work(mutant: Mutant = mutant, judge: str = line.judge) -> str:
+                warnings.simplefilter("ignore")
+                if not put_in(mutant, sources[mutant.module]):
+                    return "its code could not be put in"
+                try:
+                    judges.JUDGES[judge]()
+                except Exception:
+                    return ""
+                return f"the judge {judge!r} does not refuse it"
+
+            found = collect(*in_child(work, LONGEST))
+            if found:
+                wrong.append(f"{line.what}: {mutant}: {found}")
+    return wrong
 
 
 def sample_of(mutants: list[Mutant], count: int) -> list[Mutant]:
@@ -509,7 +561,12 @@ def main() -> int:
     parser.add_argument("--part", default="0/1", help="i/n: the i-th of n parts, from 0")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, help="write all verdicts here, as JSON")
+    parser.add_argument("--short", action="store_true", help="the mutants of sample.py alone")
     given = parser.parse_args()
+    if given.short:
+        wrong = try_sample()
+        print("\n".join(wrong) or "all refused")
+        return 1 if wrong else 0
     prepare()
     mutants = [m for m in targets.all_mutants() if m.name.startswith(given.only)]
     if given.sample:

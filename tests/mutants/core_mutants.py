@@ -1,7 +1,7 @@
 """Mutants of the compiled core: all of them in one library, and a number says which one is on.
 
-    python tests/mutants/core.py                the whole core
-    python tests/mutants/core.py --only noise   the files whose names begin so
+    python tests/mutants/core_mutants.py                the whole core
+    python tests/mutants/core_mutants.py --only noise   the files whose names begin so
 
 The headers are copied and their lines changed, so that every place asks `dpb_mutant`: `a * b` becomes
 `a *Mul<7>{}* b`, whose operators multiply unless 7 is on and divide if it is; `1` becomes
@@ -94,7 +94,7 @@ UNSAFE = re.compile(
 )
 
 MOST = 8192  # places
-HEADER = """// Written by tests/mutants/core.py.
+HEADER = """// Written by tests/mutants/core_mutants.py.
 #pragma once
 extern "C" int dpb_mutant;
 extern "C" unsigned char dpb_seen[];
@@ -210,7 +210,7 @@ def write(folder: Path, refused: set[tuple[str, int, str]], only: str) -> list[P
     missing = [name for name in COVERED if not (SOURCE / name).is_file()]
     if missing:
         raise LookupError(
-            f"tests/mutants/core.py covers src/core/{missing[0]}, which is not there: say in COVERED "
+            f"tests/mutants/core_mutants.py covers src/core/{missing[0]}, which is not there: say in COVERED "
             "where its lines are now"
         )
     writer = Writer(refused)
@@ -329,7 +329,19 @@ def judges_of_the_core() -> dict[str, Any]:
     wanted = ("both engines", "exact cost", "as shipped", "real noise")
     named = ("random_numbers", "engines_refuse_with_the_same_codes", "horizons_caps_and_failures")
     named += ("perturbed_contexts_keep_their_norm", "core_scores_are_the_references")
+    named += ("engines_agree_to_the_last_bit", "shares_of_sums_are_the_same_whole_numbers")
+    named += ("rounding_is_paid_for_where_a_is_nearly_singular",)
+    missing = [name for name in named if name not in judges.JUDGES]
+    if missing:
+        raise LookupError(
+            f"tests/mutants/core_mutants.py names the judge {missing[0]!r}: there is none"
+        )
     return {n: j for n, j in judges.JUDGES.items() if n.startswith(wanted) or n in named}
+
+
+def _verdict(place: Place, verdict: str, by: str, seconds: float) -> Verdict:
+    change = f"{place.kind.partition(' at ')[0]}: {place.text}"
+    return Verdict(place.file, change, f"{place.name} (line {place.line})", verdict, by, seconds)
 
 
 def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
@@ -376,17 +388,11 @@ def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
         place, read, begun = running.pop(pid)
         found = runner.collect(pid, read)
         verdict, by = found if isinstance(found, tuple) else ("killed", found)
-        return Verdict(
-            place.name,
-            f"{place.name} (line {place.line})",
-            verdict,
-            by,
-            time.perf_counter() - begun,
-        )
+        return _verdict(place, verdict, by, time.perf_counter() - begun)
 
     for place in places:
         if not any(place.number in numbers for numbers in reached.values()):
-            yield Verdict(place.name, f"{place.name} (line {place.line})", "unreached", "")
+            yield _verdict(place, "unreached", "", 0.0)
             continue
         pid, read = runner.in_child(lambda p=place: work(p), runner.LONGEST)  # type: ignore[misc]
         running[pid] = place, read, time.perf_counter()
