@@ -5,15 +5,24 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # With the build tools of .venv, so that the core is built once and `make core` finds it done.
 INSTALL := $(PIP) --no-build-isolation -e
+# Another call of make. Not with -j: ninja would look for the jobs of make, which it cannot reach.
+AGAIN   := $(MAKE) --no-print-directory
+# Makes a target while the browser is installed.
+BESIDE   = $(AGAIN) browser & browser=$$!; $(AGAIN) $(1); made=$$?; wait $$browser; exit $$made
 # Said when pip or the compiler gave up.
 FAILED  := { echo "make: the set-up did not finish, see above. It runs at first, and again when pyproject.toml or" \
            "constraints.txt changed. What is not installed yet needs a package index: that cannot be done offline."; exit 1; }
-# What `make run` needs, what everybody who changes something needs, and Ray for the tests on a cluster.
+# What `make run` needs, what everybody who changes something needs, Ray for the tests on a cluster, and
+# the libraries whose test vectors are put to ours (JAX among them: 400 MB).
 READY   := $(VENV)/.ready
 TOOLS   := $(VENV)/.tools
 CLUSTER := $(VENV)/.cluster
+OPINIONS := $(VENV)/.opinions
 MAIN    := lab,audit,service
 ALL     := $(MAIN),postgres,docs,dev
+# Where nothing is installed yet, what will be needed is installed at once.
+EXTRAS  := $(MAIN)
+$(TOOLS) $(CLUSTER): EXTRAS := $(ALL)
 
 .PHONY: run core test test-all check docs docs-serve tables reproduction notebooks leaderboard clean help
 .DEFAULT_GOAL := help
@@ -28,21 +37,26 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing packages into $(VENV) and building the core"
 	@$(PIP) $$($(BIN)/python tools/backend.py needs) || $(FAILED)
-	@$(BIN)/python tools/backend.py requires $(MAIN) > $(VENV)/requires.txt
+	@$(BIN)/python tools/backend.py requires $(EXTRAS) > $(VENV)/requires.txt
 	@$(BIN)/python tools/backend.py >$(VENV)/core.log 2>&1 & core=$$!; \
 	  $(PIP) -r $(VENV)/requires.txt; packages=$$?; \
 	  { wait $$core || { cat $(VENV)/core.log; false; }; } && [ $$packages = 0 ] || $(FAILED)
-	@$(INSTALL) '.[$(MAIN)]' || $(FAILED)
-	@touch $@
+	@$(INSTALL) . --no-deps || $(FAILED)
+	@echo $(EXTRAS) > $@
 
 $(TOOLS): $(READY)
-	@echo "installing what tests and documentation need"
-	@$(INSTALL) '.[$(ALL)]' || $(FAILED)
+	@[ "$$(cat $(READY))" = $(ALL) ] || { echo "installing what tests and documentation need" \
+	  && $(INSTALL) '.[$(ALL)]'; } || $(FAILED)
 	@touch $@
 
 $(CLUSTER): $(TOOLS)
 	@echo "installing Ray and zig"
 	@$(INSTALL) '.[$(ALL),cluster]' ziglang || $(FAILED)
+	@touch $@
+
+$(OPINIONS): $(CLUSTER)
+	@echo "installing the libraries of the second opinions"
+	@$(INSTALL) '.[$(ALL),cluster,second-opinions]' || $(FAILED)
 	@touch $@
 
 core: $(READY)   ## build the compiled core from src/core; only what changed is compiled
@@ -57,10 +71,14 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && { apt-get install -y -qq chromium >/dev/null 2>&1 || { apt-get update -qq >/dev/null 2>&1; apt-get install -y -qq chromium >/dev/null 2>&1; }; } || true; }
 
-test: $(TOOLS) core browser ## the tests that every change must pass (minutes)
+test:            ## the tests that every change must pass (minutes)
+	@$(call BESIDE,$(TOOLS))
+	@$(AGAIN) core
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-all: $(CLUSTER) core browser ## the slow statistical and soak runs as well, and those on a cluster
+test-all:        ## the slow statistical and soak runs as well, and those on a cluster
+	@$(call BESIDE,$(CLUSTER))
+	@$(AGAIN) $(OPINIONS) core
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
 
 check: $(TOOLS)  ## format, lint, type-check, and see that imports point downward

@@ -4,6 +4,14 @@ import pytest
 
 from dpbandit.algorithms import registry
 
+# Their tests take seconds and mostly wait. They come first: of two workers, which get one half of
+# all tests each, one waits while the other computes, and no long test is left for the end.
+LONG = ("tests/service/", "tests/browser/", "tests/experiments/", "tests/docs/", "tests/examples/")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
 
 @pytest.fixture(autouse=True)
 def registered_algorithms():

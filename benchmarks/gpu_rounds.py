@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from dpbandit.gpu.machines import THREADS, machine
-from dpbandit.gpu.plans import World, papers_plans
 from dpbandit.gpu.play import BLOCKS, Stage
+from dpbandit.gpu.translation import papers_plans
+from dpbandit.worlds import Synthetic
 
 BAR_LINUCB, BAR_MEAN = 1e10, 5e9
 
@@ -42,7 +43,7 @@ def main() -> None:
     given = parser.parse_args()
 
     device = machine("cuda")
-    world, plans = World(), papers_plans(given.rounds)
+    world, plans = Synthetic(), papers_plans(given.rounds)
     rows = []
     for name in given.only or plans:
         plan = plans[name]

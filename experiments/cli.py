@@ -12,16 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from dpbandit.cli import names
-from dpbandit.cli.shared import (
-    BROKEN,
-    INTERRUPTED,
-    Cluster,
-    Json,
-    app,
-    err,
-    print_json,
-    room_for,
-)
+from dpbandit.cli.options import Cluster, Json
+from dpbandit.cli.shared import BROKEN, INTERRUPTED, app, err, print_json, room_for
 
 # Written here once more because their modules take seconds to import; a test compares them.
 PLACES = ("synthetic", "synthetic-50", "lastfm-pca", "lastfm-svd", "drifting", "degenerate")

@@ -178,8 +178,15 @@ def build_editable(
 def requires(extras: list[str]) -> list[str]:
     """What the package needs when it runs, with these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [project["optional-dependencies"][extra] for extra in extras]
-    return [*project["dependencies"], *(one for some in wanted for one in some)]
+    groups, name = project["optional-dependencies"], project["name"]
+    wanted, found = list(extras), list(project["dependencies"])
+    for extra in wanted:
+        for one in groups[extra]:
+            if one.startswith(f"{name}["):  # another extra of this package
+                wanted += one.removeprefix(f"{name}[").removesuffix("]").split(",")
+            else:
+                found.append(one)
+    return found
 
 
 def main(arguments: list[str]) -> None:

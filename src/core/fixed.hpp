@@ -7,6 +7,7 @@ namespace dpb {
 namespace DPB_ARCH {
 constexpr int GRID = 40;
 constexpr double STEP = 0x1p-40;
+typedef i64 step4 __attribute__((vector_size(32)));
 
 // out = the whole numbers nearest to factor·a·2^GRID, for |factor·a| < 2^(51 − GRID): adding
 // 1.5·2^52 rounds, and leaves the number in the low bits.
@@ -44,7 +45,11 @@ struct Node {
         if (wide)
             for (i64 i = 0; i < count; i++) out[i] = from_grid(wides[i]);
         else
-            for (i64 i = 0; i < count; i++) out[i] = (double)steps[i] * STEP;
+            for (i64 i = 0; i < count; i += 4) {  // both have room for whole fours
+                step4 some;
+                __builtin_memcpy(&some, steps + i, 32);
+                store(out + i, __builtin_convertvector(some, four) * splat(STEP));
+            }
     }
     const whole* widen(i64 count) {
         for (i64 i = 0; !wide && i < count; i++) wides[i] = steps[i];
@@ -61,8 +66,16 @@ DPB_INLINE void add_steps(Size z, i64* total, const i64* more) {
         __builtin_memcpy(total + i, &sum, 32);
     }
 }
+DPB_INLINE void copy(Size z, const i64* from, i64* to) {
+    for (int i = 0; i < z.s; i += 4) {
+        step4 some;
+        __builtin_memcpy(&some, from + i, 32);
+        __builtin_memcpy(to + i, &some, 32);
+    }
+}
 DPB_INLINE void clear(Size z, i64* steps) {
-    for (int i = 0; i < z.s; i++) steps[i] = 0;
+    const step4 none = {0, 0, 0, 0};
+    for (int i = 0; i < z.s; i += 4) __builtin_memcpy(steps + i, &none, 32);
 }
 
 // a·share/2^62, rounded to the nearest.

@@ -34,20 +34,31 @@ DPB_INLINE void* fresh(size_t bytes) {
 // Whoever reports a reward names the context as it was offered.
 struct Offered {
     double *given, *moved;
-    i64 *chosen, count, dim;
+    i64 *chosen, count, arms, dim;
     void forget() {
         free(given);
         free(moved);
         free(chosen);
     }
     void keep(const double* contexts, i64 arms, i64 d) {
+        make_room(arms, d);
+        copy(contexts, given, arms * d);
+    }
+    void become(const Offered& other) {
+        if (!other.given) return;
+        make_room(other.arms, other.dim);
+        copy(other.given, given, arms * dim);
+        copy(other.moved, moved, arms * dim);
+        for (i64 n = 0; n < other.count; n++) choose(other.chosen[n]);
+    }
+    void make_room(i64 many, i64 d) {
         forget();
+        arms = many;
+        dim = d;
+        count = 0;
         given = (double*)fresh((size_t)(arms * d) * 8);
         moved = (double*)fresh((size_t)(arms * d) * 8);
         chosen = (i64*)fresh((size_t)arms * 8);
-        count = 0;
-        dim = d;
-        copy(contexts, given, arms * d);
     }
     void choose(i64 arm) {
         if (chosen) chosen[count++] = arm;
@@ -66,7 +77,7 @@ template <class Bandit> struct Held final : Core {
     char* memory;
     double *x, *board;
     i64 room, limit;  // scores that fit; rewards that may be learned
-    bool waiting;
+    bool waiting, held;
     Offered offered;
     Bandit bandit;
 
@@ -87,6 +98,7 @@ template <class Bandit> struct Held final : Core {
           room(0),
           limit(limit_of(given)),
           waiting(false),
+          held(false),
           offered(),
           bandit(b, spec) {
         x = (double*)fresh((size_t)bandit.z.s * 8);
@@ -95,8 +107,10 @@ template <class Bandit> struct Held final : Core {
     // Rounding in Toeplitz buffers is paid for up to 2^48 rewards (release/toeplitz.py).
     static i64 limit_of(const Spec& o) {
         if (o.horizon) return o.horizon;
-        bool rounds = o.learner == LearnerKind::ridge && o.release == ReleaseKind::toeplitz;
-        return (i64)1 << (rounds ? 48 : MOST_LEVELS);
+        if (o.learner == LearnerKind::ridge && o.release == ReleaseKind::toeplitz) return (i64)1 << 48;
+        // Numbers of simulated starts are 64 to a round.
+        bool starts = o.learner == LearnerKind::ridge && o.release == ReleaseKind::pan_private;
+        return ((i64)1 << (starts ? 57 : MOST_LEVELS)) - 1;  // the next one would need a level more
     }
     void destroy() override {
         free(memory);
@@ -104,6 +118,13 @@ template <class Bandit> struct Held final : Core {
         free(board);
         offered.forget();
         free(this);
+    }
+    void hold(bool now) override { held = now; }
+    void become(const Core& from) override {
+        const auto& other = static_cast<const Held&>(from);
+        memcpy(memory, other.memory, bytes);
+        waiting = other.waiting;
+        offered.become(other.offered);
     }
     // ------------------------------------------------------------------------------- choosing
     void make_room(i64 arms) {
@@ -120,6 +141,7 @@ template <class Bandit> struct Held final : Core {
         return FINE;
     }
     int select(const double* contexts, i64 arms, i64 dim, double alpha) override {
+        if (held) return BUSY;
         if (int code = check(contexts, arms, dim)) return code;
         make_room(arms);
         Slate slate{contexts, nullptr, arms, (int)dim};
@@ -165,9 +187,12 @@ template <class Bandit> struct Held final : Core {
     }
     // ------------------------------------------------------------------------------- learning
     int admit(const double* given, i64 dim, double reward) override {
-        if (waiting) return BUSY;
         if (dim != spec.dim) return DIMENSION;
-        if (int code = gate.admit(given, (int)dim)) return code;
+        return admit_row(given, reward);
+    }
+    DPB_INLINE int admit_row(const double* given, double reward) const {
+        if (waiting || held) return BUSY;
+        if (int code = gate.admit(given, (int)spec.dim)) return code;
         if (int code = gate.admit_reward(reward)) return code;
         return bandit.clock->rounds >= limit ? HORIZON : FINE;
     }
@@ -178,6 +203,14 @@ template <class Bandit> struct Held final : Core {
     DPB_INLINE void take_as_scored(const double* given) {
         if (spec.context_noise > 0) return take_moved(given);
         take(given);
+    }
+    // A row is read once, and what is admitted is what was read: the caller's array may change under
+    // another thread's hands, which NumPy lets run without Python's lock.
+    DPB_INLINE int take_row(const double* given, double reward) {
+        take(given);
+        if (int code = admit_row(x, reward)) return code;
+        if (spec.context_noise > 0) take_moved(x);
+        return FINE;
     }
     DPB_CALL void take_moved(const double* given) {
         if (const double* moved = offered.find(given)) return take(moved);
@@ -192,8 +225,8 @@ template <class Bandit> struct Held final : Core {
         return inside;
     }
     int learn(const double* given, i64 dim, double reward) override {
-        if (int code = admit(given, dim, reward)) return code;
-        take_as_scored(given);
+        if (dim != spec.dim) return DIMENSION;
+        if (int code = take_row(given, reward)) return code;
         if (!bandit.quiet(x)) return RELEASE_IS_DUE;
         bandit.prepare(x, clip(reward), true);
         return FINE;
@@ -204,9 +237,10 @@ template <class Bandit> struct Held final : Core {
             if (int code = admit(xs + n * spec.dim, spec.dim, rs[n])) return code;
         if (bandit.clock->rounds + count > limit) return HORIZON;
         for (; *done < count; ++*done) {
-            take_as_scored(xs + *done * spec.dim);
+            double reward = rs[*done];
+            if (int code = take_row(xs + *done * spec.dim, reward)) return code;
             if (!bandit.quiet(x)) return RELEASE_IS_DUE;
-            bandit.prepare(x, clip(rs[*done]), true);
+            bandit.prepare(x, clip(reward), true);
         }
         return FINE;
     }
@@ -294,13 +328,15 @@ template <class Bandit> struct Held final : Core {
         i64 at = 0;
         for (i64 t = 0; t < given.count; t++) {
             const i64* shown = given.shown + t * arms;
-            const double *means = given.means + t * arms, *row;
-            Slate slate{given.pool, shown, arms, (int)d};
+            const double* means = given.means + t * arms;
+            Slate slate{given.pool, shown, arms, (int)d, (given.count - t - 1) * arms};
             if (perturbed) {
                 perturb_rows(slate, (u64)bandit.clock->decisions, perturbed);
                 slate = Slate{perturbed, nullptr, arms, (int)d};
             }
             double alpha = record.alphas[record.alpha_count == 1 ? 0 : t];
+            // Which reward is read is known when an arm is chosen: by then all of them are near.
+            for (i64 j = 0; given.rewards && j < arms; j += 8) __builtin_prefetch(given.rewards + t * arms + j);
             int arm = bandit.choose(slate, alpha, board);
             double best = largest_of(means, arms);
             double reward = given.rewards ? given.rewards[t * arms + arm] : means[arm] + given.noise[t];
@@ -308,8 +344,7 @@ template <class Bandit> struct Held final : Core {
             record.totals[0] += reward;
             record.totals[1] += best - means[arm];
             if (record.arms) record.arms[t] = arm;
-            row = slate.row(arm);
-            for (i64 i = 0; i < d; i++) x[i] = row[i];
+            take(slate.row(arm));
             bool known = !given.in_public_set || given.in_public_set[shown[arm]];
             round(clip(reward), known, keys);
             if (at < record.count && record.at[at] == t) {

@@ -93,6 +93,8 @@ struct Stream {  // played contexts with clipped rewards
 
 struct Core {
     virtual void destroy() = 0;
+    virtual void hold(bool) = 0;           // while held it neither chooses nor learns: BUSY
+    virtual void become(const Core&) = 0;  // another one of the same spec, in every bit
     virtual int select(const double* contexts, int64_t arms, int64_t dim, double alpha) = 0;
     virtual int rank(const double* contexts, int64_t arms, int64_t dim, double alpha, int64_t k,
                      int64_t* out) = 0;
@@ -163,7 +165,7 @@ struct World {
 // What can be wrong with a row of a log (the first that applies), and what is counted besides.
 enum RowStatus : unsigned char {
     ROW_GOOD, ROW_MISSING, ROW_LENGTH, ROW_NOT_FINITE, ROW_LONG, ROW_LONG_L1, ROW_NO_REWARD,
-    ROW_REWARD_NOT_FINITE, ROW_NO_USER, ROW_OVER_CAP, ROW_CLIPPED, ROW_COUNTS
+    ROW_NO_USER, ROW_OVER_CAP, ROW_CLIPPED, ROW_COUNTS
 };
 // The public choices of a pass over a log, fixed before it.
 struct LogRecipe {
@@ -198,8 +200,7 @@ struct Arch {
     int64_t (*tally)(const Tally&, int64_t cap, unsigned char over, const uint64_t* names,
                      unsigned char* status, int64_t start, int64_t count);
     void (*move_tally)(const Tally& from, const Tally& to);
-    void (*inspect_rows)(const LogRecipe&, const double* xs, const double* rs, int64_t rows,
-                         unsigned char* status);
+    void (*inspect_rows)(const LogRecipe&, const double* xs, int64_t rows, unsigned char* status);
     void (*absorb_rows)(const LogRecipe&, const double* xs, const double* rs,
                         const unsigned char* status, int64_t rows, const LogSums&);
 };

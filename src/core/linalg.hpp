@@ -6,16 +6,31 @@
 namespace dpb {
 namespace DPB_ARCH {
 
+DPB_INLINE word4 lane_of(int lane) { return (word4)(word4{0, 1, 2, 3} == splat_word((u64)lane)); }
+DPB_INLINE word4 lanes_below(int lane) { return (word4)(word4{0, 1, 2, 3} < splat_word((u64)lane)); }
 DPB_INLINE void clear(double* a, i64 count) {
-    for (i64 i = 0; i < count; i++) a[i] = 0;
+    i64 i = 0;
+    for (; i + 4 <= count; i += 4) store(a + i, splat(0));
+    for (; i < count; i++) a[i] = 0;
 }
 DPB_INLINE void copy(const double* a, double* out, i64 count) {
-    for (i64 i = 0; i < count; i++) out[i] = a[i];
+    i64 i = 0;
+    for (; i + 4 <= count; i += 4) store(out + i, load(a + i));
+    for (; i < count; i++) out[i] = a[i];
 }
 DPB_INLINE double dot(Size z, const double* a, const double* b) {
     four sum = splat(0);
     for (int i = 0; i < z.s; i += 4) sum += load(a + i) * load(b + i);
     return add_up(sum);
+}
+DPB_INLINE double trace_of(Size z, const double* m) {
+    double even = 0, odd = 0;
+    int i = 0;
+    for (; i + 2 <= z.n; i += 2) {
+        even += m[(i64)i * (z.s + 1)];
+        odd += m[(i64)(i + 1) * (z.s + 1)];
+    }
+    return i < z.n ? even + odd + m[(i64)i * (z.s + 1)] : even + odd;
 }
 // out ← out + factor·a
 DPB_INLINE void add_scaled(Size z, double* out, double factor, const double* a) {
@@ -56,13 +71,19 @@ DPB_INLINE void multiply(Size z, const double* m, const double* x, double* out) 
         DPB_UNROLL for (int v = 0; v < N; v++) store(out + j + 4 * v, even[v] + odd[v]);
     });
 }
-// m ← m − a·aᵀ: a_i·a_k is a_k·a_i to the last bit, so that m stays symmetric.
-DPB_INLINE void take_square(Size z, double* m, const double* a) {
-    for (int i = 0; i < z.n; i++) {
-        four own = splat(a[i]);
-        double* row = m + (i64)i * z.s;
-        for (int k = 0; k < z.s; k += 4) store(row + k, load(row + k) - own * load(a + k));
-    }
+// m ← m − factor·a·aᵀ. a_i·a_k is a_k·a_i to the last bit, so that m stays exactly symmetric: what
+// bounds A⁻¹x looks at rows, what multiplies by A⁻¹ at columns.
+DPB_INLINE void take_square(Size z, double* m, double factor, const double* a) {
+    in_strips(0, z.s, [=](auto width, int j) __attribute__((always_inline)) {
+        constexpr int N = decltype(width)::count;
+        four columns[N];
+        DPB_UNROLL for (int v = 0; v < N; v++) columns[v] = load(a + j + 4 * v);
+        for (int i = 0; i < z.n; i++) {
+            double* row = m + (i64)i * z.s + j;
+            DPB_UNROLL for (int v = 0; v < N; v++)
+                store(row + 4 * v, load(row + 4 * v) - splat(factor) * (splat(a[i]) * columns[v]));
+        }
+    });
 }
 // total ← total + term, with what rounding loses of it in low (Neumaier).
 DPB_INLINE void add_kept(double* total, double* low, four term) {
@@ -139,6 +160,22 @@ DPB_CALL inline void add_product(Size z, double sign, const double* a, const dou
 DPB_CALL inline void turn(Size z, const double* m, double* out) {
     for (int i = 0; i < z.n; i++)
         for (int k = 0; k < z.s; k++) out[(i64)i * z.s + k] = k < z.n ? m[(i64)k * z.s + i] : 0;
+}
+
+// What is below the diagonal becomes what is above it.
+DPB_CALL inline void mirror(Size z, double* m) {
+    for (int i = 0; i < z.n; i += 4) {
+        const int rows = z.n - i;  // four, or what is left
+        for (int j = 0; j <= i; j += 4) {
+            four part[4];
+            DPB_UNROLL for (int r = 0; r < 4; r++)
+                part[r] = j < i || r < rows ? load(m + (i64)(j + r) * z.s + i) : splat(0);
+            transpose(part[0], part[1], part[2], part[3]);
+            double* to = m + (i64)i * z.s + j;
+            DPB_UNROLL for (int r = 0; r < 4; r++, to += z.s)
+                if (r < rows) store(to, j < i ? part[r] : if_set(lanes_below(r), part[r], load(to)));
+        }
+    }
 }
 
 // Row i of a factor, before it is divided by its pivot: what the rows above leave of it.
@@ -221,11 +258,47 @@ DPB_CALL inline void invert_factor(Size z, double* u, double* out) {
             }
             DPB_UNROLL for (int v = 0; v < N; v++) store(u + (i64)i * z.s + j + 4 * v, sum[v]);
         });
-    for (int i = 0; i < z.n; i++) {
-        for (int k = i; k < z.n; k++)
-            out[(i64)i * z.s + k] = out[(i64)k * z.s + i] = u[(i64)i * z.s + k];
-        for (int k = z.n; k < z.s; k++) out[(i64)i * z.s + k] = 0;
+    for (int i = 0; i < z.n; i++)
+        for (int j = i / 4 * 4; j < z.s; j += 4)
+            store(out + (i64)i * z.s + j, load(u + (i64)i * z.s + j));
+    mirror(z, out);
+}
+// out = m⁻¹, exactly symmetric, for a symmetric m: one pivot after the other is swept (Gauss and
+// Jordan), which waits less for each result than a factor does. False: m is not positive definite,
+// and out is unknown. `work` has room for two vectors more than a matrix.
+DPB_CALL inline bool invert(Size z, const double* m, double* out, double* work) {
+    const int n = z.n, s = z.s;
+    double *row = work + z.square(), *scaled = row + s;
+    copy(m, work, z.square());
+    for (int k = 0; k < n; k++) {
+        const int own = k / 4 * 4;  // blocks of four columns are kept down to the diagonal's
+        const double pivot = work[(i64)k * s + k];
+        if (!(pivot > 0)) return false;
+        const four inverse = splat(1 / pivot);
+        for (int j = 0; j < s; j += 4) {
+            const double* above = work + (i64)j * s + k;
+            four part = j < own ? four{above[0], above[s], above[2 * s], above[3 * s]}
+                                : load(work + (i64)k * s + j);
+            if (j == own) part = if_set(lane_of(k - own), splat(-1), part);
+            store(row + j, part);
+            store(scaled + j, part * inverse);
+        }
+        for (int j = 0; j < s; j += 4) {
+            const four part = load(row + j);
+            const word4 kept = j == own ? ~lane_of(k - own) : splat_word(~0ull);
+            const int end = j + 4 < n ? j + 4 : n;
+            for (int i = 0; i < end; i++) {
+                double* at = work + (i64)i * s + j;
+                store(at, from_bits(bits_of(load(at)) & kept) - splat(scaled[i]) * part);
+            }
+        }
+        for (int j = own; j < s; j += 4) store(work + (i64)k * s + j, load(scaled + j));
     }
+    for (int i = 0; i < n; i++)
+        for (int j = i / 4 * 4; j < s; j += 4)
+            store(out + (i64)i * s + j, splat(0) - load(work + (i64)i * s + j));
+    mirror(z, out);
+    return true;
 }
 // x ← U⁻¹·x
 DPB_INLINE void solve_upper(Size z, const double* u, double* x) {

@@ -72,7 +72,6 @@ DPB_INLINE unsigned char status_of(int code) {
         case NOT_FINITE: return ROW_NOT_FINITE;
         case TOO_LONG: return ROW_LONG;
         case TOO_LONG_L1: return ROW_LONG_L1;
-        case REWARD_NOT_FINITE: return ROW_REWARD_NOT_FINITE;
         default: __builtin_trap();  // the gate refuses rows of a log for no other reason
     }
 }
@@ -80,14 +79,13 @@ DPB_INLINE Gate gate_for(const LogRecipe& o) {
     double most = 1 + o.tolerance;
     return Gate{1 / o.max_norm, most * most, o.l1_limit * most, false, o.clips, o.low, o.high};
 }
-// Find the rows that the gate would refuse.
-static void inspect_rows(const LogRecipe& o, const double* xs, const double* rs, i64 rows,
-                         unsigned char* status) {
+// Find the rows that the gate would refuse for their contexts. No reward has a say: which rows are
+// learned from is public.
+static void inspect_rows(const LogRecipe& o, const double* xs, i64 rows, unsigned char* status) {
     const Gate gate = gate_for(o);
     for (i64 n = 0; n < rows; n++) {
         if (status[n] != ROW_GOOD) continue;
-        int code = gate.admit(xs + n * o.dim, (int)o.dim);
-        status[n] = status_of(code ? code : gate.admit_reward(rs[n]));
+        status[n] = status_of(gate.admit(xs + n * o.dim, (int)o.dim));
     }
 }
 
@@ -158,7 +156,8 @@ struct Pass {
         // Squares of tiny numbers vanish; the L1 norm is no shorter.
         sums.longest[0] = larger(sums.longest[0], square > 1e-280 ? root(square) : total);
         sums.longest[1] = larger(sums.longest[1], total);
-        double reward = gate.clip(given);
+        // One that is not a number stands in the middle of the range: leaving its row out would show.
+        double reward = is_finite(given) ? gate.clip(given) : 0.5 * (o.low + o.high);
         sums.counts[ROW_CLIPPED] += reward != given;
         values[place] = (reward - o.middle) / o.width;
     }

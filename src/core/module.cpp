@@ -14,14 +14,13 @@ NB_MODULE(_core, module) {
     nb::class_<World>(module, "World")
         .def(nb::init<nb::dict>(), "spec"_a)
         .def("rounds", &World::rounds, "start"_a, "count"_a);
-    nb::class_<Engine>(module, "Engine")
+    nb::class_<Engine> engine(module, "Engine");
+    engine
         .def(nb::init<nb::dict>(), "spec"_a)
-        .def("select", &Engine::select, "contexts"_a.none(), "alpha"_a = nan)
         .def("rank", &Engine::rank, "contexts"_a.none(), "k"_a, "alpha"_a = nan)
         .def("check", &Engine::check, "contexts"_a.none())
         .def("admit", &Engine::admit, "x"_a.none(), "reward"_a)
-        .def("learn", &Engine::learn, "x"_a.none(), "reward"_a.none())
-        .def("learn_many", &Engine::learn_many, "xs"_a.none(), "rs"_a.none())
+        .def("learn_many", &Engine::learn_many, "xs"_a.none(), "rs"_a.none(), "told"_a = nb::none())
         .def("prepare", &Engine::prepare, "x"_a, "reward"_a, "in_public_set"_a = true)
         .def("pending", &Engine::pending)
         .def("pending_whole", &Engine::pending_whole)
@@ -40,6 +39,8 @@ NB_MODULE(_core, module) {
         .def("restore", &Engine::restore, "snapshot"_a)
         .def("reset", &Engine::reset)
         .def("copy", &Engine::copy, nb::rv_policy::take_ownership)
+        .def("draft", &Engine::draft, nb::rv_policy::take_ownership)
+        .def("go_on", &Engine::go_on)
         .def("play", &Engine::play, "pool"_a, "shown"_a, "rewards"_a, "means"_a, nb::kw_only(), "alphas"_a,
              "noise_key"_a, "start_key"_a, "in_public_set"_a = nb::none(), "truth"_a = nb::none(), "record"_a,
              "totals"_a, "arms"_a = nb::none())
@@ -53,6 +54,12 @@ NB_MODULE(_core, module) {
         .def_prop_ro("decisions", [](const Engine& e) { return e.number("decisions"); })
         .def_prop_ro("clipped", [](const Engine& e) { return e.number("clipped"); })
         .def_prop_ro("outside", [](const Engine& e) { return e.number("outside") != 0; });
+    static PyMethodDef quick[] = {
+        {"select", (PyCFunction)(void (*)(void))&Engine::select, METH_FASTCALL, "The arm to play, or a code."},
+        {"learn", (PyCFunction)(void (*)(void))&Engine::learn, METH_FASTCALL,
+         "Learn from a context and its reward: 0, 1 if a release is due, or a code."}};
+    for (PyMethodDef& one : quick)
+        engine.attr(one.ml_name) = nb::steal(PyDescr_NewMethod((PyTypeObject*)engine.ptr(), &one));
     module.def("noise", &simulated_noise, "name"_a, "key"_a, "index"_a, "scale"_a, "value"_a,
                "A value with simulated noise number `index`: never for anyone outside a simulation.");
     module.def("uniforms", &uniforms, "key"_a, "stream"_a, "count"_a);
@@ -61,7 +68,7 @@ NB_MODULE(_core, module) {
     module.def("hash_names", &hash_names, "text"_a, "offsets"_a, "out"_a);
     module.def("tally", &tally, "names"_a, "status"_a, "cap"_a, "over"_a, "keys"_a, "counts"_a, "start"_a);
     module.def("move_tally", &move_tally, "keys"_a, "counts"_a, "new_keys"_a, "new_counts"_a);
-    module.def("inspect_rows", &inspect_rows, "recipe"_a, "contexts"_a, "rewards"_a, "status"_a);
+    module.def("inspect_rows", &inspect_rows, "recipe"_a, "contexts"_a, "status"_a);
     module.def("absorb_rows", &absorb_rows, "recipe"_a, "contexts"_a, "rewards"_a, "status"_a, "sums"_a);
     module.def("log_ratio", &log_ratio, "name"_a, "y"_a, "zero"_a, "one"_a, "scale"_a,
                "log p(y | value one) − log p(y | value zero).");

@@ -54,7 +54,7 @@ inline void add_laplaces(u64 key, u64 index, i64 count, double scale, const doub
     for (i64 i = 0; i < count; i += 4) {
         four p = load(out + i), above = splat(1) - p;
         word4 lower = (word4)(p < splat(0.5));
-        four size = log4(splat(2) * if_set(lower, p, above));
+        four size = log_of(splat(2) * if_set(lower, p, above));
         four drawn = splat(scale) * if_set(lower, size, -size);
         for (int k = 0; k < 4; k++) out[i + k] = i + k < count ? value[i + k] + drawn[k] : 0;
     }

@@ -27,6 +27,17 @@ namespace DPB_ARCH {
 typedef double four __attribute__((vector_size(32)));
 typedef double four_anywhere __attribute__((vector_size(32), aligned(8)));
 typedef u64 word4 __attribute__((vector_size(32)));
+// Twice as many, for long chains of operations that would wait for each other.
+typedef double eight __attribute__((vector_size(64)));
+typedef u64 word8 __attribute__((vector_size(64)));
+template <class V> struct Words_;
+template <> struct Words_<four> {
+    typedef word4 type;
+};
+template <> struct Words_<eight> {
+    typedef word8 type;
+};
+template <class V> using WordsOf = typename Words_<V>::type;
 
 DPB_INLINE double larger(double a, double b) { return a > b ? a : b; }
 DPB_INLINE double smaller(double a, double b) { return a < b ? a : b; }
@@ -39,11 +50,25 @@ DPB_INLINE int bit_length(u64 x) { return x ? 64 - __builtin_clzll(x) : 0; }
 DPB_INLINE four splat(double x) { return four{x, x, x, x}; }
 DPB_INLINE four load(const double* p) { return *(const four_anywhere*)p; }
 DPB_INLINE void store(double* p, four v) { *(four_anywhere*)p = v; }
-DPB_INLINE word4 bits_of(four v) { return (word4)v; }
+template <class V> DPB_INLINE WordsOf<V> bits_of(V v) { return (WordsOf<V>)v; }
 DPB_INLINE four from_bits(word4 v) { return (four)v; }
+DPB_INLINE eight from_bits(word8 v) { return (eight)v; }
+template <class V> DPB_INLINE auto first_half(V v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3); }
+template <class V> DPB_INLINE auto second_half(V v) { return __builtin_shufflevector(v, v, 4, 5, 6, 7); }
+template <class V> DPB_INLINE auto joined(V a, V b) {
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+}
 DPB_INLINE word4 splat_word(u64 x) { return word4{x, x, x, x}; }
 DPB_INLINE double add_up(four v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
+// A bit for each lane of a mask.
+#if defined(__AVX__)
+DPB_INLINE u64 lane_bits(word4 mask) { return (u64)_mm256_movemask_pd((__m256d)mask); }
+#else
+DPB_INLINE u64 lane_bits(word4 mask) {
+    return (mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8);
+}
+#endif
 #if defined(__AVX__)
 DPB_INLINE four root(four a) { return (four)_mm256_sqrt_pd((__m256d)a); }
 DPB_INLINE four larger(four a, four b) { return (four)_mm256_max_pd((__m256d)a, (__m256d)b); }
@@ -60,9 +85,18 @@ DPB_INLINE word4 times32(word4 a, word4 b) {
 #else
 DPB_INLINE word4 times32(word4 a, word4 b) { return (a & 0xffffffffull) * (b & 0xffffffffull); }
 #endif
+#if defined(__AVX512F__)
+DPB_INLINE eight root(eight a) { return (eight)_mm512_maskz_sqrt_pd(255, (__m512d)a); }
+DPB_INLINE word8 times32(word8 a, word8 b) { return (word8)_mm512_maskz_mul_epu32(255, (__m512i)a, (__m512i)b); }
+#else
+DPB_INLINE eight root(eight a) { return joined(root(first_half(a)), root(second_half(a))); }
+DPB_INLINE word8 times32(word8 a, word8 b) {
+    return joined(times32(first_half(a), first_half(b)), times32(second_half(a), second_half(b)));
+}
+#endif
 
-DPB_INLINE four if_set(word4 mask, four a, four b) {
-    word4 x = bits_of(a), y = bits_of(b);
+template <class V> DPB_INLINE V if_set(WordsOf<V> mask, V a, V b) {
+    WordsOf<V> x = bits_of(a), y = bits_of(b);
     return from_bits(y ^ ((x ^ y) & mask));
 }
 

@@ -94,7 +94,7 @@ struct Simulated final : World {
             u64 stream = SLATES | (u64)round << 8 | attempt;
             bool twice = false;
             for (i64 j = 0; j < o.arms; j += 16) {
-                Words w = philox(o.key, stream, counters((u64)j / 4));
+                auto w = philox(o.key, stream, counters((u64)j / 4));
                 for (int lane = 0; lane < 4; lane++) {
                     const u64 words[4] = {w.a[lane], w.b[lane], w.c[lane], w.d[lane]};
                     for (int k = 0; k < 4 && j + 4 * lane + k < o.arms; k++)

@@ -28,6 +28,7 @@ _PLACES = {
     "Results": "dpbandit.simulate.results",
     "verify": "dpbandit.auditor.verify",
     "audit": "dpbandit.auditor.attack",
+    "fuzz": "dpbandit.auditor.fuzz",
     "plan": "dpbandit.planner.ask",
     "affordable_epsilon": "dpbandit.planner.affordable",
     "Bandit": "dpbandit.bandit",
@@ -52,6 +53,7 @@ __all__ = [
     "Results",
     "verify",
     "audit",
+    "fuzz",
     "plan",
     "affordable_epsilon",
     "Bandit",
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from dpbandit import adapters, budget, errors, theory, worlds
     from dpbandit.algorithms.registry import algorithms, make, register
     from dpbandit.auditor.attack import audit
+    from dpbandit.auditor.fuzz import fuzz
     from dpbandit.auditor.verify import verify
     from dpbandit.bandit import Bandit
     from dpbandit.client import AsyncClient, Client, Decision

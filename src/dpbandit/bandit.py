@@ -1,8 +1,10 @@
 """The public object: a bandit that selects, learns, says what it claims, and keeps its ledger.
 
 The way of a reward: `update` → `engine.learn` (admits, clips, adds). In a round that releases
-nothing, that is all. Where a release is due, `engine.prepare` → `ledger.charge` → `source.release`
-→ `engine.commit` → `ledger.seal`; what fails in between leaves no trace.
+nothing, that is all. Where a release is due, all happens on a draft of the engine: `prepare` →
+`ledger.after` (which may refuse) → `source.release` → `commit` → `ledger.sealed`. Then the new
+engine, ledger and counts come true in one step (`state`). What fails before leaves no trace, and
+what comes after changes nothing of it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,9 +36,17 @@ from dpbandit.privacy.claim import Claim, Spent
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sources import Source
 from dpbandit.reference.random import CONTEXTS, TIES
+from dpbandit.state import State, Told, alone, come_true
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Kind = TypeVar("Kind")
+
+NO_COPIES = (
+    "a copy of a bandit would draw new noise for the same rewards and spend their budget twice. To "
+    "go on elsewhere: bandit.save(path), and dpb.load(path, receipt=bandit.receipt()) there, with one "
+    "of them learning. For a new one like it: dpb.make(**bandit.get_params())"
+)
 
 # All bandits of this process. A forked child turns off the short way of those it inherited, so that
 # a round without a release need not look whether it runs in another process.
@@ -53,8 +63,30 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
+class Of(Generic[Kind]):
+    """A part of the bandit's state, by its name. Setting it is for whoever makes or loads one."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, bandit: Bandit, kind: type | None = None) -> Kind:
+        found: Kind = getattr(bandit.state, self.name)
+        return found
+
+    def __set__(self, bandit: Bandit, value: Kind) -> None:
+        come_true(bandit, bandit.state.but(**{self.name: value}), [])
+
+
 class Bandit:
     """A contextual bandit. Make one with `dpb.make`; the methods below are all there is to know."""
+
+    engine = Of[engines.Engine]()
+    ledger = Of[Ledger]()
+    claim = Of[Claim]()
+    over_cap = Of[int]()
+    offered = Of[Matrix | None]()
+    log = Of[Log | None]()
+    people = Of[People]()
 
     def __init__(self, name: str, options: Options, design: Design) -> None:
         self.name = name
@@ -63,12 +95,8 @@ class Bandit:
         self.release = design.release
         self.noise = design.noise
         self.policy = design.policy
-        self.claim = design.claim
-        self.ledger = design.ledger
         self.source: Source = design.source(options)
         self.identity = secrets.token_hex(16)
-        self.over_cap = 0
-        self.log: Log | None = None  # what it was started from
         self.gate = Gate(
             dim=options.dim,
             max_norm=options.max_norm,
@@ -82,19 +110,16 @@ class Bandit:
         if self.fixed_alpha is None:
             self.alphas(1, 1)  # says now, not in round 1, when something is missing
         self.backend = engines.backend_for(options.backend, design.not_in_core)
-        self.use_keys(keys_for(options.seed))
+        self.keys, self.spec, engine = self._engine(keys_for(options.seed))
+        self.state = State(engine, design.ledger, design.claim, {})
         self.public_rows = {row.tobytes() for row in design.public_set}
-        self.user_counts: dict[str, int] = {}
-        self.people = People.nobody()  # the log's users
-        self.lock = threading.RLock()
-        self.releasing = False  # whether a round that releases something is under way
+        self.lock = threading.RLock()  # by way of `state.alone`
         self._process = os.getpid()
+        self.counts_users = options.protects.cap is not None
         # Whether `update` may go straight to the engine: see `open_short_way`.
         self.short_way = False
         plain = self.fixed_alpha is not None and options.context_noise == 0
         self._short_select = self.backend == "core" and plain
-        # With context_noise: what was offered last, so that a save can go on from it.
-        self.offered: Matrix | None = None
         self.open_short_way()
         _ALIVE.add(self)
 
@@ -133,7 +158,7 @@ class Bandit:
         1
         """
         if k is None and self._short_select:
-            arm = self.engine.select(contexts)
+            arm = self.state.engine.select(contexts)
             if arm >= 0:
                 return arm
         return self._select(contexts, k)
@@ -156,7 +181,14 @@ class Bandit:
         ShapeError, NotFiniteError, NormError, OptionError
             If what was given is not allowed. Nothing has changed then.
         HorizonError, BudgetError
-            If it would be more than the noise was scaled for.
+            If it would be more than the noise was scaled for, or if it is called from within
+            another call of the same bandit.
+
+        Notes
+        -----
+        A reward is learned whole or not at all, whatever interrupts: sums, ledger and counts change
+        in one step. Any other exception (Ctrl-C, say) has a note that says whether this reward was
+        learned, or how many of a batch.
 
         Examples
         --------
@@ -166,9 +198,14 @@ class Bandit:
         >>> bandit.rounds
         2
         """
-        if self.short_way and not self.engine.learn(contexts, rewards):
-            return  # LEARNED is 0
-        learning.update(self, contexts, rewards, user)
+        told: Told = []
+        try:
+            if self.short_way and not self.state.engine.learn(contexts, rewards, told):
+                return  # LEARNED is 0
+            learning.update(self, contexts, rewards, user, told)
+        except BaseException as error:
+            learning.say_how_many(self, error, told)
+            raise
 
     @property
     def theta(self) -> Vector:
@@ -178,7 +215,7 @@ class Bandit:
         >>> dpb.make("linucb", dim=2, seed=0).theta.tolist()
         [0.0, 0.0]
         """
-        return np.array(self.engine.theta())
+        return np.array(self.state.engine.theta())
 
     @property
     def dim(self) -> int:
@@ -188,12 +225,21 @@ class Bandit:
     @property
     def rounds(self) -> int:
         """How many rewards have been learned from."""
-        return int(self.engine.rounds)
+        return int(self.state.engine.rounds)
 
     @property
     def clipped(self) -> int:
         """How many rewards were outside their range. Trusted side only: the count is private."""
-        return int(self.engine.clipped)
+        return int(self.state.engine.clipped)
+
+    @property
+    def user_counts(self) -> dict[str, int]:
+        """How often each user was counted, with unit=('user', m): a copy."""
+        return self.state.user_counts
+
+    @user_counts.setter
+    def user_counts(self, counts: dict[str, int]) -> None:
+        come_true(self, self.state.but(counts=counts, counted=None), [])
 
     @property
     def spent(self) -> Spent:
@@ -214,10 +260,11 @@ class Bandit:
         >>> sorted(dpb.make("local", dim=1, epsilon=1.0, seed=0).receipt())
         ['fingerprint', 'identity', 'releases']
         """
+        ledger = self.ledger
         return {
             "identity": self.identity,
-            "releases": self.ledger.releases,
-            "fingerprint": self.ledger.fingerprint,
+            "releases": ledger.releases,
+            "fingerprint": ledger.fingerprint,
         }
 
     def save(self, path: str | Path) -> None:
@@ -250,11 +297,10 @@ class Bandit:
 
     def model(self) -> ReleasedModel:
         """The released model as it is now: public numbers only, and enough to rank."""
-        with self.lock:
-            found, rounds = self.engine.model(), self.rounds
-            alpha = self.fixed_alpha
-            if alpha is None:
-                alpha = float(self.alphas(rounds + 1, 1)[0])
+        found, rounds = alone(self, self._seen)
+        alpha = self.fixed_alpha
+        if alpha is None:
+            alpha = float(self.alphas(rounds + 1, 1)[0])
         return ReleasedModel(
             name=self.name,
             rounds=rounds,
@@ -372,10 +418,15 @@ class Bandit:
 
     def remember(self, log: Log, people: People) -> None:
         """That it was started from this log: its users have so much less of their cap left."""
-        self.log, self.people = log, people
-        if self.claim.status != "none":
+        come_true(self, self.state.but(**self.remembered(log, people)), [])
+
+    def remembered(self, log: Log, people: People) -> dict[str, Any]:
+        """The same, as changes of the state."""
+        claim = self.claim
+        if claim.status != "none":
             words = ASSUMPTION.format(log.learned)
-            self.claim = replace(self.claim, assumptions=(*self.claim.assumptions, words))
+            claim = replace(claim, assumptions=(*claim.assumptions, words))
+        return {"log": log, "people": people, "claim": claim}
 
     # -------------------------------------------------------------- the long way
 
@@ -386,19 +437,22 @@ class Bandit:
         without noise is charged here.
         """
         in_the_clear = self.design.in_the_clear and self.ledger.releases == 0
-        counted = self.options.protects.cap is not None
-        self.short_way = self.backend == "core" and not counted and not in_the_clear
+        self.short_way = self.backend == "core" and not self.counts_users and not in_the_clear
 
     def use_keys(self, keys: Mapping[int, int]) -> None:
         """Start a new engine with these keys of ties, perturbed contexts and pan-private starts."""
-        self.keys = dict(keys)
-        self.spec = self.design.spec(
+        self.keys, self.spec, self.engine = self._engine(keys)
+
+    def _engine(
+        self, keys: Mapping[int, int]
+    ) -> tuple[dict[int, int], dict[str, Any], engines.Engine]:
+        spec = self.design.spec(
             self.options,
             alpha=math.nan if self.fixed_alpha is None else self.fixed_alpha,
-            ties_key=self.keys[TIES],
-            contexts_key=self.keys[CONTEXTS],
+            ties_key=keys[TIES],
+            contexts_key=keys[CONTEXTS],
         )
-        self.engine = engines.new_engine(self.spec, self.backend)
+        return dict(keys), spec, engines.new_engine(spec, self.backend)
 
     def offer_again(self, contexts: Matrix, fields: dict[str, NDArray[Any]]) -> None:
         """Make the engine remember how it perturbed the contexts that were offered last.
@@ -429,20 +483,43 @@ class Bandit:
             raise OptionError(
                 f"k must be a whole number from 1 to the {len(given)} arms given, not {k!r}"
             )
-        with self.lock:
-            alpha = math.nan
-            if self.fixed_alpha is None:
-                alpha = float(self.alphas(self.rounds + 1, 1)[0])
-            found: Any = (
-                self.engine.select(given, alpha)
-                if k is None
-                else self.engine.rank(given, int(k), alpha)
-            )
-            if isinstance(found, int) and found < 0:
-                learning.refuse(self, found, given)
-            if self.options.context_noise > 0:
-                self.offered = given.copy()
+        if self.options.context_noise > 0:
+            found = alone(self, self._offer, given.copy(), k)
+        else:
+            found = alone(self, lambda: self._choose(self.state.engine, given, k))
         return found if k is None else np.array(found, dtype=np.int64)
+
+    def _choose(self, engine: engines.Engine, given: Matrix, k: int | None) -> Any:
+        alpha = math.nan
+        if self.fixed_alpha is None:
+            alpha = float(self.alphas(engine.rounds + 1, 1)[0])
+        found: Any = engine.select(given, alpha) if k is None else engine.rank(given, int(k), alpha)
+        if isinstance(found, int) and found < 0:
+            learning.refuse(self, found, given)
+        return found
+
+    def _offer(self, given: Matrix, k: int | None) -> Any:
+        """The engine's perturbed contexts and what a save keeps of them, in one step."""
+        draft = self.state.engine.draft()
+        try:
+            found = self._choose(draft, given, k)
+            come_true(self, self.state.but(engine=draft, offered=given), [])
+        finally:
+            self.state.engine.go_on()
+        return found
+
+    def _seen(self) -> tuple[dict[str, Any], int]:
+        engine = self.state.engine.copy()  # other threads may be learning quietly
+        return engine.model(), engine.rounds
+
+    def __copy__(self) -> NoReturn:
+        raise BudgetError(NO_COPIES)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        raise BudgetError(NO_COPIES)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise BudgetError(NO_COPIES)
 
 
 def spent_of(claim: Claim, ledger: Ledger, rewards_per_unit: int) -> Spent:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import NoiseError, OptionError
 from dpbandit.options import Options
@@ -23,9 +22,7 @@ from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sources import Real, Simulation, Source
 from dpbandit.reference.random import CONTEXTS, START, TIES, derive_key
 from dpbandit.release import RELEASES, Release
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # The width of the bonus where none is given.
 DEFAULT_ALPHA = 0.3

@@ -87,10 +87,10 @@ class Engine(Protocol):
     def rank(self, contexts: Matrix, k: int, alpha: float = ...) -> list[int] | int:
         """The k best arms, best first, or a code."""
 
-    def learn(self, x: Vector, reward: float) -> int:
-        """LEARNED, DUE or a code."""
+    def learn(self, x: Vector, reward: float, told: list[Any] | None = ..., /) -> int:
+        """LEARNED, DUE or a code. `told` gets how many rows were learned, 0 or 1."""
 
-    def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
+    def learn_many(self, xs: Matrix, rs: Vector, told: list[Any] | None = ...) -> tuple[int, int]:
         """How many rows were learned before a release was due, and LEARNED, DUE or a code."""
 
     def admit(self, x: Vector, reward: float) -> int:
@@ -148,6 +148,12 @@ class Engine(Protocol):
 
     def copy(self) -> Engine:
         """Another one in the same state."""
+
+    def draft(self) -> Engine:
+        """The same, to work on. Until `go_on` this one neither chooses nor learns: BUSY."""
+
+    def go_on(self) -> None:
+        """The draft came to nothing, or this one is nobody's."""
 
     def trace(
         self,
@@ -289,8 +295,10 @@ def raise_for(
         raise NotFiniteError(REWARD_WORDS)
     if code == HORIZON and options.horizon is None:
         raise HorizonError(
-            f"this bandit has learned {rounds} rewards, and rounding in its sums is paid for up to "
-            "here. It still ranks; to go on learning make a new one"
+            f"this bandit has learned {rounds} rewards, and {count} more do not fit: without a "
+            "horizon toeplitz covers 2**48 (what rounding adds to its floats is paid for up to "
+            "there), a pan-private tree 2**57 - 1 and all others 2**62 - 1, where clocks end. It "
+            "still ranks; to go on learning make a new one"
         )
     if code == HORIZON:
         raise HorizonError(

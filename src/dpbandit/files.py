@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import RollbackError, SaveError
 from dpbandit.model import ReleasedModel
-from dpbandit.saving import FIELD, FORMAT, Arrays, export, pack, save
+from dpbandit.saving import FIELD, FORMAT, Arrays
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
@@ -193,6 +193,3 @@ def _load_model(path: Path) -> ReleasedModel:
         return ReleasedModel.from_record(record)
     except SaveError as error:
         raise SaveError(f"{path}: {error}") from error
-
-
-__all__ = ["export", "load", "pack", "save", "unpack"]

@@ -1,22 +1,29 @@
 """How rewards enter a bandit: batches, users, and rounds in which something is released.
 
-All of it happens under the bandit's lock. What fails leaves no trace: the clean sums, the ledger
-and the counts are as before, because nobody has seen the noise.
+One caller at a time is inside (`state.alone`). What a round changes comes true in one step
+(`state.come_true`): what fails before leaves no trace, because nobody has seen the noise.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.engine import DUE, HORIZON, LEARNED, NO_RELEASE, REWARD_WORDS, raise_for
+from dpbandit.engine import (
+    DUE,
+    HORIZON,
+    LEARNED,
+    NO_RELEASE,
+    REWARD_WORDS,
+    Engine,
+    raise_for,
+)
 from dpbandit.errors import (
-    BudgetError,
+    DpbanditError,
     NoiseError,
     NotFiniteError,
     OptionError,
@@ -25,9 +32,11 @@ from dpbandit.errors import (
 )
 from dpbandit.frames import array_of, entries
 from dpbandit.privacy.grid import to_whole
+from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sources import Pending, Real, Simulation, add_whole_noise
 from dpbandit.reference.random import START
 from dpbandit.release import Charge, PanPrivate
+from dpbandit.state import Batch, Counted, Told, alone, come_true, rows_learned
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
@@ -43,7 +52,7 @@ OUTSIDE = (
 )
 
 
-def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any) -> None:
+def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any, told: Told) -> None:
     """`Bandit.update` for whatever is given: lists, frames, batches, users."""
     xs, rs = array_of(contexts, "contexts"), array_of(rewards, "rewards")
     if xs.ndim == 1 and rs.ndim == 0:
@@ -56,41 +65,63 @@ def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any) -> None:
     if len(xs) == 0:
         return
     bandit.check_process()
-    with bandit.lock:
-        if bandit.options.protects.cap is None:
-            learn_rows(bandit, xs, rs)
-        else:
-            learn_of_users(bandit, xs, rs, user)
+    told.insert(0, Batch(len(xs), bandit.counts_users))
+    if bandit.counts_users:
+        # What is checked is what is learned: another thread may write into the caller's arrays.
+        alone(bandit, learn_of_users, bandit, xs.copy(), rs.copy(), user, told)
+    else:
+        alone(bandit, learn_rows, bandit, xs, rs, told)
 
 
-def learn_rows(bandit: Bandit, xs: Matrix, rs: Vector) -> None:
+def learn_rows(bandit: Bandit, xs: Matrix, rs: Vector, told: Told) -> None:
     """Learn from rows in order. All of them are admitted before the first is learned."""
-    engine, count, rounds = bandit.engine, len(xs), bandit.rounds
-    try:
-        undo = charge_in_the_clear(bandit)
-        done, code = engine.learn_many(xs, rs)
+    if bandit.backend != "core":
+        xs, rs = xs.copy(), rs.copy()
+    # The core reads a row once, in the call that admits it and learns it.
+    done, code = learn_quietly(bandit, xs, rs, told)
+    if code not in (LEARNED, DUE):
+        refuse(bandit, code, xs)
+    if done == len(xs):
+        return
+    xs, rs, done = xs[done:].copy(), rs[done:].copy(), 0
+    lot = 1
+    while done < len(xs):
+        if code == DUE:
+            learn_with_release(bandit, xs[done], float(rs[done]), told)
+            done, lot, code = done + 1, 1, LEARNED
+            continue
+        # Lots grow while nothing is released: a lot is admitted anew, and most releases come in
+        # every round, or hardly ever.
+        learned, code = learn_quietly(bandit, xs[done : done + lot], rs[done : done + lot], told)
         if code not in (LEARNED, DUE):
-            undo()
             refuse(bandit, code, xs)
-        lot = 1
-        while done < count:
-            if code == DUE:
-                learn_with_release(bandit, xs[done], float(rs[done]))
-                done, lot, code = done + 1, 1, LEARNED
-                continue
-            # Lots grow while nothing is released: a lot is admitted anew, and most releases come
-            # in every round, or hardly ever.
-            learned, code = engine.learn_many(xs[done : done + lot], rs[done : done + lot])
-            if code not in (LEARNED, DUE):
-                refuse(bandit, code, xs)
-            done, lot = done + learned, min(2 * lot, LOT)
-    except BaseException as error:
-        # What the engine says, not how far this loop came: the interrupt may lie between.
-        say_how_many(error, bandit.rounds - rounds, count)
-        raise
+        done, lot = done + learned, min(2 * lot, LOT)
 
 
-def learn_of_users(bandit: Bandit, xs: Matrix, rs: Vector, user: Any) -> None:
+def learn_quietly(bandit: Bandit, xs: Matrix, rs: Vector, told: Told) -> tuple[int, int]:
+    """Learn the rows that come before a release: how many, and LEARNED, DUE or a code."""
+    state = bandit.state
+    first = bandit.design.in_the_clear and state.ledger.releases == 0
+    if bandit.backend == "core" and not first:
+        if bandit.design.in_the_clear and not bandit.short_way:
+            bandit.open_short_way()
+        return state.engine.learn_many(xs, rs, told)
+    draft = state.engine.draft()
+    try:
+        learned, code = draft.learn_many(xs, rs)
+        if learned:
+            ledger = state.ledger
+            if first:
+                # Without noise the first reward costs everything, and the others nothing more.
+                ledger = ledger.after(math.inf, when=1, what="rewards in the clear")
+            come_true(bandit, state.learned(draft, ledger), told, learned)
+            bandit.open_short_way()
+        return learned, code
+    finally:
+        bandit.state.engine.go_on()
+
+
+def learn_of_users(bandit: Bandit, xs: Matrix, rs: Vector, user: Any, told: Told) -> None:
     """Learn from rows of users, each up to the cap. Rows beyond it are counted only."""
     bandit.gate.check(xs)
     if not np.isfinite(rs).all():
@@ -100,94 +131,95 @@ def learn_of_users(bandit: Bandit, xs: Matrix, rs: Vector, user: Any) -> None:
     horizon = bandit.options.horizon
     if horizon is not None and bandit.rounds + sum(within) > horizon:
         refuse(bandit, HORIZON, xs, sum(within))
-    charge_in_the_clear(bandit)
-    for done, name in enumerate(users):
-        rounds, counted = bandit.rounds, bandit.user_counts.get(name, 0)
-        try:
-            # Counted first: whatever interrupts, no reward is learned that is not counted.
-            bandit.user_counts[name] = counted + 1
-            if within[done]:
-                learn_row(bandit, xs[done], float(rs[done]))
-            else:
-                bandit.over_cap += 1
-        except BaseException as error:
-            learned = bandit.rounds > rounds
-            if not learned:
-                bandit.user_counts[name] = counted
-                if not counted:
-                    del bandit.user_counts[name]
-            say_how_many(error, done + learned, len(xs))
-            raise
-
-
-def learn_row(bandit: Bandit, x: Vector, reward: float) -> None:
-    """Learn from one row."""
-    code = bandit.engine.learn(x, reward)
-    if code == DUE:
-        learn_with_release(bandit, x, reward)
-    elif code != LEARNED:
-        refuse(bandit, code, x[None, :])
-
-
-def learn_with_release(bandit: Bandit, x: Vector, reward: float) -> None:
-    """Learn from one admitted row in a round that may release something."""
-    engine, release = bandit.engine, bandit.release
-    bandit.check_process()
-    if bandit.releasing:
-        # Going back in the outer round would undo this one, whose release was seen.
-        raise BudgetError("update was called again from within a release of the same bandit")
-    release.room(engine)
-    inside = not bandit.public_rows or x.tobytes() in bandit.public_rows
-    if not inside and not engine.outside:
-        # The caller of `update`.
-        warnings.warn(OUTSIDE, PrivacyWarning, stacklevel=5)
-    # Other threads' quiet rounds wait for the lock too: going back would take them along.
-    short_way, bandit.short_way = bandit.short_way, False
-    booked: list[Callable[[], None]] = []
-    before = engine.snapshot()
-    try:
-        bandit.releasing = True
-        if isinstance(bandit.source, Simulation):
-            key, start_key = bandit.source.key, bandit.keys[START]
-            if engine.simulate(x, reward, inside, key, start_key) != NO_RELEASE:
-                book(bandit, booked)
+    for x, reward, name, learns in zip(xs, rs.tolist(), users, within, strict=True):
+        state = bandit.state.settled()
+        count = state.counts.get(name, 0)
+        if learns:
+            learn_of_user(bandit, x, reward, Counted(name, count), told)
         else:
-            _from_source(bandit, x, reward, inside, booked)
-        if booked:
-            bandit.ledger.seal(np.asarray(engine.theta()).tobytes())
-    except BaseException:
-        engine.restore(before)
-        for undo in booked:
-            undo()
-        raise
-    finally:
-        bandit.releasing, bandit.short_way = False, short_way
+            counted, over = Counted(name, count + 1), state.over_cap + 1
+            come_true(bandit, state.but(counted=counted, over_cap=over), told)
 
 
-def _from_source(
-    bandit: Bandit, x: Vector, reward: float, inside: bool, booked: list[Callable[[], None]]
+def learn_of_user(bandit: Bandit, x: Vector, reward: float, user: Counted, told: Told) -> None:
+    """Learn from one row of a user. The count is true when the sums are."""
+    state = bandit.state
+    if bandit.backend == "core" and not (bandit.design.in_the_clear and not state.ledger.releases):
+        one: list[int] = []
+        # Nothing changes yet: the core's word in `one` is what counts the user.
+        counted = Counted(user.name, user.before, one)
+        come_true(bandit, state.learned(state.engine, state.ledger, counted), told, rows=0)
+        told.append(one)
+        code = state.engine.learn(x, reward, one)
+        if code == LEARNED:
+            return
+    else:
+        code = state.engine.admit(x, reward)
+        code = DUE if code == LEARNED else code
+    if code != DUE:
+        refuse(bandit, code, x[None, :])
+    learn_with_release(bandit, x, reward, told, Counted(user.name, user.before + 1))
+
+
+def learn_with_release(
+    bandit: Bandit, x: Vector, reward: float, told: Told, user: Counted | None = None
 ) -> None:
-    """The same round with noise from any source: the ledger is asked before noise is drawn."""
-    engine = bandit.engine
-    begin_nodes(bandit)
-    scale = engine.prepare(x, reward, inside)
-    if scale == NO_RELEASE:
-        return
-    charge = book(bandit, booked)
-    pending = Pending(np.array(engine.pending()), engine.pending_whole())
-    shift = bandit.noise.shift_of(scale, charge.share) if charge.shift is None else charge.shift
-    noisy = bandit.source.release(
-        bandit.noise, pending, scale=scale, shift=shift, index=engine.rounds
-    )
-    engine.commit(noisy)
+    """Learn from one row, and its user's count, in a round that may release something."""
+    state = bandit.state
+    bandit.check_process()
+    bandit.release.room(state.engine)
+    inside = not bandit.public_rows or x.tobytes() in bandit.public_rows
+    if not inside and not state.engine.outside:
+        # The caller of `update`.
+        warnings.warn(OUTSIDE, PrivacyWarning, stacklevel=6 if user is None else 7)
+    draft = state.engine.draft()
+    try:
+        code = draft.admit(x, reward)
+        if code != LEARNED:
+            refuse(bandit, code, x[None, :])
+        ledger = _round(bandit, draft, state.ledger, x, reward, inside)
+        come_true(bandit, state.learned(draft, ledger, user), told)
+    finally:
+        # Where the draft came true the old engine stays on hold: nobody learns into it any more.
+        bandit.state.engine.go_on()
 
 
-def begin_nodes(bandit: Bandit) -> None:
+def _round(
+    bandit: Bandit, draft: Engine, ledger: Ledger, x: Vector, reward: float, inside: bool
+) -> Ledger:
+    """A whole round on the draft, and the ledger after it."""
+    if bandit.design.in_the_clear:
+        draft.learn(x, reward)
+        what = "rewards in the clear"
+        return ledger if ledger.releases else ledger.after(math.inf, when=1, what=what)
+    if isinstance(bandit.source, Simulation):
+        key, start_key = bandit.source.key, bandit.keys[START]
+        if draft.simulate(x, reward, inside, key, start_key) == NO_RELEASE:
+            return ledger
+        ledger = book(bandit, draft, ledger)[1]
+    else:
+        begin_nodes(bandit, draft)
+        scale = draft.prepare(x, reward, inside)
+        if scale == NO_RELEASE:
+            return ledger
+        # The ledger is asked before noise is drawn.
+        charge, ledger = book(bandit, draft, ledger)
+        pending = Pending(np.array(draft.pending()), draft.pending_whole())
+        shift = bandit.noise.shift_of(scale, charge.share) if charge.shift is None else charge.shift
+        noisy = bandit.source.release(
+            bandit.noise, pending, scale=scale, shift=shift, index=draft.rounds
+        )
+        # Whether this succeeds does not depend on the noise, so no noise is drawn anew for its value.
+        draft.commit(noisy)
+    return ledger.sealed(np.asarray(draft.theta()).tobytes())
+
+
+def begin_nodes(bandit: Bandit, engine: Engine) -> None:
     """Pan-private form: noise into every node that begins with the coming round.
 
     Not a release: it stays in memory. A negative index keeps it apart from the node's own noise.
     """
-    engine, release, noise = bandit.engine, bandit.release, bandit.noise
+    release, noise = bandit.release, bandit.noise
     starts = engine.starts()
     if not starts:
         return
@@ -207,30 +239,14 @@ def begin_nodes(bandit: Bandit) -> None:
         engine.begin(level, begun)
 
 
-def book(bandit: Bandit, booked: list[Callable[[], None]]) -> Charge:
-    """Ask the ledger for what the release of this round costs; how to undo it is then in `booked`."""
-    rounds = bandit.engine.rounds
-    charge = bandit.release.charge(bandit.engine, rounds)
-    booked.append(
-        bandit.ledger.charge(
-            charge.share, when=rounds, what=charge.what, group=charge.group, adds=charge.adds
-        )
+def book(bandit: Bandit, engine: Engine, ledger: Ledger) -> tuple[Charge, Ledger]:
+    """What the release of this round costs, and the ledger after it, or BudgetError."""
+    rounds = engine.rounds
+    charge = bandit.release.charge(engine, rounds)
+    later = ledger.after(
+        charge.share, when=rounds, what=charge.what, group=charge.group, adds=charge.adds
     )
-    return charge
-
-
-def charge_in_the_clear(bandit: Bandit) -> Callable[[], None]:
-    """Without noise the first reward costs everything, and the others nothing more."""
-    if not bandit.design.in_the_clear or bandit.ledger.releases:
-        return lambda: None
-    undo = bandit.ledger.charge(math.inf, when=1, what="rewards in the clear")
-    bandit.open_short_way()
-
-    def take_back() -> None:
-        undo()
-        bandit.open_short_way()
-
-    return take_back
+    return charge, later
 
 
 def refuse(bandit: Bandit, code: int, xs: Matrix, count: int | None = None) -> NoReturn:
@@ -245,12 +261,23 @@ def refuse(bandit: Bandit, code: int, xs: Matrix, count: int | None = None) -> N
     )
 
 
-def say_how_many(error: BaseException, done: int, count: int) -> None:
-    """How much of a batch was learned, in a note on the error."""
+def say_how_many(bandit: Bandit, error: BaseException, told: Told) -> None:
+    """How much was learned, in a note on the error."""
+    done, batch = rows_learned(bandit, told), Batch(1, False)
+    if told and isinstance(told[0], Batch):
+        batch = told[0]
+    elif not done and not isinstance(error, DpbanditError):
+        error.add_note("nothing of this call was learned")
+        return
+    count = batch.rows
+    counted = " (or counted, beyond the cap)" if batch.users else ""
     if count > 1:
         error.add_note(
-            f"the first {done} of this batch of {count} were learned; none of the others was"
+            f"the first {done} of this batch of {count} were learned{counted}; none of the others "
+            "was"
         )
+    elif not isinstance(error, DpbanditError):  # those say themselves that nothing has changed
+        error.add_note(f"this reward was {'' if done else 'not '}learned{counted if done else ''}")
 
 
 def names_of(bandit: Bandit, user: Any, count: int) -> list[str]:
@@ -271,11 +298,11 @@ def names_of(bandit: Bandit, user: Any, count: int) -> list[str]:
 
 def within_caps(bandit: Bandit, users: list[str]) -> list[bool]:
     """Which rewards are within their user's cap. Decisions are counted, not clicks: it is public."""
-    cap = bandit.options.rewards_per_unit
+    cap, state = bandit.options.rewards_per_unit, bandit.state.settled()
     counts: dict[str, int] = {}
     within = []
     for name in users:
-        before = bandit.people.count(name) + bandit.user_counts.get(name, 0) + counts.get(name, 0)
+        before = state.people.count(name) + state.counts.get(name, 0) + counts.get(name, 0)
         counts[name] = counts.get(name, 0) + 1
         within.append(before < cap)
     return within

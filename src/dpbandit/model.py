@@ -14,31 +14,21 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpbandit.errors import NormError, NotFiniteError, OptionError, SaveError, ShapeError
 from dpbandit.frames import array_of
 from dpbandit.policies import TIE, Policy, Propensities, View, find_policy
 from dpbandit.privacy.claim import Claim
-
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # Of the record that `export` writes. Format 1 had a flag for each rule instead of a policy's name.
 FORMAT = 2
 # Contexts are normalised in floats: a hair above a limit is rounding, and noise scales allow for it.
 NORM_TOLERANCE = 1e-9
 
-_COMMON = {
-    "dpbandit_model",
-    "name",
-    "dim",
-    "round",
-    "claim",
-    "policy",
-    "max_norm",
-    "l1_limit",
-    "one_hot",
-}
+_LIMITS = {"max_norm", "l1_limit", "one_hot"}
+_COMMON = {"dpbandit_model", "name", "dim", "round", "claim", "policy"} | _LIMITS
 _FLAGS = {
     "plays_at_random": "uniform",
     "draws_from_posterior": "thompson",
@@ -97,6 +87,7 @@ class Gate:
         )
 
 
+@dataclass(kw_only=True, slots=True, eq=False, repr=False)
 class ReleasedModel:
     """A model that ranks and does not learn.
 
@@ -118,26 +109,18 @@ class ReleasedModel:
         What a context must be.
     """
 
-    __slots__ = ("alpha", "claim", "gate", "name", "policy", "round", "view")
+    name: str
+    rounds: int
+    claim: Claim
+    policy: Policy
+    view: View
+    alpha: float
+    gate: Gate
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        rounds: int,
-        claim: Claim,
-        policy: Policy,
-        view: View,
-        alpha: float,
-        gate: Gate,
-    ) -> None:
-        self.name = name
-        self.round = rounds
-        self.claim = claim
-        self.policy = policy
-        self.view = view
-        self.alpha = alpha
-        self.gate = gate
+    @property
+    def round(self) -> int:
+        """How many rewards it was learned from."""
+        return self.rounds
 
     @property
     def dim(self) -> int:
@@ -145,7 +128,7 @@ class ReleasedModel:
         return self.gate.dim
 
     @property
-    def theta(self) -> NDArray[np.float64]:
+    def theta(self) -> Vector:
         """The released parameter."""
         return self.view.theta
 

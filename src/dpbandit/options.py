@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
 from dpbandit.frames import array_of
 from dpbandit.privacy.accounting import check_delta, check_epsilon
 from dpbandit.privacy.noise import NOISES, find_noise
 from dpbandit.privacy.unit import Unit, find_unit
+from dpbandit.types import Matrix
 
 LOOK_INTO_MEMORY = ", also against one look into memory between two updates"
 BACKENDS = ("core", "reference")
@@ -32,7 +32,7 @@ class Options:
     alpha: float | str | None = None
     ridge: float = 1.0
     max_norm: float = 1.0
-    public_contexts: NDArray[np.float64] | None = None
+    public_contexts: Matrix | None = None
     noise: str | None = None
     unit: Any = "reward"
     seed: int | None = None
@@ -81,11 +81,8 @@ class Options:
 
     def _check_sizes(self) -> None:
         """Sizes at which float arithmetic can still be trusted."""
-        for name, size in (
-            ("max_norm", self.max_norm),
-            ("ridge", self.ridge),
-            ("the width of reward_range", self.width),
-        ):
+        width = ("the width of reward_range", self.width)
+        for name, size in (("max_norm", self.max_norm), ("ridge", self.ridge), width):
             if not 1e-100 < size < 1e100:
                 raise OptionError(
                     f"{name} must lie between 1e-100 and 1e100, not {size!r}: rescale the problem"
@@ -97,7 +94,7 @@ class Options:
                 "noise; take a larger ridge or smaller contexts"
             )
 
-    def _contexts(self, given: Any) -> NDArray[np.float64]:
+    def _contexts(self, given: Any) -> Matrix:
         try:
             sample = array_of(given, "public_contexts")
         except (TypeError, ValueError):
@@ -198,25 +195,21 @@ def _plain(value: Any) -> Any:
 def whole(name: str, value: Any, *, least: int, also: str = "") -> int:
     """A whole number, or an error."""
     also = f" ({also})" if also else ""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
-        value, bool
-    )
-    if not number or not math.isfinite(value) or value != int(value) or value < least:
+    if not _is_number(value) or not math.isfinite(value) or value != int(value) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}{also}, not {value!r}")
     return int(value)
 
 
 def positive(name: str, value: Any) -> float:
     """A finite number above 0, or an error."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not 0 < value < math.inf:
+    if not _is_number(value) or not 0 < value < math.inf:
         raise OptionError(f"{name} must be a finite number above 0, not {value!r}")
     return float(value)
 
 
 def not_negative(name: str, value: Any) -> float:
     """0, or a finite number above it."""
-    return 0.0 if _is_zero(value) else positive(name, value)
+    return 0.0 if _is_number(value) and value == 0 else positive(name, value)
 
 
 def number_or_theory(name: str, value: Any) -> float | str:
@@ -239,14 +232,14 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """One of a few words, or an error with the nearest one."""
     if value not in allowed:
         listed = ", ".join(allowed)
-        raise OptionError(
-            f"no {name} is called {value!r}: {nearest(str(value), allowed)} ({listed})"
-        )
+        hint = nearest(str(value), allowed)
+        raise OptionError(f"no {name} is called {value!r}: {hint} ({listed})")
     return str(value)
 
 
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and value == 0
+def _is_number(value: Any) -> bool:
+    kinds = (int, float, np.integer, np.floating)
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _range(given: Any) -> tuple[float, float]:

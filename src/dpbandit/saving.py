@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import __version__
+from dpbandit.state import State, alone
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
+    from dpbandit.engine import Engine
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -31,32 +33,38 @@ FIELD = "field_"  # before the name of an engine's field
 
 def pack(bandit: Bandit) -> bytes:
     """Everything, as the bytes of a saved file: trusted side only."""
-    with bandit.lock:
-        options = asdict(bandit.options)
-        public = options.pop("public_contexts")
-        arrays: Arrays = {f"{FIELD}{name}": a for name, a in bandit.engine.fields().items()}
-        if public is not None:
-            arrays["public_contexts"] = public
-        if bandit.offered is not None:
-            arrays["offered"] = bandit.offered
-        if len(bandit.people.hashes):
-            arrays |= {"log_users": bandit.people.hashes, "log_counts": bandit.people.counts}
-        record = {
-            "format": FORMAT,
-            "version": __version__,
-            "name": bandit.name,
-            "identity": bandit.identity,
-            "options": options,
-            "ledger": bandit.ledger.to_dict(),
-            "over_cap": bandit.over_cap,
-            "user_counts": bandit.user_counts,
-            "log": None if bandit.log is None else bandit.log.to_dict(),
-            "keys": {str(purpose): key for purpose, key in bandit.keys.items()},
-        }
-        text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
-        packed = io.BytesIO()
-        np.savez(packed, record=text, **arrays)  # type: ignore[arg-type]
+    state, users, engine = alone(bandit, _moment, bandit)
+    options = asdict(bandit.options)
+    public = options.pop("public_contexts")
+    arrays: Arrays = {f"{FIELD}{name}": a for name, a in engine.fields().items()}
+    if public is not None:
+        arrays["public_contexts"] = public
+    if state.offered is not None:
+        arrays["offered"] = state.offered
+    if len(state.people.hashes):
+        arrays |= {"log_users": state.people.hashes, "log_counts": state.people.counts}
+    record = {
+        "format": FORMAT,
+        "version": __version__,
+        "name": bandit.name,
+        "identity": bandit.identity,
+        "options": options,
+        "ledger": state.ledger.to_dict(),
+        "over_cap": state.over_cap,
+        "user_counts": users,
+        "log": None if state.log is None else state.log.to_dict(),
+        "keys": {str(purpose): key for purpose, key in bandit.keys.items()},
+    }
+    text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
+    packed = io.BytesIO()
+    np.savez(packed, record=text, **arrays)  # type: ignore[arg-type]
     return packed.getvalue()
+
+
+def _moment(bandit: Bandit) -> tuple[State, dict[str, int], Engine]:
+    """What is true at one moment. The engine is a copy: other threads may be learning quietly."""
+    state = bandit.state
+    return state, state.user_counts, state.engine.copy()
 
 
 def save(bandit: Bandit, path: str | Path) -> None:

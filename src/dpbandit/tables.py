@@ -19,23 +19,10 @@ Part = TypeVar("Part", bound=Named)
 
 
 def find_in(table: dict[str, Part], wanted: Part | str, kind: type[Part], what: str) -> Part:
-    """The part of this name.
+    """The part of this name, or the part itself, which must then be the one in the table.
 
-    Parameters
-    ----------
-    table : dict
-        Parts by name.
-    wanted : str, or a part
-        Its name, or the part itself, which must then be the one in the table.
-    kind : type
-        What a part must be. A bare word or number in a table is no part.
-    what : str
-        How a part is called in words.
-
-    Raises
-    ------
-    OptionError
-        If there is no such part, or the table has something else in its place.
+    `kind` is what a part must be: a bare word or number in a table is none. `what` is how a part is
+    called in words.
     """
     word = wanted.name if isinstance(wanted, kind) else wanted
     if not isinstance(word, str) or word not in table:
@@ -62,13 +49,7 @@ def add_to(
     ours: frozenset[str],
     replace: bool,
 ) -> Part:
-    """Put a part into a table under its name; those that come with the library stay.
-
-    Raises
-    ------
-    OptionError
-        If it is no such part, or its name is taken.
-    """
+    """Put a part into a table under its name; those that come with the library stay."""
     if not isinstance(part, kind):
         raise OptionError(f"{part!r} is no {what}: it must be an object of a class of {kind!r}")
     name = part.name

@@ -16,17 +16,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "arms_privacy_order",
-    "confidence_radius",
-    "noise_bound",
-    "noise_in_confidence_norm",
-    "perturbed_regret_bound",
-    "privacy_order",
-    "regret_bound",
-    "worst_case_regret",
-]
-
 Values = float | NDArray[np.float64]
 
 # The corrected regret bound adds up one term per round; beyond this it would need gigabytes.

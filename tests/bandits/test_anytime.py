@@ -240,8 +240,11 @@ def test_empirical_bayes_takes_the_likeliest_of_its_grid():
     # The likelihood that picks the factor is that of one big Gaussian, up to a constant.
     fields = plain.engine.fields()
     state, prior = Filter(DIM + 1), Prior(DIM, xs)
-    state.root[:], state.target[:] = fields["information_root"], fields["target"]
-    information, pull = state.root.T @ state.root, state.root.T @ state.target
+    state.information_root[:], state.target[:] = fields["information_root"], fields["target"]
+    information, pull = (
+        state.information_root.T @ state.information_root,
+        state.information_root.T @ state.target,
+    )
     found, dense = [], []
     for factor in FACTORS:
         prior.refresh(plain.spec["low"], plain.spec["high"], factor)
@@ -256,7 +259,7 @@ def test_empirical_bayes_takes_the_likeliest_of_its_grid():
     np.testing.assert_allclose(np.diff(found), np.diff(dense), atol=1e-6)
     # The fitted bandit's earlier predictions were others, so its sums are: its factor may be, too.
     own = chosen.engine.fields()
-    state.root[:], state.target[:] = own["information_root"], own["target"]
+    state.information_root[:], state.target[:] = own["information_root"], own["target"]
     fits = []
     for factor in FACTORS:
         prior.refresh(chosen.spec["low"], chosen.spec["high"], factor)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
-from dpbandit.algorithms import hints
+from dpbandit.algorithms import registry
 from dpbandit.options import SHARED, Options
 
 
@@ -63,7 +63,7 @@ def test_what_it_says_of_itself_is_one_line_with_what_was_chosen_and_the_claim()
 
 def test_editors_know_every_algorithm_and_option():
     ours = dpb.algorithms()
-    assert list(typing.get_args(hints.Name)) == list(ours)
+    assert list(typing.get_args(registry.Name)) == list(ours)
     own = {option for algorithm in ours.values() for option in algorithm.own_options}
     shown = inspect.signature(dpb.make).parameters
     assert set(shown) == {"name", *SHARED, *own}

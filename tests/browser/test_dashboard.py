@@ -60,6 +60,7 @@ def open_page(browser, shop):
         )
         contexts.append(context)
         page = context.new_page()
+        page.clock.install()  # time goes on as ever, and a test can hurry it
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on(
@@ -316,6 +317,7 @@ def test_figures_follow_by_themselves_and_what_was_opened_stays_open(open_page, 
     quiet.locator("summary").first.click()
     quiet.locator("summary").first.focus()
     decide(service.caller(key), "a.quiet-one")
+    page.clock.fast_forward(5 * SECONDS)
     quiet.get_by_text("; 1 in all").wait_for(timeout=20 * SECONDS)
     assert quiet.get_by_text("is clipped to").first.is_visible()
     assert page.evaluate("document.activeElement.textContent") == "What the promise rests on"
@@ -325,9 +327,11 @@ def test_a_service_that_does_not_answer_is_said_and_tried_again(open_page, shop)
     page = open_page()
     sign_in(page, shop[1])
     page.context.set_offline(True)
+    page.clock.fast_forward(5 * SECONDS)
     page.get_by_text("The service cannot be reached.").first.wait_for(timeout=20 * SECONDS)
     assert "the last ones known" in page.locator("#problem").inner_text()
     assert card(page, "shop").is_visible()
     page.context.set_offline(False)
+    page.clock.fast_forward(5 * SECONDS)
     page.wait_for_selector("#problem", state="hidden", timeout=20 * SECONDS)
     open_page.problems.clear()  # the browser's own notes about the failed requests

@@ -57,6 +57,24 @@ def test_audit_judges_by_the_runs_that_are_finished(dpbandit_, ctrl_c, tmp_path)
     )
 
 
+def test_verify_keeps_the_cases_that_are_finished(dpbandit_, ctrl_c):
+    ctrl_c(0.5)
+    said = dpbandit_("verify", "tree-gauss", "--horizon", "32", "--runs", "0", "--json")
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert found["complete"] is False
+    assert len(found["cases"]) == 4
+
+
+def test_fuzz_keeps_the_stories_that_are_told(dpbandit_, ctrl_c):
+    ctrl_c(0.02)
+    said = dpbandit_("fuzz", "tree-gauss", "--cases", "1000", "--workers", "1", "--json")
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert (found["complete"], found["holds"]) == (False, True)
+    assert found["cases"] == 20
+
+
 def test_plan_keeps_the_predictions_that_are_finished(dpbandit_, ctrl_c):
     ctrl_c(0.7)
     said = dpbandit_(
@@ -112,8 +130,8 @@ def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, 
     assert not (tmp_path / "b.npz").exists()
 
 
-def test_half_a_verification_says_nothing(dpbandit_, ctrl_c):
-    ctrl_c(0.3)
+def test_a_verification_without_a_case_says_nothing(dpbandit_, ctrl_c):
+    ctrl_c(0.0)
     said = dpbandit_(
         "verify", "tree-gauss", "--horizon", "32", "--dim", "2", "--runs", "5", "--json"
     )

@@ -39,6 +39,15 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr("dpbandit.worlds.data.download", _no_network)
 
 
+@pytest.fixture
+def plain_figures(monkeypatch):
+    """Drawing takes longer than all else; what is drawn is tested below with real figures."""
+    from matplotlib.figure import Figure
+
+    for name in DRAW:
+        monkeypatch.setitem(DRAW, name, lambda tables: Figure(figsize=(1, 1)))
+
+
 def _no_network(*_args, **_kwargs):
     raise OSError("no network in tests")
 
@@ -66,7 +75,7 @@ def test_without_lastfm_the_simulation_parts_run_and_the_rest_is_said_to_be_left
     assert not re.search(r"(src|href)=['\"]?http", page), "the page must not need a network"
 
 
-def test_running_again_uses_what_is_there_and_gives_the_same_numbers(tmp_path):
+def test_running_again_uses_what_is_there_and_gives_the_same_numbers(tmp_path, plain_figures):
     first = runner.reproduce(tmp_path / "a", size="tiny", figures=["1a", "2b"])
     again = runner.reproduce(tmp_path / "b", size="tiny", figures=["1a", "2b"])
     for name in ("simulation", "changed-arms"):
@@ -84,7 +93,7 @@ def test_running_again_uses_what_is_there_and_gives_the_same_numbers(tmp_path):
     assert made == []
 
 
-def test_interrupting_keeps_finished_parts_and_says_so(tmp_path, monkeypatch):
+def test_interrupting_keeps_finished_parts_and_says_so(tmp_path, monkeypatch, plain_figures):
     def stop(*_):
         raise KeyboardInterrupt
 
@@ -98,7 +107,7 @@ def test_interrupting_keeps_finished_parts_and_says_so(tmp_path, monkeypatch):
     assert "interrupted" in (tmp_path / "report.html").read_text()
 
 
-def test_a_table_that_was_cut_short_is_not_kept(tmp_path, monkeypatch):
+def test_a_table_that_was_cut_short_is_not_kept(tmp_path, monkeypatch, plain_figures):
     wait = threads.wait
 
     def interrupted(*args, **kwargs):

@@ -9,10 +9,9 @@ import pytest
 
 from dpbandit.algorithms import registry
 from dpbandit.gpu.machines import Host
-from dpbandit.gpu.plans import World
 from dpbandit.gpu.play import Injected, Stage
 from dpbandit.gpu.translation import plan_of
-from dpbandit.reference.random import START, TIES, lot
+from dpbandit.reference.random import START, TIES, lots
 from dpbandit.worlds import Synthetic
 
 pytestmark = pytest.mark.skipif(
@@ -45,7 +44,7 @@ def on_both(name, **options):
     zeros = np.zeros(width)
     noise = np.array([bandit.noise.simulate(key, t, 1.0, zeros) for t in range(1, ROUNDS + 1)])
     ties = bandit.keys[TIES]
-    lots = np.array([[lot(ties, t, j) for j in range(10)] for t in range(ROUNDS)], dtype=np.uint64)
+    drawn = np.array([lots(ties, t, np.arange(10)) for t in range(ROUNDS)], dtype=np.uint64)
     translated = plan_of(bandit, ROUNDS)
     if translated.family == "dgs":
         # The CPU engine looks again whenever it refreshes A⁻¹.
@@ -73,8 +72,8 @@ def on_both(name, **options):
         thetas.append(engine.theta())
         table.append(out[0])
     machine = Host(np.float64)
-    stage = Stage(machine, World(), [0], pools=block.pool[None], truths=episode.theta[None])
-    injected = Injected(block.shown, block.rewards[:, 0] - block.means[:, 0], noise, lots)
+    stage = Stage(machine, Synthetic(), [0], pools=block.pool[None], truths=episode.theta[None])
+    injected = Injected(block.shown, block.rewards[:, 0] - block.means[:, 0], noise, drawn)
     played = stage.play(translated, ROUNDS, RECORDED, injected=injected)
     return arms, np.array(thetas), np.array(table), played
 

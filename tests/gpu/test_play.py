@@ -14,9 +14,8 @@ import dpbandit as dpb
 from dpbandit.algorithms import registry
 from dpbandit.errors import DeviceError, OptionError
 from dpbandit.gpu import machines
-from dpbandit.gpu.outlook import instruments_and_prior
-from dpbandit.gpu.plans import Book, World, papers_plans
-from dpbandit.gpu.play import pool_and_truths
+from dpbandit.gpu.plans import load, save
+from dpbandit.gpu.play import instruments_and_prior, pool_and_truths
 from dpbandit.gpu.translation import plan_of
 from dpbandit.learners.prior import Prior
 
@@ -75,7 +74,7 @@ def test_every_slate_has_distinct_arms_and_every_arm_its_share():
 
 
 def bandit(name, **options):
-    pool, _ = pool_and_truths(World(), 0)
+    pool, _ = pool_and_truths(dpb.worlds.Synthetic(), 0)
     given = {
         "dim": 10,
         "horizon": 1000,
@@ -87,20 +86,8 @@ def bandit(name, **options):
     return registry.construct(name, {**given, "reward_range": (-0.5, 1.5), **options})
 
 
-def test_the_plans_that_need_no_library_are_those_of_our_bandits():
-    for name, plan in papers_plans(1000).items():
-        ours = plan_of(bandit(name), 1000)
-        assert plan.family == ours.family
-        assert plan.clip == ours.clip
-        assert plan.scales == pytest.approx(ours.scales, rel=1e-6)
-        if ours.anytime is not None:
-            assert plan.anytime.moments == ours.anytime.moments
-            assert plan.anytime.kept == pytest.approx(ours.anytime.kept, rel=1e-6)
-            assert plan.anytime.scale == pytest.approx(ours.anytime.scale, rel=1e-6)
-
-
 def test_instruments_and_priors_are_those_of_the_learner():
-    pool, _ = pool_and_truths(World(), 3)
+    pool, _ = pool_and_truths(dpb.worlds.Synthetic(), 3)
     instruments, prior = instruments_and_prior(pool[None], -0.5, 1.5)
     ours = Prior(10, pool)
     ours.refresh(-0.5, 1.5)
@@ -112,8 +99,8 @@ def test_instruments_and_priors_are_those_of_the_learner():
 
 def test_plans_travel(tmp_path):
     plans = {name: plan_of(bandit(name), 100) for name in ("toeplitz", "anytime", "dgs-figure")}
-    Book(plans).save(tmp_path / "plans.json")
-    assert Book.load(tmp_path / "plans.json").plans == plans
+    save(tmp_path / "plans.json", plans)
+    assert load(tmp_path / "plans.json") == plans
 
 
 @pytest.mark.parametrize(
@@ -173,11 +160,11 @@ def test_without_cupy_the_message_says_what_to_install(monkeypatch):
 
 @needs_compiler
 def test_the_module_needs_numpy_alone(tmp_path):
-    """Where Numba, SciPy, OpenDP and the rest cannot be imported, `python -m dpbandit.gpu run`
+    """Where SciPy, OpenDP, the core and the rest cannot be imported, `python -m dpbandit.gpu run`
     still plays."""
     blocker = """
 import runpy, sys
-for name in ("numba", "scipy", "opendp", "pandas", "typer", "rich"):
+for name in ("scipy", "opendp", "pandas", "pyarrow", "typer", "rich", "dpbandit._core"):
     sys.modules[name] = None
 sys.argv = ["gpu", "run", "--device", "host", "--seeds", "3", "--horizon", "20"]
 runpy.run_module("dpbandit.gpu", run_name="__main__")

@@ -13,6 +13,7 @@ from dpbandit.errors import OptionError
 from dpbandit.privacy.grid import GRID_BITS, to_whole
 from dpbandit.privacy.noise import GAUSSIAN
 from dpbandit.release import Anytime, anytime
+from dpbandit.release.anytime import AnytimeSums
 from dpbandit.release.whole import share_of
 
 
@@ -26,7 +27,8 @@ def release_for(**given):
 def test_neighbours_are_no_further_apart_over_all_releases_than_the_bound(seed, changed, ratio):
     rng = np.random.default_rng(seed)
     release = release_for(ratio=ratio, knee=float(rng.choice([1.0, 50.0, 1e4])))
-    one, other = release.sums(3), release.sums(3)
+    given = {"knee": release.knee, "ratio": release.ratio, "first": release.first}
+    one, other = AnytimeSums(3, **given), AnytimeSums(3, **given)
     total = 0
     for t in range(1, 401):
         u = rng.normal(size=3)

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from dpbandit.errors import OptionError
 from dpbandit.privacy.grid import to_floats, to_whole
 from dpbandit.privacy.noise import GAUSSIAN
-from dpbandit.release import Honaker, levels_for
-from dpbandit.release.tree import tree_standard_error
+from dpbandit.release import Honaker, Tree, levels_for
+from dpbandit.release.honaker import HonakerSums
+
+
+def standard_error(kind, t, horizon):
+    """Of each coordinate of the sum shown at rounds t, for items of norm 1 and ρ = ½."""
+    return np.sqrt(kind(GAUSSIAN, horizon, 1.0, 1.0).squares(t))
 
 
 def nodes_of(n, horizon):
@@ -30,7 +35,7 @@ def nodes_of(n, horizon):
 def play(items, noises, horizon):
     """Released sums; one row of `noises` for each node, in the order of `nodes_of`."""
     n, d = items.shape
-    sums = Honaker(GAUSSIAN, horizon, 1.0, 1.0).sums(d)
+    sums = HonakerSums(d, levels=levels_for(horizon), unknown_horizon=False)
     released, used = [], 0
     for t in range(1, n + 1):
         noisy = to_floats(sums.add(t, to_whole(items[t - 1]))).reshape(-1, d)
@@ -92,7 +97,7 @@ def test_the_estimate_is_least_squares_over_each_finished_subtree(horizon):
         tops = [node for node in nodes if (node[3], node[4]) in wanted]
         expected = sum(best_weights(nodes, top) for top in tops)
         np.testing.assert_allclose(got[t - 1], expected, atol=1e-12)
-        error = tree_standard_error(t, horizon, honaker=True)
+        error = standard_error(Honaker, t, horizon)
         assert error == pytest.approx(np.sqrt((expected**2 * scales).sum()), rel=1e-12)
 
 
@@ -123,12 +128,10 @@ def test_a_node_uses_published_nodes_only():
 def test_the_plain_trees_variance_counts_binary_digits():
     t = np.arange(1, 1001)
     bits = np.array([int(v).bit_count() for v in t])
-    np.testing.assert_allclose(
-        tree_standard_error(t, 1000, honaker=False) ** 2, 10 * bits, rtol=1e-12
-    )
+    np.testing.assert_allclose(standard_error(Tree, t, 1000) ** 2, 10 * bits, rtol=1e-12)
     # unknown horizon, round 12: blocks 1 + 2 + 4 are finished (variances 1, 2, 3), 5 = 4 + 1 of the
     # next (2 nodes of 4)
-    assert tree_standard_error(12, None, honaker=False) ** 2 == pytest.approx(1 + 2 + 3 + 2 * 4)
+    assert standard_error(Tree, 12, None) ** 2 == pytest.approx(1 + 2 + 3 + 2 * 4)
 
 
 @pytest.mark.parametrize(
@@ -142,16 +145,12 @@ def test_the_plain_trees_variance_counts_binary_digits():
 )
 def test_the_designs_worst_and_root_mean_square_errors(horizon, plain, honaker):
     t = np.arange(1, horizon + 1)
-    for better, (worst, rms) in ((False, plain), (True, honaker)):
-        error = tree_standard_error(t, horizon, honaker=better)
+    digits = np.array([int(v).bit_count() for v in t])  # as the test above has it
+    of_plain = np.sqrt(levels_for(horizon) * digits)
+    of_honaker = standard_error(Honaker, t, horizon)
+    for error, (worst, rms) in ((of_plain, plain), (of_honaker, honaker)):
         assert error.max() == pytest.approx(worst, rel=6e-3)
         assert np.sqrt(np.mean(error**2)) == pytest.approx(rms, rel=6e-3)
-
-
-@pytest.mark.parametrize("t", [-1, 11])
-def test_a_round_outside_the_horizon_is_named(t):
-    with pytest.raises(OptionError, match="between 0 and the horizon"):
-        tree_standard_error(t, 10, honaker=True)
 
 
 def test_honaker_needs_a_horizon():
@@ -161,6 +160,6 @@ def test_honaker_needs_a_horizon():
 
 def test_the_squared_scales_are_the_errors_at_this_budget():
     release, t = Honaker(GAUSSIAN, 1000, 2.0, 0.5), np.arange(1, 1001)
-    expected = tree_standard_error(t, 1000, honaker=True) * 2.0 / 0.5
+    expected = standard_error(Honaker, t, 1000) * 2.0 / 0.5
     np.testing.assert_allclose(np.sqrt(release.squares(t)), expected, rtol=1e-12)
     assert release.charge(None, 3).share == pytest.approx(0.25)

@@ -84,7 +84,6 @@ def test_an_unknown_noise_is_refused_everywhere():
             find_noise,
             lambda noise: Real().release(noise, value, scale=1.0, shift=1.0, index=1),
             lambda noise: Simulation(key=1).release(noise, value, scale=1.0, shift=1.0, index=1),
-            lambda noise: sources.proven_cost(noise, 1, 1.0, 1.0),
         ):
             with pytest.raises(OptionError, match="noise 'logistic' is not possible here"):
                 ask(unknown)
@@ -264,7 +263,8 @@ def test_the_cost_that_the_sampler_proves_is_the_textbook_cost(noise):
         for scale in (0.3, 20.0, 1e4):
             safe = scale * (1 + grid.PROVEN_SLACK)
             charged = noise.share(scale)
-            assert 0.999 * charged < sources.proven_cost(noise, dim, safe, 1.0) <= charged
+            proven = noise.whole_sampler(dim, safe / STEP).cost(1.0 / STEP)
+            assert 0.999 * charged < proven <= charged
             safe = grid.real_scale(scale, shift=1.0, dim=dim)
             sampler = noise.float_sampler(dim, safe, grid.grid_exponent(safe))
             assert 0.999 * charged < sampler.cost(1.0) <= charged

@@ -12,7 +12,8 @@ from dpbandit.errors import BudgetError
 from dpbandit.privacy.grid import GRID_BITS, to_floats, to_whole
 from dpbandit.privacy.noise import GAUSSIAN, LAPLACE, WISHART
 from dpbandit.privacy.wishart import calibrate_all
-from dpbandit.release import ArmTrees, PanPrivate, Tree, WishartTree, levels_for
+from dpbandit.release import ArmTrees, Tree, WishartTree, levels_for
+from dpbandit.release.pan_private import PanPrivateSums
 from dpbandit.release.tree import TreeSums, place
 
 
@@ -71,8 +72,7 @@ def test_a_release_uses_popcount_nodes():
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 7, 8, 1000, 1023, 1024, 10_000, 10**6])
 def test_the_tree_has_floor_log2_of_the_horizon_plus_one_levels(horizon):
     assert levels_for(horizon) == int(np.floor(np.log2(horizon))) + 1
-    release = Tree(GAUSSIAN, horizon, 1.0, 0.5)
-    assert release.sums(3).noisy.shape == (levels_for(horizon), 3)
+    assert sums_for(3, horizon).noisy.shape == (levels_for(horizon), 3)
 
 
 def test_an_item_is_in_as_many_nodes_as_its_index_less_one_has_zero_bits():
@@ -110,7 +110,8 @@ def test_a_finished_hybrid_block_leaves_the_noise_of_its_top_node_alone():
 @pytest.mark.parametrize("horizon", [100, None])
 def test_the_pan_private_tree_never_holds_a_sum_without_noise(horizon):
     n, first = 100, 1000
-    tree = PanPrivate(GAUSSIAN, horizon, 1.0, 0.5).sums(1)
+    unknown = horizon is None
+    tree = PanPrivateSums(1, levels=levels_for(horizon), unknown_horizon=unknown)
     for t in range(1, n + 1):
         position, level, levels = tree.place(t)
         for row in tree.starts(t):

@@ -5,16 +5,16 @@ import math
 import pytest
 
 from dpbandit.errors import OptionError
-from dpbandit.privacy.unit import OneReward, Unit, User, find_unit
+from dpbandit.privacy.unit import ONE_REWARD, Unit, find_unit, user
 
 
 def test_units_are_found_by_their_option_and_give_it_back():
-    assert find_unit("reward") == OneReward()
-    for option in (("user", 5), ["user", 5], ("user", 5.0), User(5)):
-        assert find_unit(option) == User(5)
+    assert find_unit("reward") == ONE_REWARD
+    for option in (("user", 5), ["user", 5], ("user", 5.0), user(5)):
+        assert find_unit(option) == user(5)
         assert find_unit(option).option == ("user", 5)
-    assert OneReward().cap is None
-    assert (User(5).cap, User(5).rewards_per_unit) == (5, 5)
+    assert ONE_REWARD.cap is None
+    assert (user(5).cap, user(5).rewards_per_unit) == (5, 5)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from dpbandit.auditor.watch import TWICE, Watch, joint_cost, record
 from dpbandit.bandit import Bandit
 from dpbandit.engine import NO_RELEASE, new_engine
 from dpbandit.errors import BudgetError
+from dpbandit.logs import sums as log_sums
 from dpbandit.logs.enter import INDEX
 from dpbandit.logs.users import Tally
 from dpbandit.model import ReleasedModel
@@ -36,6 +38,7 @@ from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Pending, Real, Simulation
 from dpbandit.reference.random import normals
 from dpbandit.release import anytime
+from dpbandit.warmstart import scan as scans
 from dpbandit.warmstart import start as warm_starts
 
 DOCS = Path(__file__).parents[2] / "docs" / "privacy.md"
@@ -71,6 +74,11 @@ class Bent:
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
+
+    def draft(self):
+        made = object.__new__(type(self))
+        vars(made).update(vars(self), inner=self.inner.draft())
+        return made
 
 
 def bent(bandit, kind, *given):
@@ -335,7 +343,7 @@ class CleanExport(Bandit):
 def plant_clean_export() -> str:
     cost, why = stepwise_cost(lambda: redesigned(make(), CleanExport), ones(8), [3])
     assert math.isinf(cost)
-    return f"{why}: in the exported model"
+    return why
 
 
 class CleanChoices(Bandit):
@@ -355,7 +363,7 @@ def plant_clean_choices() -> str:
     cost, why = as_shipped(lambda: redesigned(make(dim=2), CleanChoices), ones(16, 2))
     assert math.isinf(cost)
     assert math.isfinite(as_shipped(lambda: make(dim=2), ones(16, 2))[0])
-    return f"{why}: in the arms that it picks"
+    return why
 
 
 def plant_rounded_down() -> str:
@@ -406,24 +414,18 @@ def arms(horizon: int = 64, **given):
 
 
 class PerArm(Simulation):
-    """The noise of a node numbered within its arm's tree: arms share their noises."""
-
-    def __init__(self, bandit, seed=0):
-        super().__init__(seed)
-        self.bandit = bandit
+    """The noise of a node numbered within its arm's tree: two arms, by turns, share their noises."""
 
     def release(self, noise, pending, *, scale, shift, index):
-        fields = self.bandit.engine.fields()
-        number = int(fields["pulls"][int(fields["arm"][0])])
-        return super().release(noise, pending, scale=scale, shift=shift, index=number)
+        pull = (index + 1) // 2
+        return super().release(noise, pending, scale=scale, shift=shift, index=pull)
 
 
 def plant_noise_shared_by_arms() -> str:
     xs = np.eye(2)[np.arange(16) % 2]
 
     def broken(seed=0):
-        bandit = arms()
-        return with_source(bandit, PerArm(bandit, seed))
+        return with_source(arms(), PerArm(seed))
 
     assert as_shipped(broken, xs) == (math.inf, TWICE)
     assert as_shipped(arms, xs)[1] == ""
@@ -453,21 +455,30 @@ def plant_log_levels_of_arms() -> str:
 class Failing(Bent):
     """Fails once after a reward went in."""
 
-    failed = False
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.failed = []
 
     def prepare(self, x, reward, in_public_set=True):
         scale = self.inner.prepare(x, reward, in_public_set)
         if not self.failed:
-            self.failed = True
+            self.failed.append(True)
             raise MemoryError
         return scale
 
 
 class FailingForGood(Failing):
-    """And what went in stays."""
+    """And what went in stays: its draft is itself."""
 
-    def restore(self, snapshot):
-        self.inner.restore(self.inner.snapshot())
+    def draft(self):
+        return self
+
+    def prepare(self, x, reward, in_public_set=True):
+        try:
+            return super().prepare(x, reward, in_public_set)
+        except MemoryError:
+            self.inner.load_fields(dict(self.inner.fields()))  # nothing is pending any more
+            raise
 
 
 class Stubborn(Bandit):
@@ -617,17 +628,31 @@ def plant_log_charged_to_nobody() -> str:
     return f"{ratio:.2f} × the claimed μ for a reward that is in the log and comes online again"
 
 
-def plant_guessed_rows() -> str:
-    """A reward that is not a number counts as 0, and nobody is told."""
-    table = pa.table({"x": [[0.5]] * 4, "reward": [1.0, math.nan, 1.0, 1.0]})
-    given = {"epsilon": EPSILON, "delta": DELTA, "horizon": 8, "seed": 0}
-    shipped = dpb.warm_start(table, "tree-gauss", context="x", **given)
-    zero = table.set_column(1, "reward", pa.array([1.0, 0.0, 1.0, 1.0]))
-    filled = dpb.warm_start(zero, "tree-gauss", context="x", **given)
-    assert shipped.log.bad["reward not finite"] == 1
-    assert shipped.log.learned == 3
-    assert (shipped.theta != filled.theta).all()
-    return f"{shipped.log}"
+def plant_rows_left_out_by_their_rewards() -> str:
+    """A row whose reward is not a number is left out: A and the counts say so to everybody."""
+    own = scans.inspect
+
+    def public(reward) -> tuple[str, Any]:
+        def careless(contexts, status, recipe):
+            own(contexts, status, recipe)
+            if left_out and not math.isfinite(reward):
+                status[1] = log_sums.NO_REWARD
+
+        table = pa.table({"x": [[0.5]] * 4, "reward": [1.0, reward, 1.0, 1.0]})
+        given = {"epsilon": EPSILON, "delta": DELTA, "horizon": 8, "seed": 0}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scans, "inspect", careless)
+            bandit = dpb.warm_start(table, "tree-gauss", context="x", **given)
+        return str(bandit.log), bandit.model().view.matrix.tolist()
+
+    left_out = False
+    assert public(math.nan) == public(0.0)
+    left_out = True
+    assert public(math.nan)[1] != public(0.0)[1]
+    left, kept = (public(reward)[0].split(" rows")[0] for reward in (math.nan, 0.0))
+    return (
+        f"public state depends on a reward: {left} rows learned from, or {kept}; equal as it ships"
+    )
 
 
 BUGS = [
@@ -664,7 +689,11 @@ BUGS = [
     Bug("a log whose rewards are not clipped", "engine", plant_unclipped_log),
     Bug("a log that ignores users' caps", "verify", plant_log_without_cap),
     Bug("a logged reward that is learned online as well", "verify", plant_log_charged_to_nobody),
-    Bug("a log whose bad rows are guessed", "count", plant_guessed_rows),
+    Bug(
+        "a log whose rows are left out for their rewards",
+        "count",
+        plant_rows_left_out_by_their_rewards,
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.errors import BudgetError, RollbackError
+from dpbandit.privacy.ledger import Ledger
 
 X = np.array([[1.0, 0.0], [0.0, 1.0]])
 
@@ -35,20 +36,32 @@ def test_a_refused_release_learns_nothing_and_the_last_model_still_ranks():
     assert b.select(X) in (0, 1)
 
 
-def test_the_charge_comes_before_the_release():
+def test_the_ledger_is_asked_before_noise_is_drawn():
     b = bandit()
-    seen = []
+    asked, after = [], Ledger.after
 
     class Spy:
         kind = "simulation"
 
         def release(self, noise, pending, *, scale, shift, index):
-            seen.append(b.ledger.releases)
+            asked.append("noise")
             return pending.values
 
+    def spied(ledger, cost, **given):
+        asked.append("ledger")
+        return after(ledger, cost, **given)
+
     b.source = Spy()
-    b.update(X, [0.1, 0.2])
-    assert seen == [1, 2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "after", spied)
+        b.update(X, [0.1, 0.2])
+    assert asked == ["ledger", "noise"] * 2
+    b.ledger.limit = b.ledger.total
+    b.update(X[0], 0.1)
+    del asked[:]
+    with pytest.raises(BudgetError):
+        b.update(X[0], 0.1)  # a third level
+    assert asked == []
 
 
 def test_the_table_for_a_reviewer_says_when_what_cost_and_total():

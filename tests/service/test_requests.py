@@ -178,11 +178,11 @@ def test_a_store_from_before_request_ids_takes_them_after_its_migration(store_ur
     connection = connect(store_url)
     schema.migrate(connection, to=2)
     with connection.write():
-        columns = ("bandit", "seq", "nonce", "decided_at", "arm", "context", "version", "key")
+        names = ("bandit", "seq", "nonce", "decided_at", "arm", "context", "version", "key")
         types = ("int", "bigint", "bigint", "bigint", "int", "bytea", "bigint", "text")
-        connection.insert(
-            "decisions", columns, [(1, i, i, 0, 0, b"", 0, "k") for i in range(1, 4)], types=types
-        )
+        columns = dict(zip(names, types, strict=True))
+        rows = [(1, i, i, 0, 0, b"", 0, "k") for i in range(1, 4)]
+        connection.insert("decisions", columns, rows)
     schema.migrate(connection)
     assert connection.all("SELECT request, digest FROM decisions") == [(None, None)] * 3
     connection.close()

@@ -12,6 +12,7 @@ DPB_INLINE i64 packed_entries(i64 dim) { return (dim + 1) * (dim + 2) / 2; }
 struct Joint : Common {
     static constexpr bool is_whole = true;
     Tree tree;
+    // Of the Gram matrix the upper half alone is kept up, until someone looks at it.
     double *inverse, *gram, *moments, *row, *packed, *prefix, *work, *vectors;
     i64 *item, *raised;
     Joint(Block& b, const Spec& spec)
@@ -21,9 +22,9 @@ struct Joint : Common {
         gram = b.matrix(z);
         moments = b.vector(z);
         row = b.take<double>(z.n + 8);
-        packed = b.vector(tree.z);
+        packed = b.take<double>(tree.z.s + 4);
         prefix = b.vector(tree.z);
-        work = b.matrix(z);
+        work = b.take<double>(z.square() + 2 * z.s);
         vectors = b.matrix(z);
         item = b.take<i64>(tree.z.s);
         raised = b.take<i64>(1);
@@ -46,19 +47,19 @@ struct Joint : Common {
         for (int i = 0; i < d; i++) row[i] = x[i] * unit;
         row[d] = (reward - o.reward_centre) * o.reward_weight * unit;
         i64 at = 0;
-        for (int i = 0; i <= d; i++) {
+        for (int i = 0; i <= d; i++) {  // whole fours: what is behind a row's end is overwritten
             packed[at++] = row[i] * row[i];
-            double scaled = root(2.0) * row[i];
-            for (int k = i + 1; k <= d; k++) packed[at++] = scaled * row[k];
+            four scaled = splat(root(2.0) * row[i]);
+            for (int k = i + 1; k <= d; k += 4) store(packed + at + k - i - 1, scaled * load(row + k));
+            at += d - i;
         }
+        clear(packed + at, tree.z.s + 4 - at);
         to_grid(tree.z, 1, packed, item);
         Place place(t, o.unknown_horizon, o.levels);
         tree.add(place, t, item, node);
-        for (int i = 0; i < tree.z.s; i++) {  // no clean term stays in memory
-            item[i] = 0;
-            packed[i] = 0;
-        }
-        for (int i = 0; i <= d; i++) row[i] = 0;
+        clear(tree.z, item);  // no clean term stays in memory
+        clear(packed, tree.z.s);
+        clear(row, d + 1);
         show_pending(numbers());
         return o.multipliers[place.levels] * o.sensitivity;
     }
@@ -89,17 +90,17 @@ struct Joint : Common {
     }
     DPB_CALL void commit(const double* value) {
         i64 t = clock->rounds;
-        copy(value, noisy, numbers());
-        for (int i = tree.z.n; i < tree.z.s; i++) noisy[i] = 0;
-        tree.publish(Place(t, o.unknown_horizon, o.levels), noisy, prefix);
+        tree.publish(Place(t, o.unknown_horizon, o.levels), value, prefix);
         double added = o.ridge + o.size * o.shift * lowest(t);
         if (o.noise == NoiseKind::wishart) added -= o.size * amount(t);  // its mean is known
         double off = o.size / root(2.0);
         i64 at = 0;
         for (int i = 0; i < z.n; i++) {
-            gram[(i64)i * z.s + i] = o.size * prefix[at++] + added;
-            for (int k = i + 1; k < z.n; k++)
-                gram[(i64)i * z.s + k] = gram[(i64)k * z.s + i] = off * prefix[at++];
+            double* row_of = gram + (i64)i * z.s;
+            row_of[i] = o.size * prefix[at++] + added;
+            int k = i + 1;
+            for (; k + 4 <= z.n; k += 4, at += 4) store(row_of + k, splat(off) * load(prefix + at));
+            for (; k < z.n; k++) row_of[k] = off * prefix[at++];
             moments[i] = off * prefix[at++] / o.reward_weight;
         }
         // Eigenvalues that the noise took below ridge/2 are raised to it.
@@ -110,16 +111,14 @@ struct Joint : Common {
         multiply(z, inverse, moments, released);
     }
     bool inverted(double least) {
-        if (!has_factor(z, gram, 1, 0, work)) return false;
-        invert_factor(z, work, inverse);
-        double trace = 0;
-        for (int i = 0; i < z.n; i++) trace += inverse[(i64)i * z.s + i];
+        if (!invert(z, gram, inverse, work)) return false;
         // 1/trace is a lower bound on all eigenvalues, and nearly always enough.
-        return trace * least < 1 || has_factor(z, gram, 1, -least, work);
+        return trace_of(z, inverse) * least < 1 || has_factor(z, gram, 1, -least, work);
     }
     DPB_CALL void raise_eigenvalues(double least) {
         const int d = z.n, s = z.s;
         double size = 0;
+        mirror(z, gram);
         copy(gram, work, z.square());
         clear(vectors, z.square());
         for (int i = 0; i < d; i++) {
@@ -141,6 +140,7 @@ struct Joint : Common {
             }
     }
     void fields(Fields& f) {
+        mirror(z, gram);
         common_fields(f);
         tree.fields(f);
         f.matrix("inverse", inverse, z);

@@ -17,7 +17,7 @@ struct Own : Common {
     Ridge ridge;
     Tree tree;
     Reach reach;
-    double unit, middle;
+    double unit, per_norm, middle;
     i64* item;
     double *scaled, *moved, *prefix, *context_sum, *context_sum_low;
     Own(Block& b, const Spec& spec)
@@ -26,6 +26,7 @@ struct Own : Common {
           tree(b, spec.dim, spec.unknown_horizon, rows_for(spec)),
           reach(b, spec.dim, spec.public_arms, spec.max_norm, spec.noise == NoiseKind::laplace),
           unit(width() * spec.max_norm),
+          per_norm(1 / spec.max_norm),
           middle(centre()) {
         item = b.take<i64>(z.s);
         scaled = b.vector(z);
@@ -39,11 +40,20 @@ struct Own : Common {
     // out = A·v. The regression's A is behind by the contexts that wait: a function of what is saved,
     // so that a bandit that was loaded goes on with the same bits.
     DPB_INLINE void apply_gram(const double* v, double* out) const {
+        const int count = (int)*ridge.waiting, s = z.s;
+        const double* recent = ridge.recent;
+        double along[RECENT];
+        for (int t = 0; t < count; t++) along[t] = dot(z, recent + t * s, v);
         multiply(z, ridge.gram, v, out);
-        for (i64 t = 0; t < *ridge.waiting; t++) {
-            const double* x = ridge.recent + t * z.s;
-            add_scaled(z, out, dot(z, x, v), x);
-        }
+        in_strips(0, s, [=, &along](auto width, int j) __attribute__((always_inline)) {
+            constexpr int N = decltype(width)::count;
+            four sum[N];
+            DPB_UNROLL for (int v = 0; v < N; v++) sum[v] = load(out + j + 4 * v);
+            for (int t = 0; t < count; t++)
+                DPB_UNROLL for (int v = 0; v < N; v++)
+                    sum[v] += splat(along[t]) * load(recent + t * s + j + 4 * v);
+            DPB_UNROLL for (int v = 0; v < N; v++) store(out + j + 4 * v, sum[v]);
+        });
     }
     i64 numbers() const { return o.dim; }
     bool quiet(const double*) const { return false; }
@@ -60,40 +70,39 @@ struct Own : Common {
         double quadratic = ridge.add_context(x);
         // Refreshed first: the bound must be that of the very matrix that is multiplied below.
         if (ridge.due(quadratic)) {
+            reach.keep(ridge.inverse);
             ridge.refresh_inverse();
-            reach.distrust();
+            reach.distrust(ridge.inverse);
         }
-        double bound = reach.after(ridge.inverse, x, ridge.step, quadratic, clock->outside);
         if (middle != 0) add_kept(z, context_sum, context_sum_low, 1, x);
         Place at(t, o.unknown_horizon, o.levels);
-        for (int i = 0; i < z.s; i += 4) store(scaled + i, load(x + i) * splat(1 / o.max_norm));
+        for (int i = 0; i < z.s; i += 4) store(scaled + i, load(x + i) * splat(per_norm));
         to_grid(z, (reward - middle) / width(), scaled, item);
         tree.add(at, t, item, node);
         node.show(z.n, moved);
-        for (int i = 0; i < z.n; i++) {
-            moved[i] *= unit;
-            node.wides[i] = node.steps[i] = item[i] = 0;
-        }
+        for (int i = 0; i < z.s; i += 4) store(moved + i, load(moved + i) * splat(unit));
+        clear(z, node.steps);
+        clear(z, item);
+        for (int i = 0; node.wide && i < z.n; i++) node.wides[i] = 0;
         multiply(z, ridge.inverse, moved, pending);
         clear(moved, z.s);
-        double extra = rounding((double)((i64)1 << at.level));
+        const double trace = trace_of(z, ridge.inverse), extra = rounding(trace, (double)((i64)1 << at.level));
+        // Last: the noise can be drawn meanwhile, and is scaled at the end.
+        const double bound = reach.after(ridge.inverse, x, ridge.step, quadratic, trace, clock->outside);
         return o.multipliers[at.levels] * o.sensitivity * (bound + extra);
     }
     // What rounding can add to the distance between neighbours, over that of one reward: of an item
     // to the grid, of A⁻¹·s for a node of n items in floats, and of A⁻¹ since it was bounded, all
     // through the trace of A⁻¹, no less than its norm; and of lengths whose squares vanish, which is
     // no share of anything.
-    DPB_INLINE double rounding(double items) const {
-        double trace = 0, d = (double)z.n;
-        for (int i = 0; i < z.n; i++) trace += ridge.inverse[(i64)i * z.s + i];
+    DPB_INLINE double rounding(double trace, double items) const {
+        double d = (double)z.n;
         double ulps = (2 * (d + 4) * items + 512) * 0x1p-53;
         double norm = o.noise == NoiseKind::laplace ? d : root(d);
         return trace * o.max_norm * norm * (STEP + ulps) + VANISHED * norm;
     }
     DPB_CALL void commit(const double* value) {
-        copy(value, noisy, z.n);
-        for (int i = z.n; i < z.s; i++) noisy[i] = 0;
-        apply_gram(noisy, moved);  // back to moments: old nodes' noise shrinks with A⁻¹ too
+        apply_gram(value, moved);  // back to moments: old nodes' noise shrinks with A⁻¹ too
         tree.publish(Place(clock->rounds, o.unknown_horizon, o.levels), moved, prefix);
         if (middle != 0)
             for (int i = 0; i < z.s; i++) prefix[i] += middle * (context_sum[i] + context_sum_low[i]);

@@ -1,4 +1,4 @@
-// How far A⁻¹·(one item) can reach: max ‖A⁻¹x‖ over the public arms, or over the ball. A and the arms
+// How far A⁻¹·(one item) can reach: max ‖A⁻¹y‖ over the public arms, or over the ball. A and the arms
 // are public, so this needs no assumption on contexts. A valid bound is kept and brought up to date
 // when it may have become 5% too large and t has grown by 5%, or when it may be half too large.
 #pragma once
@@ -15,17 +15,19 @@ constexpr double SLACK = 1 + 1e-9;  // more than rounding can take off a compute
 struct Reach {
     struct State {
         double bound, growth;    // when it was last computed, and since
-        double arms_growth;      // since all arms were computed
+        double times, plus;      // what the arms' sizes are to be multiplied by, and then grow by
+        double half_per_square;  // 1/(2·bound²)
         double largest;          // the arm that was largest
         double moved;            // how far any can have moved since the bound was computed
         double rounds, computed; // now, and when it was computed
-        double distrusted;       // 1 if A⁻¹ was computed anew since
+        double distrusted;       // by how much A⁻¹ changed when it was computed anew, not updated
     };
     Size z;
     Table arms;
     double max_norm;
     bool absolute;  // in L1, else in L2
     State* state;
+    // What each arm's size is at most: its length in L1, the square of its length in L2.
     double *sizes, *work, *packed;
     i64* todo;
 
@@ -37,13 +39,23 @@ struct Reach {
         packed = b.take<double>(pack_room(z.n) + PACK);
         todo = b.take<i64>(PACK);
     }
-    void forget() { *state = State{}; }
-    void distrust() { state->distrusted = 1; }
+    void forget() {
+        *state = State{};
+        look_anew();
+    }
+    // A⁻¹ is about to be computed anew: then it is another one, by rounding.
+    void keep(const double* inverse) { copy(inverse, work, z.square()); }
+    void distrust(const double* inverse) {
+        double square = 0;
+        for (i64 i = 0; i < z.square(); i++) square += (inverse[i] - work[i]) * (inverse[i] - work[i]);
+        state->distrusted = larger(root(square) * SLACK, 1e-300);
+    }
     // Sizes of arms are not saved: all are computed when the bound is next brought up to date.
     void look_anew() {
-        state->arms_growth = 1;
-        state->largest = 0;
-        for (i64 j = 0; j < arms.rows; j++) sizes[j] = __builtin_inf();
+        state->times = 1;
+        state->plus = state->largest = 0;
+        state->half_per_square = 0.5 / (state->bound * state->bound);
+        for (i64 j = 0; j < arms.rows + 4; j++) sizes[j] = j < arms.rows ? __builtin_inf() : 0;
     }
     void fields(Fields& f) {
         f.real("bound_bound", &state->bound);
@@ -54,89 +66,102 @@ struct Reach {
         f.real("bound_distrusted", &state->distrusted);
     }
 
-    // x is the context added last, step = A_old⁻¹x, quadratic = xᵀA_old⁻¹x. `all`: over the ball.
+    // x is the context added last, step = A_old⁻¹x, quadratic = xᵀA_old⁻¹x, trace that of A⁻¹.
     DPB_CALL double after(const double* inverse, const double* x, const double* step, double quadratic,
-                          bool ball) {
+                          double trace, bool ball) {
         State& s = *state;
         if (ball || arms.rows == 0) return over_the_ball(inverse, step, quadratic);
         s.rounds += 1;
-        if (s.bound <= 0 || s.distrusted > 0) {
-            s.distrusted = 0;
-            look_anew();
-            bring_up_to_date(inverse);
-        } else {
-            double factor, moved;
-            grow(x, step, quadratic, factor, moved);
-            s.growth *= smaller(factor, 1 + moved / (s.bound * s.growth));
-            s.arms_growth *= factor;
-            // Beyond, it would overflow, and sizes of 0·∞ are looked at no more.
-            if (!(s.arms_growth < MOST_GROWTH)) look_anew();
-            s.moved += moved;
-            if (s.growth > 1 + TOO_LARGE || is_due()) bring_up_to_date(inverse);
-        }
+        grow(inverse, x, step, 1 / (1 + quadratic), trace);
+        s.distrusted = 0;
+        // Also where they are no numbers: then nothing is known of any arm.
+        if (!(s.times < MOST_GROWTH && s.plus < MOST_GROWTH)) look_anew();
+        if (s.bound <= 0 || !(s.growth <= 1 + TOO_LARGE) || is_due()) bring_up_to_date(inverse);
         return s.bound * s.growth;
     }
 
    private:
     bool is_due() const {
-        double moved = state->moved / state->bound;
-        return moved > MUCH_TOO_LARGE ||
-               (moved > TOO_LARGE && state->rounds >= LATER * state->computed);
+        const double moved = state->moved, bound = state->bound;
+        return moved > MUCH_TOO_LARGE * bound ||
+               (moved > TOO_LARGE * bound && state->rounds >= LATER * state->computed);
     }
-    // By what adding xxᵀ can at most have multiplied ‖A⁻¹y‖, and how far it can have moved it, for
-    // ‖y‖ ≤ max_norm. The new A⁻¹y is (1 − vxᵀ/(1 + q))·(the old one), v = step; with
-    // a = ‖v‖‖x‖/(1 + q) that matrix has norm (a + √(a² + 4/(1 + q)))/2; in L1 its largest column.
-    void grow(const double* x, const double* step, double quadratic, double& factor, double& moved) const {
-        double inside = 1 / (1 + quadratic), square = dot(z, step, step), length = dot(z, x, x);
-        double total = 0;
+    // How much larger sizes can be now that xxᵀ was added, for ‖y‖ ≤ max_norm: A⁻¹ lost vvᵀ·inside,
+    // v = step, inside = 1/(1 + quadratic). What rounding did to it is in `apart`.
+    void grow(const double* inverse, const double* x, const double* step, double inside, double trace) {
+        State& s = *state;
+        const double square = dot(z, step, step), all = trace + inside * square;  // all: the old trace
+        const double apart = (all * 0x1p-51 + s.distrusted) * max_norm;
+        if (absolute) return grow_absolute(x, step, root(square), inside, apart);
+        // With w = A_old⁻¹y, ‖A⁻¹y‖² = ‖w‖² − 2·inside·(vᵀy)(vᵀw) + inside²·(vᵀy)²‖v‖². This is ‖w‖² less
+        // 2·inside·(vᵀy)(hᵀy), h = A⁻¹v + ½·inside·‖v‖²·v, and −2(vᵀy)(hᵀy) ≤ (‖v‖‖h‖ − vᵀh)·‖y‖².
+        multiply(z, inverse, step, work);
+        add_scaled(z, work, 0.5 * inside * square, step);
+        double lift = root(square * dot(z, work, work)) - dot(z, step, work);
+        // What rounding can do to h and to these products.
+        lift = larger(lift, 0) + square * (all * (z.n + 8) * 0x1p-50 + 2 * s.distrusted);
+        const double plus = max_norm * max_norm * inside * lift + (2 * s.bound * s.growth + apart) * apart;
+        s.plus += plus;
+        s.growth += plus * s.half_per_square;  // √(1 + a) ≤ 1 + a/2, and growth is at least 1
+        s.moved += square * max_norm * inside;
+    }
+    // The new A⁻¹y is (1 − vxᵀ·inside)·(the old one), and that matrix's norm its largest column's sum.
+    DPB_CALL void grow_absolute(const double* x, const double* step, double length, double inside,
+                                double apart) {
+        State& s = *state;
+        double total = 0, factor = 1;
         for (int i = 0; i < z.n; i++) total += magnitude(step[i]);
-        moved = (absolute ? total : root(square)) * root(square) * max_norm * inside;
-        if (absolute) {
-            factor = 0;
-            for (int i = 0; i < z.n; i++) {
-                double diagonal = magnitude(1 - step[i] * inside * x[i]);
-                double others = magnitude(x[i]) * inside * (total - magnitude(step[i]));
-                factor = larger(factor, diagonal + others);
-            }
-        } else {
-            double a = root(square * length) * inside;
-            factor = 0.5 * (a + root(a * a + 4 * inside));
+        for (int i = 0; i < z.n; i++) {
+            double diagonal = magnitude(1 - step[i] * inside * x[i]);
+            double others = magnitude(x[i]) * inside * (total - magnitude(step[i]));
+            factor = larger(factor, diagonal + others);
         }
-        factor = larger(factor, 1);
+        const double moved = total * length * max_norm * inside, more = root((double)z.n) * apart;
+        s.times *= factor;
+        s.plus = s.plus * factor + more;
+        s.growth = s.growth * smaller(factor, 1 + moved / (s.bound * s.growth)) + more / s.bound;
+        s.moved += moved;
     }
-    // The largest ‖A⁻¹x‖ over all arms; those that cannot have become the largest are not looked at.
+    // The largest size of all arms; those that cannot have become the largest are not looked at.
     void bring_up_to_date(const double* inverse) {
         State& s = *state;
-        double before = s.arms_growth;
         todo[0] = (i64)s.largest;
-        double worst = sizes_of(inverse, before, 1, 0);
+        double worst = sizes_of(inverse, 1, 0);
         int count = 0;
-        for (i64 from = 0; from < arms.rows; from += 4) {  // sizes are padded with zeros
-            word4 larger_ones = (word4)(load(sizes + from) * splat(before) > splat(worst));
-            if (!(larger_ones[0] | larger_ones[1] | larger_ones[2] | larger_ones[3])) continue;
-            for (i64 j = from; j < from + 4; j++) {
-                if (!(sizes[j] * before > worst)) continue;
-                todo[count++] = j;
+        for (i64 from = 0; from < arms.rows; from += 64) {
+            const i64 some = arms.rows - from < 64 ? arms.rows - from : 64;
+            u64 larger_ones = 0;
+            for (i64 j = 0; j < some; j += 4) {
+                four now = (load(sizes + from + j) * splat(s.times) + splat(s.plus)) * splat(1 + 0x1p-50);
+                store(sizes + from + j, now);
+                larger_ones |= lane_bits((word4)(now > splat(worst))) << j;
+            }
+            if (some < 64) larger_ones &= (1ull << some) - 1;
+            for (; larger_ones; larger_ones &= larger_ones - 1) {
+                todo[count++] = from + lowest_bit(larger_ones);
                 if (count < PACK) continue;
-                worst = sizes_of(inverse, before, count, worst);
+                worst = sizes_of(inverse, count, worst);
                 count = 0;
             }
         }
-        if (count) worst = sizes_of(inverse, before, count, worst);
-        s.bound = worst;
+        if (count) worst = sizes_of(inverse, count, worst);
+        s.times = 1;
+        s.plus = 0;
+        s.bound = absolute ? worst : root(worst);
+        s.half_per_square = 0.5 / (s.bound * s.bound);
         s.growth = 1;
         s.moved = 0;
         s.computed = s.rounds;
     }
-    double sizes_of(const double* inverse, double before, int count, double worst) {
+    double sizes_of(const double* inverse, int count, double worst) {
         for (int n = count; n < PACK; n++) todo[n] = todo[0];
         Slate slate{arms.at, todo, PACK, z.n};
         pack<3>(slate, 0, nullptr, packed);
         double* out = packed + pack_room(z.n);
         image_sizes(inverse, out);
         for (int n = 0; n < count; n++) {
-            double size = out[n] * SLACK;
-            sizes[todo[n]] = size / before;
+            const double size = out[n] * (absolute ? SLACK : SLACK * SLACK);
+            sizes[todo[n]] = size;
             if (size > worst) {
                 worst = size;
                 state->largest = (double)todo[n];
@@ -144,7 +169,7 @@ struct Reach {
         }
         return worst;
     }
-    // ‖A⁻¹x‖ of the packed arms.
+    // ‖A⁻¹y‖ of the packed arms, squared in L2.
     void image_sizes(const double* m, double* out) const {
         four size[3] = {splat(0), splat(0), splat(0)};
         for (int i = 0; i < z.n; i += 2) {  // two rows at a time hide how long an addition takes
@@ -162,7 +187,7 @@ struct Reach {
                 if (two) size[v] += absolute ? larger(b[v], -b[v]) : b[v] * b[v];
             }
         }
-        for (int v = 0; v < 3; v++) store(out + 4 * v, absolute ? size[v] : root(size[v]));
+        for (int v = 0; v < 3; v++) store(out + 4 * v, size[v]);
     }
     // λ_max(A⁻¹)·max_norm only shrinks, by no more than ‖v‖²/(1 + q) a round. A bound s holds if
     // s·1 − A⁻¹ has a Cholesky factor, which takes less than an eigenvalue.

@@ -38,10 +38,7 @@ struct Ridge {
     DPB_INLINE double add_context(const double* x) {
         multiply(z, inverse, x, step);
         double quadratic = dot(z, step, x);
-        // Exactly symmetric: what bounds A⁻¹x looks at rows, what multiplies by A⁻¹ at columns.
-        four shrink = splat(root(1 / (1 + quadratic)));
-        for (int i = 0; i < z.s; i += 4) store(residual + i, load(step + i) * shrink);
-        take_square(z, inverse, residual);
+        take_square(z, inverse, 1 / (1 + quadratic), step);
         double* row = recent + *waiting * z.s;
         for (int i = 0; i < z.s; i += 4) store(row + i, load(x + i));
         if (++*waiting == RECENT) settle();

@@ -7,6 +7,24 @@ constexpr int NOT_AN_ARRAY = -1;
 
 class World;
 
+// The last entry of a list, in which a number is put once it is known. Nothing can fail then.
+class Told {
+   public:
+    explicit Told(PyObject* list)
+        : list_(list == Py_None ? nullptr : list), room_(!list_ || PyList_Append(list_, Py_False) == 0) {}
+    bool has_room() const { return room_; }
+    void say(int64_t rows) {
+        if (!list_ || !rows) return;
+        PyObject* number = PyLong_FromLongLong(rows);
+        if (!number) abort();  // as wherever there is no memory
+        PyList_SetItem(list_, PyList_GET_SIZE(list_) - 1, number);
+    }
+
+   private:
+    PyObject* list_;
+    bool room_;
+};
+
 class Engine {
    public:
     explicit Engine(nb::dict given) : tables_(), spec_(read_spec(given, tables_)) { make(); }
@@ -21,17 +39,22 @@ class Engine {
                     break;
                 }
         make();
-        std::vector<char> kept(core_->size());
-        other.core_->save(kept.data());
-        core_->load(kept.data());
+        core_->become(*other.core_);
     }
     Engine& operator=(const Engine&) = delete;
     ~Engine() { core_->destroy(); }
 
-    int select(nb::handle contexts, double alpha) {
-        View v(contexts, 2);
-        if (!v.good) return NOT_AN_ARRAY;
-        return core_->select(v.data(), v.rows(), v.columns(), alpha == alpha ? alpha : spec_.alpha);
+    // select(contexts, alpha=nan). Like `learn` not by way of nanobind, whose reading of arguments takes
+    // longer than much of a round.
+    static PyObject* select(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+        double alpha = count == 2 ? PyFloat_AsDouble(given[1]) : std::nan("");
+        if (count < 1 || count > 2) PyErr_SetString(PyExc_TypeError, "select takes contexts and, if asked for, alpha");
+        if (PyErr_Occurred()) return nullptr;
+        const Engine& engine = *nb::inst_ptr<Engine>(self);
+        View v(given[0], 2);
+        if (!v.good) return PyLong_FromLong(NOT_AN_ARRAY);
+        double width = alpha == alpha ? alpha : engine.spec_.alpha;
+        return PyLong_FromLong(engine.core_->select(v.data(), v.rows(), v.columns(), width));
     }
     nb::object rank(nb::handle contexts, int64_t k, double alpha) {
         View v(contexts, 2);
@@ -53,17 +76,32 @@ class Engine {
         View v(x, 1);
         return v.good ? core_->admit(v.data(), v.rows(), reward) : NOT_AN_ARRAY;
     }
-    int learn(nb::handle x, nb::handle reward) {
-        View v(x, 1);
-        if (!v.good || !PyFloat_Check(reward.ptr())) return NOT_AN_ARRAY;
-        return core_->learn(v.data(), v.rows(), PyFloat_AsDouble(reward.ptr()));
+    // learn(x, reward, told=None). `told` gets the number of rows that were learned, within the call
+    // that learns them: whoever is interrupted on the way back can look.
+    static PyObject* learn(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+        if (count < 2 || count > 3 || (count == 3 && given[2] != Py_None && !PyList_Check(given[2]))) {
+            PyErr_SetString(PyExc_TypeError, "learn takes a context, a reward and, if asked for, a list");
+            return nullptr;
+        }
+        Told told(count == 3 ? given[2] : Py_None);
+        if (!told.has_room()) return nullptr;
+        int code = NOT_AN_ARRAY;
+        View v(given[0], 1);
+        if (v.good && PyFloat_Check(given[1]))
+            code = nb::inst_ptr<Engine>(self)->core_->learn(v.data(), v.rows(), PyFloat_AS_DOUBLE(given[1]));
+        told.say(code == 0);
+        return PyLong_FromLong(code);
     }
-    nb::tuple learn_many(nb::handle xs, nb::handle rs) {
+    nb::tuple learn_many(nb::handle xs, nb::handle rs, nb::handle told) {
         View v(xs, 2), r(rs, 1);
         int64_t done = 0;
         int code = NOT_AN_ARRAY;
         if (v.good && r.good && v.rows() == r.rows()) {
+            require(told.is_none() || PyList_Check(told.ptr()), "told is a list");
+            Told room(told.ptr());
+            if (!room.has_room()) nb::raise_python_error();
             code = v.columns() == spec_.dim ? core_->learn_many(v.data(), r.data(), r.rows(), &done) : -2;
+            room.say(done);
         }
         return nb::make_tuple(done, code);
     }
@@ -192,6 +230,14 @@ class Engine {
     }
     void reset() { core_->reset(); }
     Engine* copy() const { return new Engine(*this); }
+    // A copy to work on. Until `go_on` this one neither chooses nor learns: what it would take in
+    // meanwhile would be lost when the draft takes its place.
+    Engine* draft() {
+        auto* made = new Engine(*this);
+        core_->hold(true);
+        return made;
+    }
+    void go_on() { core_->hold(false); }
 
     // What the arguments of the two `play`s have in common.
     struct Played {
@@ -228,8 +274,10 @@ class Engine {
         require(known.is_none() || (set.good && set.rows() == pool.rows()), "in_public_set: one a row of the pool");
         require(arms.is_none() || (chosen.good && chosen.rows() == shown.rows()), "arms: one a round");
         const int64_t* rows = shown.data<int64_t>();
+        bool inside = true;  // all are looked at without a branch: there are many
         for (int64_t i = 0; i < shown.rows() * shown.columns(); i++)
-            require(rows[i] >= 0 && rows[i] < pool.rows(), "shown names a row that the pool does not have");
+            inside &= (uint64_t)rows[i] < (uint64_t)pool.rows();
+        require(inside, "shown names a row that the pool does not have");
         Played played(alphas, record, totals, truth, shown.rows(), spec_.dim);
         played.record_of.arms = arms.is_none() ? nullptr : (int64_t*)chosen.b.buf;
         dpb::Rounds rounds{pool.data(),    rows,    means.data(),

@@ -82,13 +82,15 @@ struct LogRows {
                 "contexts, rewards and statuses of as many rows");
     }
 };
-void inspect_rows(nb::dict recipe, nb::handle xs, nb::handle rs, nb::handle status) {
+void inspect_rows(nb::dict recipe, nb::handle xs_, nb::handle status_) {
     std::vector<std::vector<double>> tables;
     dpb::LogRecipe o = read_recipe(recipe, tables);
-    LogRows rows(o, xs, rs, status);
-    unsigned char* marks = rows.status.writable<unsigned char>();
+    View xs(xs_, 2), status(status_, 1, 'B');
+    require(xs.good && status.good && xs.columns() == o.dim && status.rows() == xs.rows(),
+            "contexts and statuses of as many rows");
+    unsigned char* marks = status.writable<unsigned char>();
     nb::gil_scoped_release unlocked;
-    core_in_use->inspect_rows(o, rows.xs.data(), rows.rs.data(), rows.rs.rows(), marks);
+    core_in_use->inspect_rows(o, xs.data(), xs.rows(), marks);
 }
 void absorb_rows(nb::dict recipe, nb::handle xs, nb::handle rs, nb::handle status, nb::dict sums) {
     std::vector<std::vector<double>> tables;

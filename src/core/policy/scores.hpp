@@ -15,7 +15,17 @@ struct Slate {
     const i64* shown;  // rows of the pool; null: 0, 1, 2, …
     i64 arms;
     int n;
+    i64 later = 0;  // rows that `shown` names behind these, of slates to come
     DPB_INLINE const double* row(i64 j) const { return pool + (shown ? shown[j] : j) * n; }
+    // Rows may come from memory: three that are needed later are called at step i of n, those of the
+    // next slate unless this one is so large that they would be gone by then.
+    DPB_INLINE void call_ahead(i64 first, int i) const {
+        const i64 next = first + (later && arms * n <= 2048 ? arms : PACK), last = arms + later - 1;
+        DPB_UNROLL for (int k = 0; k < 3; k++) {
+            const i64 arm = next + i % 8 / 2 * 3 + k;
+            __builtin_prefetch(row(arm < last ? arm : last) + i / 8 * 8);
+        }
+    }
 };
 // Scores are written in whole packs.
 DPB_INLINE i64 room_for(i64 arms) { return (arms + PACK - 1) / PACK * PACK; }
@@ -85,10 +95,10 @@ DPB_INLINE int bounds_of_few(Size z, const double* m, const double* theta, const
     }
     return i;
 }
-// constant + x·θ + α√(xᵀMx) of the packed arms, two rows of M at a time.
+// constant + x·θ + α√(xᵀMx) of the arms packed from `first` on, two rows of M at a time.
 template <int V>
 DPB_INLINE void bounds(Size z, const double* m, const double* theta, double alpha, double constant,
-                       const double* x, double* out) {
+                       const Slate& slate, i64 first, const double* x, double* out) {
     four half[V], mean[V];  // half of xᵀMx
     DPB_UNROLL for (int v = 0; v < V; v++) {
         half[v] = splat(0);
@@ -100,6 +110,7 @@ DPB_INLINE void bounds(Size z, const double* m, const double* theta, double alph
         four a[V], b[V];
         DPB_UNROLL for (int v = 0; v < V; v++) a[v] = b[v] = splat(0);
         const double *p = m + (i64)i * z.s, *q = p + z.s, *at = x;
+        if constexpr (V == 3) slate.call_ahead(first, i);
         for (int k = 0; k < i; k++, at += 4 * V) {
             four e = splat(p[k]), f = splat(q[k]);
             DPB_UNROLL for (int v = 0; v < V; v++) {
@@ -140,7 +151,7 @@ DPB_CALL inline void score_few(Size z, const double* m, const double* theta, con
                                double alpha, double constant, const double* mean, double* work,
                                double* scores) {
     pack<1>(slate, first, mean, work);
-    bounds<1>(z, m, theta, alpha, constant, work, scores + first);
+    bounds<1>(z, m, theta, alpha, constant, slate, first, work, scores + first);
 }
 // All scores of a slate, x·θ + α·√((x − mean)ᵀM(x − mean)); mean may be null.
 DPB_CALL inline void score(Size z, const double* m, const double* theta, const Slate& slate,
@@ -151,7 +162,7 @@ DPB_CALL inline void score(Size z, const double* m, const double* theta, const S
             score_few(z, m, theta, slate, first, alpha, constant, mean, work, scores);
         } else {
             pack<3>(slate, first, mean, work);
-            bounds<3>(z, m, theta, alpha, constant, work, scores + first);
+            bounds<3>(z, m, theta, alpha, constant, slate, first, work, scores + first);
         }
     }
 }
@@ -191,17 +202,23 @@ DPB_INLINE int pick(const double* scores, i64 arms, u64 key, u64 decision) {
     const double enough = largest_of(scores, arms) - TIE;
     i64 chosen = -1;
     u64 highest = 0;
-    for (i64 j = 0; j < arms; j++) {
-        if (!(scores[j] >= enough)) continue;
-        if (chosen < 0) {
-            chosen = j;
-            continue;
-        }
-        if (!highest) highest = lot(key, decision, (u64)chosen);
-        u64 own = lot(key, decision, (u64)j);
-        if (own > highest) {
-            chosen = j;
-            highest = own;
+    for (i64 from = 0; from < arms; from += 64) {
+        // Bits, not branches: which arm is highest is what no processor can guess.
+        const i64 count = arms - from < 64 ? arms - from : 64;
+        u64 high = 0;
+        for (i64 j = 0; j < count; j++) high |= (u64)(scores[from + j] >= enough) << j;
+        for (; high; high &= high - 1) {
+            const i64 arm = from + lowest_bit(high);
+            if (chosen < 0) {
+                chosen = arm;
+                continue;
+            }
+            if (!highest) highest = lot(key, decision, (u64)chosen);
+            const u64 own = lot(key, decision, (u64)arm);
+            if (own > highest) {
+                chosen = arm;
+                highest = own;
+            }
         }
     }
     return (int)(chosen < 0 ? 0 : chosen);

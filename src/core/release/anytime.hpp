@@ -10,7 +10,7 @@ namespace DPB_ARCH {
 struct Schedule {
     double knee, ratio;
     DPB_INLINE i64 next(i64 t) const {
-        double later = (double)t * ratio;
+        double later = smaller((double)t * ratio, 0x1p62);  // no clock goes further
         i64 up = (i64)later;
         up += (double)up < later;
         return up > t ? up : t + 1;

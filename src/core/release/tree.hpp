@@ -69,13 +69,12 @@ struct Tree {
         close_when_over(at, t, true);
         if (at.level >= NARROW) return add_wide(at, item, node);
         node.wide = false;
-        for (int i = 0; i < z.s; i++) node.steps[i] = item[i];
+        copy(z, item, node.steps);
         for (int below = 0; below < at.level; below++) {
             add_steps(z, node.steps, low + (i64)below * z.s);
             clear(z, low + (i64)below * z.s);
         }
-        i64* own = low + (i64)at.level * z.s;
-        for (int i = 0; i < z.s; i++) own[i] = node.steps[i];
+        copy(z, node.steps, low + (i64)at.level * z.s);
     }
     DPB_CALL void add_wide(const Place& at, const i64* item, Node& node) {
         node.wide = true;

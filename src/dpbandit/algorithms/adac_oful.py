@@ -12,7 +12,6 @@ import math
 from dpbandit.algorithms.moments import on_moments
 from dpbandit.design import Design
 from dpbandit.options import Options, positive
-from dpbandit.privacy.noise import find_noise
 from dpbandit.release import Episodes
 
 DESCRIPTION = "episodes on growing det A, Gaussian noise once per episode"
@@ -22,12 +21,12 @@ OPTIONS = ("shape", "determinant_growth")
 
 
 def design(name: str, options: Options) -> Design:
-    noise = find_noise(options.noise or "gaussian", ("gaussian",))
     growth = math.log1p(positive("determinant_growth", options.own("determinant_growth", 1.0)))
     return on_moments(
         name,
         options,
-        noise.name,
+        options.noise or "gaussian",
+        noises=("gaussian",),
         release=Episodes,
         more=lambda: {
             "growth": growth,

@@ -88,7 +88,7 @@ def design(name: str, options: Options) -> Design:
         release=release,
         noise=noise,
         policy=CENTRED_UCB,
-        claim=presets.claim(options, noise, budget, "proven", ()),
+        claim=presets.claim(options, noise, budget),
         ledger=noise.ledger(budget),
         # The posterior holds all uncertainty, the noise's too: this radius covers every x at once.
         theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),

@@ -12,28 +12,29 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpbandit import theory
 from dpbandit.algorithms.shapes import Shape
-from dpbandit.design import Vector
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, positive
 from dpbandit.privacy.sensitivity import estimate_bounds, lemma1
 from dpbandit.release import Release, Tree
+from dpbandit.types import Vector
 
 Theory = Callable[[Vector], Vector]
 
 
 def in_the_clear(options: Options) -> Theory:
     """Without privacy noise."""
-    return lambda t: radius(options, t, np.zeros_like(t))
+    return lambda t: radius(options, t)
 
 
 def on_rewards(options: Options, release: Release) -> Theory:
     """Noise on a reward is more noise in the reward; it counts by its standard deviation."""
     variance = options.width**2 * float(release.variance(np.ones(1))[0])
     spread = math.hypot(options.reward_noise, math.sqrt(variance))
-    return lambda t: radius(options, t, np.zeros_like(t), reward_noise=spread)
+    return lambda t: radius(options, t, reward_noise=spread)
 
 
 def on_moments(options: Options, release: Release, shape: Shape, weighted_ridge: float) -> Theory:
@@ -75,7 +76,7 @@ def on_parameter(
         noise = theory.noise_in_confidence_norm(
             t, size, ridge=options.ridge, max_norm=options.max_norm
         )
-        return radius(options, t, np.asarray(noise, dtype=np.float64))
+        return radius(options, t, noise)
 
     return found
 
@@ -86,7 +87,7 @@ def reach(options: Options, release: Release, squares: Vector) -> Vector:
 
 
 def radius(
-    options: Options, t: Vector, noise: Vector, *, reward_noise: float | None = None
+    options: Options, t: Vector, noise: ArrayLike = 0.0, *, reward_noise: float | None = None
 ) -> Vector:
     """LinUCB's confidence radius with so much more for privacy noise."""
     found = theory.confidence_radius(

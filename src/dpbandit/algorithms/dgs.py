@@ -14,19 +14,17 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from dpbandit.algorithms import bonus, presets
 from dpbandit.algorithms.private_linucb import published_multipliers
-from dpbandit.design import Design, Vector
+from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options
 from dpbandit.privacy.accounting import mu_of
 from dpbandit.privacy.claim import Claim, Status
 from dpbandit.privacy.ledger import Ledger
-from dpbandit.privacy.noise import GAUSSIAN, find_noise
+from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
-from dpbandit.release import MAX_LEVELS, Tree
+from dpbandit.release import Tree
 
 DESCRIPTION = (
     "the paper's method made sound: tree noise on node contributions to θ, Δ from the public A_t"
@@ -69,8 +67,7 @@ def design(name: str, options: Options) -> Design:
         options,
         "own",
         release,
-        promise=presets.claim(options, noise, budget, "proven", ()),
-        ledger=noise.ledger(budget),
+        promise=presets.claim(options, noise, budget),
         theory=bonus.on_parameter(
             options,
             release,
@@ -118,12 +115,16 @@ def _on_increments(
     epsilon = options.need_epsilon() / options.rewards_per_unit
     delta = options.need_delta()
     log_horizon = 1.0 if options.horizon is None else max(math.log2(options.horizon), 1.0)
-    if noise.currency == "mu²":
-        multipliers = _gaussian_multipliers(options, epsilon, delta)
-    else:
-        multipliers = published_multipliers(options, epsilon)
+
+    def scale(levels: float) -> float:
+        if noise.currency == "epsilon":
+            return levels / epsilon
+        # The paper names Gaussian noise and no scale: each node gets the exact one for its share.
+        return 1 / mu_of(epsilon=epsilon / levels, delta=delta / levels)
+
     reach = options.width * options.max_norm
     least = 1.0 if form == "figure" else bonus.smallest_eigenvalue(options, name)
+    multipliers = published_multipliers(options, scale)
     release = Tree(noise, options.horizon, reach, epsilon, multipliers)
     lemma_delta = delta / log_horizon
     promise = Claim(
@@ -150,16 +151,3 @@ def _on_increments(
         lemma_delta=lemma_delta,
         printed_index=options.own_flag("printed_index"),
     )
-
-
-def _gaussian_multipliers(options: Options, epsilon: float, delta: float) -> Vector:
-    """The paper names Gaussian noise and no scale: each node gets the exact one for its share."""
-    if math.isinf(epsilon):
-        return GAUSSIAN.multipliers(math.inf, MAX_LEVELS)
-
-    def one(levels: float) -> float:
-        return 1 / mu_of(epsilon=epsilon / levels, delta=delta / levels)
-
-    if options.horizon is not None:
-        return np.full(MAX_LEVELS + 1, one(max(math.log2(options.horizon), 1.0)))
-    return np.array([0.0] + [one(levels) for levels in range(1, MAX_LEVELS + 1)])

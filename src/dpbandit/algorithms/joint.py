@@ -8,22 +8,24 @@ is the noisy Gram matrix and moments alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dpbandit import theory
 from dpbandit.algorithms import presets
-from dpbandit.design import Design, Vector
+from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, not_negative, positive
 from dpbandit.policies import UCB
+from dpbandit.privacy import wishart
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.grid import STEP
-from dpbandit.privacy.matrices import MatrixNoise
 from dpbandit.privacy.noise import WISHART, Noise, find_noise
-from dpbandit.privacy.wishart import Calibration, calibrate_all
+from dpbandit.privacy.wishart import calibrate_all
 from dpbandit.release import GramTree, WishartTree, levels_for
+from dpbandit.types import Vector
 
 DESCRIPTION = (
     "Gaussian or Wishart tree on the Gram matrix of contexts and rewards: contexts are private too"
@@ -73,7 +75,7 @@ def design(name: str, options: Options) -> Design:
     share = positive("reward_weight", options.own("reward_weight", REWARD_WEIGHT))
     release, mu = _release(options, noise)
     # Wishart noise has no scale of its own, so there the margin is in the items.
-    margin = _margin(options) if noise is WISHART else 0.0
+    margin = _margin(options) + wishart.margin(options.dim + 1) if noise is WISHART else 0.0
     settings = {
         **release.core(),
         "size": options.max_norm**2 * (1 + share) * (1 + margin),
@@ -83,7 +85,6 @@ def design(name: str, options: Options) -> Design:
         "shift": not_negative("shift", options.own("shift", SHIFT)),
         "log_rounds": math.log(TAILS * (options.horizon or 1) / options.zeta),
     }
-    ledger = noise.ledger(release.budget)
     return Design(
         learner="joint",
         settings=settings,
@@ -91,8 +92,8 @@ def design(name: str, options: Options) -> Design:
         noise=noise,
         policy=UCB,
         claim=_claim(options, noise, mu),
-        ledger=ledger,
-        theory=Radius(options, release, settings),
+        ledger=noise.ledger(release.budget),
+        theory=radius(options, release, settings),
         contexts_are_private=True,
     )
 
@@ -111,7 +112,14 @@ def _release(options: Options, noise: Noise) -> tuple[GramTree, float | None]:
     numbers = packed(options.dim)
     if noise is WISHART:
         each = options.need_epsilon() / options.rewards_per_unit
-        found = _calibrate(options)
+        known = levels_for(options.horizon)
+        found = calibrate_all(
+            epsilon=options.need_epsilon(),
+            delta=options.need_delta(),
+            rewards_per_unit=options.rewards_per_unit,
+            levels=[known] if options.horizon is not None else list(range(1, known + 1)),
+            rows=options.dim + 1,
+        )
         tree = WishartTree(noise, options.horizon, 1.0, each, dim=options.dim, calibrations=found)
         return tree, None
     budget = noise.budget(options, GramTree.draws(numbers, options.horizon))
@@ -124,51 +132,44 @@ def _margin(options: Options) -> float:
     return CHECKED + 2 * math.sqrt(packed(options.dim)) * STEP
 
 
-def _calibrate(options: Options) -> dict[int, Calibration]:
-    """Degrees of freedom by the number of levels that may share the budget."""
-    known = levels_for(options.horizon)
-    return calibrate_all(
-        epsilon=options.need_epsilon(),
-        delta=options.need_delta(),
-        rewards_per_unit=options.rewards_per_unit,
-        levels=[known] if options.horizon is not None else list(range(1, known + 1)),
-    )
-
-
-class Radius:
+def radius(
+    options: Options, release: GramTree, settings: dict[str, Any]
+) -> Callable[[Vector], Vector]:
     """The paper's β_t for these regularisers.
 
     R·√(d·log(1 + tL²/ρ) + d·log(1/ζ)) + S·√ρ_max + γ, where the regulariser's eigenvalues lie in
     [ρ_min, ρ_max], the noise on the moments is at most γ·√ρ_min long, and ρ is the smallest ρ_min.
     With probability 1 − 2ζ it covers all rounds.
     """
+    noise, shift, size = release.noise.matrices, settings["shift"], settings["size"]
+    if noise is None:
+        raise OptionError(f"noise {release.noise.name!r} is not for a Gram matrix")
+    scales = release.multipliers * release.sensitivity
 
-    def __init__(self, options: Options, release: GramTree, settings: dict[str, Any]) -> None:
-        self.options, self.release, self.settings = options, release, settings
-        found = release.noise.matrices
-        if found is None:
-            raise OptionError(f"noise {release.noise.name!r} is not for a Gram matrix")
-        self.on_matrices: MatrixNoise = found
+    def bound(kind: Callable[[float, int, float], float], t: int) -> float:
+        """One of the noise's bounds on a matrix, for the sum of round t."""
+        amount = math.fsum(noise.amount(float(scales[levels])) for _, levels in release.nodes(t))
+        log = settings["log_rounds"]
+        if release.unknown_horizon:
+            log += math.log(t) + math.log(t + 1.0)
+        return kind(amount, options.dim, math.sqrt(2.0 * log))
 
-    def __call__(self, t: Vector) -> Vector:
-        options, settings = self.options, self.settings
-        shift, size = float(settings["shift"]), float(settings["size"])
+    def found(t: Vector) -> Vector:
         if shift < 1:
             raise OptionError(
                 f"alpha='theory' needs shift ≥ 1, not {shift:g}: below it nothing bounds the noise"
             )
         # An arm in round t is chosen by the release of t − 1.
         seen = [max(int(v) - 1, 1) for v in t]
-        low = size * np.array([self._bound(self.on_matrices.lowest, v) for v in seen])
-        high = size * np.array([self._bound(self.on_matrices.highest, v) for v in seen])
-        moments = np.array([self._bound(self.on_matrices.moments, v) for v in seen])
+        low = size * np.array([bound(noise.lowest, v) for v in seen])
+        high = size * np.array([bound(noise.highest, v) for v in seen])
+        moments = np.array([bound(noise.moments, v) for v in seen])
         least, most = options.ridge + (shift - 1) * low, options.ridge + shift * low + high
-        smallest = options.ridge + (shift - 1) * size * self._bound(self.on_matrices.lowest, 1)
-        gamma = size * moments / float(settings["reward_weight"]) / np.sqrt(least)
+        gamma = size * moments / settings["reward_weight"] / np.sqrt(least)
         radius = theory.confidence_radius(
             t,
             dim=options.dim,
-            ridge=smallest,
+            ridge=options.ridge + (shift - 1) * size * bound(noise.lowest, 1),
             max_norm=options.max_norm,
             theta_norm=0.0,
             zeta=options.zeta,
@@ -177,15 +178,7 @@ class Radius:
         )
         return np.asarray(radius, dtype=np.float64)
 
-    def _bound(self, bound: Any, t: int) -> float:
-        """One of the noise's bounds on a matrix, for the sum of round t."""
-        scales = self.release.multipliers * self.release.sensitivity
-        nodes = self.release.nodes(t)
-        amount = math.fsum(self.on_matrices.amount(float(scales[levels])) for _, levels in nodes)
-        log = float(self.settings["log_rounds"])
-        if self.release.unknown_horizon:
-            log += math.log(t) + math.log(t + 1.0)
-        return float(bound(amount, self.options.dim, math.sqrt(2.0 * log)))
+    return found
 
 
 def _claim(options: Options, noise: Noise, mu: float | None) -> Claim:

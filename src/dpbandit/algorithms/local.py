@@ -30,7 +30,6 @@ def design(name: str, options: Options) -> Design:
         options,
         "reward",
         release,
-        promise=presets.claim(options, noise, budget, "proven", ()),
-        ledger=noise.ledger(budget),
+        promise=presets.claim(options, noise, budget),
         theory=bonus.on_rewards(options, release),
     )

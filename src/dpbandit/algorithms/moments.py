@@ -26,6 +26,7 @@ def on_moments(
     options: Options,
     noise_name: str | Noise,
     *,
+    noises: tuple[str, ...] | None = None,
     release: type[Release] = Tree,
     more: Callable[[], dict[str, Any]] = dict,
     policy: Policy = UCB,
@@ -39,7 +40,9 @@ def on_moments(
     options : Options
         What it was made with.
     noise_name : str or Noise
-        Which noise: one of those below, or one of your own that was added.
+        Which noise, or one of your own that was added.
+    noises : tuple of str, optional
+        The names that it may have: all that suit sums of vectors, if not given.
     release : type
         How the sums are shown over time.
     more : callable
@@ -47,7 +50,7 @@ def on_moments(
     policy : Policy
         What picks an arm.
     """
-    noise = find_noise(noise_name, NOISES if isinstance(noise_name, str) else None)
+    noise = find_noise(noise_name, noises or NOISES if isinstance(noise_name, str) else None)
     if noise.notion not in ("pure", "gdp"):
         raise OptionError(f"{noise.name!r} noise is not for sums of vectors")
     presets.check_range(options)
@@ -65,13 +68,8 @@ def on_moments(
     if noise.norm == 1:
         one = math.sqrt(options.dim) if l1_limit is None else l1_limit / options.max_norm
     budget = noise.budget(options, release.draws(options.dim, options.horizon))
-    shown = release(
-        noise,
-        options.horizon,
-        on_grid(one, dim=options.dim, norm=noise.norm),
-        budget,
-        **more(),
-    )
+    size = on_grid(one, dim=options.dim, norm=noise.norm)
+    shown = release(noise, options.horizon, size, budget, **more())
     # ‖Px‖ is about √d for a whitener P, so this is λ on the scale of shaped sums.
     weighted_ridge = options.ridge / max(math.sqrt(options.dim), shape.floor)
     covers = () if l1_limit is None else (L1_CHECKED.format(l1_limit),)
@@ -79,8 +77,7 @@ def on_moments(
         options,
         "moments",
         shown,
-        promise=presets.claim(options, noise, budget, "proven", covers),
-        ledger=noise.ledger(budget),
+        promise=presets.claim(options, noise, budget, assumptions=covers),
         theory=bonus.on_moments(options, shown, shape, weighted_ridge),
         policy=policy,
         l1_limit=l1_limit,

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpbandit.design import Design, Vector
+from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options
 from dpbandit.policies import UCB, Policy
@@ -17,6 +16,7 @@ from dpbandit.privacy.claim import Claim, NoiseKind, Notion, Status
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.noise import GAUSSIAN, Noise
 from dpbandit.release import Nothing, Release
+from dpbandit.types import Matrix, Vector
 
 CLIPPED = (
     "each reward is clipped to {0}, so it can move by at most {1:g}; a reward outside the range is "
@@ -41,7 +41,11 @@ def check_range(options: Options) -> None:
 
 
 def claim(
-    options: Options, noise: Noise, budget: float, status: Status, assumptions: tuple[str, ...]
+    options: Options,
+    noise: Noise,
+    budget: float,
+    status: Status = "proven",
+    assumptions: tuple[str, ...] = (),
 ) -> Claim:
     """A claim in the words that most algorithms share. An infinite ε is no claim at all."""
     epsilon = options.need_epsilon()
@@ -76,15 +80,16 @@ def ridge(
     release: Release,
     *,
     promise: Claim,
-    ledger: Ledger,
+    ledger: Ledger | None = None,
     theory: Callable[[Vector], Vector],
     policy: Policy = UCB,
-    public_set: NDArray[np.float64] | None = None,
+    public_set: Matrix | None = None,
     **more: Any,
 ) -> Design:
     """A design whose learner is LinUCB's regression, with the noise at a site.
 
-    `more` are settings of the learner, or fields of the design, that differ from the usual ones.
+    The ledger holds the release's budget, if none is given. `more` are settings of the learner, or
+    fields of the design, that differ from the usual ones.
     """
     public = np.empty((0, options.dim)) if public_set is None else public_set
     settings = {
@@ -108,7 +113,7 @@ def ridge(
         noise=release.noise,
         policy=policy,
         claim=promise,
-        ledger=ledger,
+        ledger=release.noise.ledger(release.budget) if ledger is None else ledger,
         theory=theory,
         public_set=public,
         **more,

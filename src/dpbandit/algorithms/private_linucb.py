@@ -7,17 +7,19 @@ sensitivity, measures it in the wrong norm and counts one level too few.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from dpbandit.algorithms import bonus, presets
 from dpbandit.algorithms.moments import on_moments
 from dpbandit.algorithms.shapes import ROUND
-from dpbandit.design import Design, Vector
+from dpbandit.design import Design
 from dpbandit.options import Options
 from dpbandit.privacy.ledger import Ledger
-from dpbandit.privacy.noise import LAPLACE, find_noise
+from dpbandit.privacy.noise import find_noise
 from dpbandit.release import MAX_LEVELS, Tree
+from dpbandit.types import Vector
 
 DESCRIPTION = "Laplace tree on moments, with the correct L1 sensitivity"
 REFERENCE = "Neel & Roth 2018"
@@ -47,9 +49,8 @@ def published_design(name: str, options: Options) -> Design:
     presets.check_range(options)
     epsilon = options.need_epsilon() / options.rewards_per_unit
     # An item is x·r over L and the width, so L is 1/width.
-    release = Tree(
-        noise, options.horizon, 1 / options.width, epsilon, published_multipliers(options, epsilon)
-    )
+    multipliers = published_multipliers(options, lambda levels: levels / epsilon)
+    release = Tree(noise, options.horizon, 1 / options.width, epsilon, multipliers)
     return presets.ridge(
         options,
         "moments",
@@ -60,8 +61,8 @@ def published_design(name: str, options: Options) -> Design:
     )
 
 
-def published_multipliers(options: Options, epsilon: float) -> Vector:
-    """log₂T/ε for a known horizon; for an unknown one, the levels of the block instead of log₂T."""
-    if options.horizon is None or math.isinf(epsilon):
-        return LAPLACE.multipliers(epsilon, MAX_LEVELS)
-    return np.full(MAX_LEVELS + 1, max(math.log2(options.horizon), 1.0) / epsilon)
+def published_multipliers(options: Options, scale: Callable[[float], float]) -> Vector:
+    """The scale for log₂T levels; where the horizon is unknown, for those of a block."""
+    if options.horizon is not None:
+        return np.full(MAX_LEVELS + 1, scale(max(math.log2(options.horizon), 1.0)))
+    return np.array([0.0, *(scale(levels) for levels in range(1, MAX_LEVELS + 1))])

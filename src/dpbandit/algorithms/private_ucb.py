@@ -51,13 +51,8 @@ def design(name: str, options: Options) -> Design:
     # Trees that share a budget are like more levels of one tree.
     split = options.dim if options.own_flag("split_budget") else 1
     scales = noise.multipliers(budget, MAX_LEVELS) * noise.multiplier(1.0, split)
-    release = ArmTrees(
-        noise,
-        options.horizon,
-        on_grid(1.0, dim=1, norm=noise.norm),
-        budget,
-        scales,
-    )
+    one = on_grid(1.0, dim=1, norm=noise.norm)
+    release = ArmTrees(noise, options.horizon, one, budget, scales)
     checked = ("contexts name arms and nothing else (checked)",)
     return Design(
         learner="arms",
@@ -70,7 +65,7 @@ def design(name: str, options: Options) -> Design:
         release=release,
         noise=noise,
         policy=INDEX,
-        claim=presets.claim(options, noise, budget, "proven", checked),
+        claim=presets.claim(options, noise, budget, assumptions=checked),
         ledger=noise.ledger(budget),
         theory=1.0,
         one_hot=True,

@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_overloads, overload
+from typing import Any, Literal, get_overloads, overload
 
 from numpy.typing import ArrayLike
 
@@ -25,14 +25,30 @@ from dpbandit.algorithms import (
     toeplitz,
     tree_gauss,
 )
-from dpbandit.algorithms.hints import Name
 from dpbandit.bandit import Bandit
 from dpbandit.design import Design
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
 from dpbandit.options import Options, build
+from dpbandit.privacy.claim import Claim
 
-if TYPE_CHECKING:
-    from dpbandit.privacy.claim import Claim
+# What editors and type checkers know of `make`: the names in ALGORITHMS.
+Name = Literal[
+    "random",
+    "linucb",
+    "private-linucb",
+    "private-linucb-published",
+    "dgs",
+    "dgs-published",
+    "dgs-figure",
+    "local",
+    "tree-gauss",
+    "toeplitz",
+    "anytime",
+    "private-ts",
+    "adac-oful",
+    "private-ucb",
+    "joint",
+]
 
 
 @dataclass(frozen=True)

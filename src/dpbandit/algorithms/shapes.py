@@ -12,12 +12,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, one_of
-
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix
 
 SHAPES = ("round", "ellipsoid", "instruments")
 # Directions that no public context takes would otherwise get infinite weight.

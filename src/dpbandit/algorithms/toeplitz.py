@@ -10,7 +10,6 @@ from __future__ import annotations
 from dpbandit.algorithms.moments import on_moments
 from dpbandit.design import Design
 from dpbandit.options import Options
-from dpbandit.privacy.noise import find_noise
 from dpbandit.release import Toeplitz
 
 DESCRIPTION = "square-root (Toeplitz) factorisation on moments, in constant memory"
@@ -23,11 +22,11 @@ OPTIONS = ("shape",)
 
 
 def design(name: str, options: Options) -> Design:
-    noise = find_noise(options.noise or "gaussian", ("gaussian",))
     return on_moments(
         name,
         options,
-        noise.name,
+        options.noise or "gaussian",
+        noises=("gaussian",),
         release=Toeplitz,
         more=lambda: {"dim": options.dim, "real": options.seed is None},
     )

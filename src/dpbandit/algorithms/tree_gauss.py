@@ -10,7 +10,6 @@ from __future__ import annotations
 from dpbandit.algorithms.moments import on_moments
 from dpbandit.design import Design
 from dpbandit.options import Options
-from dpbandit.privacy.noise import find_noise
 from dpbandit.release import Honaker, Tree
 
 DESCRIPTION = "Gaussian tree on moments"
@@ -20,6 +19,6 @@ OPTIONS = ("shape", "honaker")
 
 
 def design(name: str, options: Options) -> Design:
-    noise = find_noise(options.noise or "gaussian", ("gaussian",))
     release = Honaker if options.own_flag("honaker") else Tree
-    return on_moments(name, options, noise.name, release=release)
+    noise = options.noise or "gaussian"
+    return on_moments(name, options, noise, noises=("gaussian",), release=release)

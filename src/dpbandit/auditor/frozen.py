@@ -74,7 +74,11 @@ class Frozen:
         if workers == 1 or len(parts) == 1:
             return np.array([cost for part in parts for cost in work(part)])
         with ThreadPoolExecutor(workers) as executor:
-            return np.array([cost for found in executor.map(work, parts) for cost in found])
+            try:
+                return np.array([cost for found in executor.map(work, parts) for cost in found])
+            except BaseException:  # Ctrl-C: what has not begun need not be waited for
+                executor.shutdown(cancel_futures=True)
+                raise
 
     def neighbour(self, positions: Positions) -> Neighbour:
         """The stream that differs at these positions, changed to what costs most."""
@@ -92,7 +96,12 @@ class Frozen:
             return math.inf  # the noise itself tells the two streams apart
         shifts = values - self.values
         moved = shifts.any(axis=1)
-        return float(self.bandit.noise.costs(shifts[moved], scales[moved]).sum())
+        shifts, scales = shifts[moved], scales[moved]
+        if ((scales > 0) & ((scales < 1e-100) | (scales > 1e100))).any():
+            # No square of a shift vanishes or overflows when its scale is near 1.
+            powers = np.where(scales > 0, -np.frexp(scales)[1], 0)
+            shifts, scales = np.ldexp(shifts, powers[:, None]), np.ldexp(scales, powers)
+        return float(self.bandit.noise.costs(shifts, scales).sum())
 
     def _told(
         self, engine: Engine, change: Change, positions: Positions
@@ -127,6 +136,10 @@ def freeze(bandit: Bandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     down = np.random.default_rng([seed, 17]).random(len(xs)) < share
     rs = np.where(down, below, above)
     changes: tuple[Change, ...] = (Change(xs, np.where(down, above, below)),)
+    if bandit.values_depend_on_releases:  # a window that moves: less far may cost more
+        low, high = bandit.options.reward_range
+        inside = np.random.default_rng([seed, 18]).uniform(low, high, size=len(xs))
+        changes += (Change(xs, inside),)
     if bandit.contexts_are_private:
         rs, changes = other_pairs(bandit, xs)
     known = bandit.in_public_set(xs)

@@ -223,7 +223,7 @@ def _told(
     """Clean values and θ of an engine that learns a stream and is told another run's noise."""
     values: list[Scores] = []
     thetas: list[Scores] = []
-    starts = iter(script.starts)
+    starts = (noisy for _, noisy in script.starts)
     for x, reward, inside in zip(xs, rs, known, strict=True):
         for level in engine.starts():
             engine.begin(level, to_whole(next(starts)).tolist())

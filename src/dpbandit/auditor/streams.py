@@ -47,6 +47,16 @@ def families(
     return {label: within(xs * max_norm, max_norm, l1_limit) for label, xs in unit.items()}
 
 
+def only(dim: int) -> Matrix:
+    """One known context of length 1, along no axis: all other directions stay unexplored.
+
+    >>> only(2).round(3).tolist()
+    [[0.447, 0.894]]
+    """
+    along = np.arange(1.0, dim + 1)
+    return np.ascontiguousarray(along[None, :] / np.linalg.norm(along))
+
+
 def within(xs: Matrix, max_norm: float, l1_limit: float | None) -> Matrix:
     """The contexts, shortened where a bandit would refuse them."""
     lengths: Matrix = np.linalg.norm(xs, axis=1, keepdims=True) / max_norm
@@ -102,8 +112,11 @@ def turned(xs: Matrix, max_norm: float, angles: int = 33) -> Matrix:
     [[[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]]
     """
     rounds, dim = xs.shape
-    lengths = np.linalg.norm(xs, axis=1, keepdims=True)
-    along = np.where(lengths > 0, xs / np.maximum(lengths, 1e-300), np.eye(dim)[0])
+    # Divided by the largest entry first: squares of small ones vanish. What is left of numbers near
+    # the end of floats has no direction to speak of.
+    largest = np.abs(xs).max(axis=1, keepdims=True)
+    sized = np.where(largest > 1e-300, xs / np.maximum(largest, 1e-300), np.eye(dim)[0])
+    along = sized / np.linalg.norm(sized, axis=1, keepdims=True)
     # Away from the coordinate in which the context is smallest: a direction that is never parallel
     # to it.
     across = np.eye(dim)[np.argmin(np.abs(along), axis=1)]

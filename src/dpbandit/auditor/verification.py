@@ -48,6 +48,7 @@ class Verification:
     requested: float
     claim: Claim
     cases: list[Case] = field(default_factory=list)
+    complete: bool = True  # False after Ctrl-C
 
     @property
     def worst(self) -> Case:
@@ -70,11 +71,14 @@ class Verification:
     def add(self, contexts: str, xs: Matrix, position: int, total: float, why: str = "") -> None:
         """Take in a case: what the costs of all its releases add up to."""
         cost = math.sqrt(total) if self.currency == "μ" else total
+        ratio = cost / self.requested if self.requested else (math.inf if cost else 0.0)
         rounds, dim = xs.shape
-        self.cases.append(Case(contexts, rounds, dim, position, cost, cost / self.requested, why))
+        self.cases.append(Case(contexts, rounds, dim, position, cost, ratio, why))
 
     def __str__(self) -> str:
         verdict = "HOLDS" if self.holds else "DOES NOT HOLD"
+        if not self.complete:
+            verdict += f" (interrupted after {len(self.cases)} cases)"
         setting = f"ε = {self.epsilon:g}"
         if self.currency == "μ":
             setting += f", δ = {self.delta:g}"
@@ -83,7 +87,9 @@ class Verification:
                 f"{self.name}: {setting} for {self.claim.unit} {verdict} on these streams "
                 f"[status: {self.claim.status}]",
                 f"exact joint cost over all releases, in {self.currency} "
-                f"(requested: {self.requested:.6g})",
+                f"(requested: {self.requested:.6g}): a reward (a user's, or a context with it) is "
+                "changed at every position and all noisy values are kept; 1 uses the request to the "
+                "full, more breaks it",
                 *(f"  {case}" for case in self.cases),
                 f"worst case: {self.currency} = {self.worst.cost:.6g}, "
                 f"true ε = {self.true_epsilon:.4g}",
@@ -95,6 +101,7 @@ class Verification:
         return {
             "name": self.name,
             "holds": self.holds,
+            "complete": self.complete,
             "requested": {
                 "epsilon": self.epsilon,
                 "delta": self.delta,
@@ -111,9 +118,19 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def compare_with(bandit: Bandit, *, epsilon: float, delta: float) -> Verification:
-    """A comparison of this bandit's costs with (ε, δ), still without cases."""
-    noise, currency, requested = bandit.noise, "ε", epsilon
+def compare_with(
+    bandit: Bandit, *, epsilon: float | None = None, delta: float | None = None
+) -> Verification:
+    """A comparison of this bandit's costs with (ε, δ), still without cases.
+
+    With neither, the bandit's own claim; its setting where it claims nothing.
+    """
+    noise, claim, currency = bandit.noise, bandit.claim, "ε"
+    if epsilon is None and delta is None and claim.status != "none":
+        epsilon, delta = claim.epsilon, claim.delta
+    epsilon = (bandit.options.epsilon or 0.0) if epsilon is None else epsilon
+    delta = (bandit.options.delta or 0.0) if delta is None else delta
+    requested = epsilon
     if bandit.design.is_private:
         if noise.notion == "gdp":
             currency, requested = "μ", mu_of(epsilon=epsilon, delta=delta)
@@ -122,4 +139,4 @@ def compare_with(bandit: Bandit, *, epsilon: float, delta: float) -> Verificatio
                 f"the cost of {noise.name} noise is not a sum over releases, so that verify cannot "
                 "compute it: use audit, whose attack knows the exact likelihood ratio"
             )
-    return Verification(bandit.name, epsilon, delta, currency, requested, bandit.claim)
+    return Verification(bandit.name, epsilon, delta, currency, requested, claim)

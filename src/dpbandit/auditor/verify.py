@@ -35,7 +35,16 @@ Progress = Callable[[str, float], None]
 ALL_POSITIONS_UP_TO = 4096
 SIMULATION = "the paper's simulation"
 SEARCHED = "searched for"
+ROUNDING = "where rounding matters"
 SHIPPED = "step by step, as shipped"
+# Of a stream at which rounding adds up; its positions are few.
+LONG = 4096
+
+
+# What a bandit is made with where nothing is asked for.
+SETTING = (2.0, 1e-5)
+# What rounding depends on; where one is given, it is the caller's choice.
+ILL_CONDITIONED = ("ridge", "reward_range", "public_contexts")
 
 
 def make_for(name: str, given: dict[str, Any]) -> Bandit:
@@ -52,12 +61,12 @@ def make_for(name: str, given: dict[str, Any]) -> Bandit:
 def verify(
     name: str,
     *,
-    epsilon: float = 2.0,
-    delta: float = 1e-5,
+    epsilon: float | None = None,
+    delta: float | None = None,
     horizon: int = 512,
     dim: int = 5,
     seed: int = 0,
-    tries: int = 200,
+    tries: int = 400,
     contexts: Matrix | None = None,
     unknown_horizon: bool = False,
     log_rows: int = 0,
@@ -67,16 +76,18 @@ def verify(
 ) -> Verification:
     """Compute the exact joint cost of an algorithm on several streams; compare it with (ε, δ).
 
-    The comparison is with what was asked for, whatever the algorithm's status says. Gaussian noise
-    is compared in μ, Laplace noise in pure ε, where δ plays no part. An algorithm of your own is
-    verified if its factory returns a `Bandit`.
+    Where ε or δ is given, the comparison is with them, whatever the algorithm's status says; else
+    with the claim of the bandit that is made, so that one of your own is judged by its own words.
+    Gaussian noise is compared in μ, Laplace noise in pure ε, where δ plays no part. An algorithm of
+    your own is verified if its factory returns a `Bandit`.
 
     Parameters
     ----------
     name : str
         The algorithm.
-    epsilon, delta : float
-        What to compare with.
+    epsilon, delta : float, optional
+        What to make it with and compare with. If neither is given: 2 and 1e-5, and the claim of the
+        bandit that is made so.
     horizon, dim : int
         Rounds, and features of a context.
     seed : int
@@ -99,12 +110,15 @@ def verify(
     Returns
     -------
     Verification
-        One case for each stream, the worst of them, and whether the request holds.
+        One case for each stream, the worst of them, and whether the request holds. After Ctrl-C,
+        the cases so far, and `complete` is False.
 
     Raises
     ------
     OptionError
         If an option is wrong, or the algorithm's releases cannot be seen.
+    KeyboardInterrupt
+        If Ctrl-C came before the first case.
 
     Examples
     --------
@@ -121,21 +135,24 @@ def verify(
         rows = whole("log_rows", log_rows, least=1)
         given: dict[str, Any] = {"dim": dim, "horizon": horizon, "seed": seed, **options}
         given |= {"unknown_horizon": unknown_horizon, "progress": progress}
-        return verify_warm_start(name, epsilon=epsilon, delta=delta, rows=rows, **given)
+        given |= {"epsilon": epsilon, "delta": delta}
+        return verify_warm_start(name, rows=rows, **given)
     if contexts is not None:
         contexts = np.ascontiguousarray(contexts, dtype=np.float64)
         if contexts.ndim != 2 or len(contexts) == 0:
             raise ShapeError(f"contexts must have shape (rounds, dim), not {contexts.shape}")
         horizon, dim = contexts.shape
-    world, algorithm = Synthetic(dim=dim), registry.find(name)
+    world, algorithm, chosen = Synthetic(dim=dim), registry.find(name), set(options)
     public = np.asarray(world.episode(seed).public_contexts, dtype=np.float64)
     if "smallest_eigenvalue" in algorithm.own_options:
         options.setdefault("smallest_eigenvalue", estimate_bounds(public)[1])
     if options.get("shape", "round") != "round":
         options.setdefault("public_contexts", public * options.get("max_norm", 1.0))
 
+    asked = {"epsilon": epsilon or SETTING[0], "delta": SETTING[1] if delta is None else delta}
+
     def make(rounds: int, **more: Any) -> Bandit:
-        given = {"dim": dim, "epsilon": epsilon, "delta": delta, "seed": seed, **options, **more}
+        given = {"dim": dim, "seed": seed, **asked, **options, **more}
         return make_for(name, {**given, "horizon": None if unknown_horizon else rounds})
 
     bandit = make(horizon)
@@ -148,46 +165,74 @@ def verify(
         )
     threads = workers or os.cpu_count() or 1
 
-    def add(label: str, frozen: Frozen) -> None:
-        result.add(label, frozen.xs, *worst_of(frozen, threads))
+    def add(label: str, frozen: Frozen, few: bool = False) -> None:
+        result.add(label, frozen.xs, *worst_of(frozen, threads, few))
 
-    if contexts is not None:
-        add("as given", freeze(bandit, contexts, seed=seed))
+    def cases() -> None:
+        if contexts is not None:
+            add("as given", freeze(bandit, contexts, seed=seed))
+            return
+        say(SIMULATION, 0.0)
+        known = {}
+        if "public_contexts" not in options and not algorithm.registered_by_user:
+            known = {"public_contexts": public * bandit.options.max_norm}
+        played = _play(make(horizon, **known), world.episode(seed), horizon)
+        add(SIMULATION, freeze(make(horizon, **known), played, seed=seed))
+        limits = (bandit.options.max_norm, bandit.l1_limit)
+        for number, (label, xs) in enumerate(streams.families(dim, horizon, seed, *limits).items()):
+            say(label, 0.3 + 0.07 * number)
+            add(label, freeze(bandit, bandit.within(xs), seed=seed))
+        if not algorithm.black_box and not chosen & set(ILL_CONDITIONED):
+            say(ROUNDING, 0.72)
+            longest = bandit.options.max_norm
+            arms = streams.only(dim) * longest
+            # As large an inverse as is allowed, and rewards far from 0 for their width.
+            ridge = max(1.0000001e-10 * longest * longest, 1.01e-100)
+            worst = dict(zip(ILL_CONDITIONED, (ridge, (1e6, 1e6 + 1), arms), strict=True))
+            far = make(max(LONG, first), **worst)
+            add(ROUNDING, freeze(far, far.within(np.resize(arms, (LONG, dim))), seed=seed), True)
+        if tries:
+            say(SEARCHED, 0.75)
+            rounds = min(horizon, max(48, first + 16))
+            probe = make(rounds)
+            starts = list(streams.families(dim, rounds, seed, *limits).values())
+
+            def cost(xs: Matrix) -> float:
+                return worst_of(freeze(probe, allowed(probe, xs), seed=seed), threads)[1]
+
+            found = allowed(probe, streams.search(cost, starts, tries=tries, seed=seed))
+            add(SEARCHED, freeze(probe, found, seed=seed))
+        say(SHIPPED, 0.95)
+        length = min(horizon, max(20, first + 5))
+        short = streams.families(dim, length, seed, *limits)
+        shipped = [
+            (*as_shipped(lambda: make(length), bandit.within(xs)), xs) for xs in short.values()
+        ]
+        total, why, xs = max(shipped, key=lambda found: found[0])
+        result.add(SHIPPED, xs, 1, total, why)
+
+    try:
+        cases()
+    except KeyboardInterrupt:
+        if not result.cases:
+            raise
+        result.complete = False
         return result
-    say(SIMULATION, 0.0)
-    known = {}
-    if "public_contexts" not in options and not algorithm.registered_by_user:
-        known = {"public_contexts": public * bandit.options.max_norm}
-    played = _play(make(horizon, **known), world.episode(seed), horizon)
-    add(SIMULATION, freeze(make(horizon, **known), played, seed=seed))
-    limits = (bandit.options.max_norm, bandit.l1_limit)
-    for number, (label, xs) in enumerate(streams.families(dim, horizon, seed, *limits).items()):
-        say(label, 0.3 + 0.1 * number)
-        add(label, freeze(bandit, bandit.within(xs), seed=seed))
-    if tries:
-        say(SEARCHED, 0.8)
-        rounds = min(horizon, max(48, first + 16))
-        probe = make(rounds)
-        starts = list(streams.families(dim, rounds, seed, *limits).values())
-
-        def cost(xs: Matrix) -> float:
-            return worst_of(freeze(probe, allowed(probe, xs), seed=seed), threads)[1]
-
-        found = allowed(probe, streams.search(cost, starts, tries=tries, seed=seed))
-        add(SEARCHED, freeze(probe, found, seed=seed))
-    say(SHIPPED, 0.95)
-    length = min(horizon, max(20, first + 5))
-    short = bandit.within(streams.families(dim, length, seed, *limits)["random directions"])
-    result.add(SHIPPED, short, 1, *as_shipped(lambda: make(length), short))
     say("done", 1.0)
     return result
 
 
-def worst_of(frozen: Frozen, workers: int) -> tuple[int, float, str]:
-    """The costliest position (from 1), its cost, and why it is infinite if it is."""
+def worst_of(frozen: Frozen, workers: int, few: bool = False) -> tuple[int, float, str]:
+    """The costliest position (from 1), its cost, and why it is infinite if it is.
+
+    `few`: the first positions and the ends of nodes alone.
+    """
     if frozen.uses_noise_twice:
         return 1, math.inf, TWICE
     positions = positions_of(len(frozen.xs), frozen.bandit.options.rewards_per_unit)
+    if few:
+        first = positions[:, 0]
+        positions = positions[(first < 4) | ((first & (first + 1)) == 0) | (first == first[-1])]
     costs = frozen.costs(positions, workers)
     worst = int(costs.argmax())
     cost, why = float(costs[worst]), ""
@@ -201,13 +246,16 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
 
     Raw rewards, clipping, caps and all: it is there to see that what ships is what is verified, at
     a few positions of a short stream. Everything public is compared after every round: the exported
-    model, the ranking of a fixed slate, `repr` and what was spent. With users, one user has more
+    model, the ranking of a fixed slate, propensities, `repr`, what was spent, counters, the ledger.
+    Rewards move from below the range to above it, and into it. With users, one user has more
     rewards than the cap, and all of them change.
     """
     bandit = make()
     below, above = far_outside(bandit)
     rewards = np.full(len(xs), below)
-    changes: tuple[Change, ...] = (Change(xs, np.full(len(xs), above)),)
+    low, high = bandit.options.reward_range
+    inside = np.random.default_rng(len(xs)).uniform(low, high, size=len(xs))
+    changes: tuple[Change, ...] = (Change(xs, np.full(len(xs), above)), Change(xs, inside))
     if bandit.contexts_are_private:
         rewards, changes = other_pairs(bandit, xs)
     cap, worst = bandit.options.protects.cap, (0.0, "")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpbandit.algorithms import registry
 from dpbandit.auditor import streams
 from dpbandit.auditor.verification import Verification, compare_with
-from dpbandit.auditor.verify import Progress
+from dpbandit.auditor.verify import SETTING, Progress
 from dpbandit.auditor.watch import Transcript, Watch, fixed_slate, joint_cost, shown
 from dpbandit.bandit import Bandit
 from dpbandit.logs import enter
@@ -48,26 +48,24 @@ def record(make: Make, stream: Stream, script: Transcript | None = None) -> Tran
     bandit.source = watch
     slate = fixed_slate(bandit)
     n = stream.logged
-    pa = arrow("pyarrow")
-    table = pa.table(
-        {
-            "x": pa.FixedSizeListArray.from_arrays(
-                pa.array(stream.xs[:n].ravel()), stream.xs.shape[1]
-            ),
-            "reward": stream.rewards[:n],
-            "user": stream.users[:n],
-        }
-    )
-    source = open_log(table)
-    columns: Columns = find_columns(source, context="x", reward="reward", user="user")
-    sample = peek(source, columns, bandit.options.max_norm)
-    learn_log(bandit, source, columns, sample=sample, workers=1)
+    learn(bandit, stream.xs[:n], stream.rewards[:n], stream.users[:n])
     public = watch.transcript.public
-    public.append(json.dumps([shown(bandit, slate), bandit.log.to_dict() if bandit.log else None]))
+    log = json.dumps(bandit.log.to_dict()) if bandit.log else ""
+    public.append({**shown(bandit, slate), "the log's record": log})
     for x, reward, user in zip(stream.xs[n:], stream.rewards[n:], stream.users[n:], strict=True):
         bandit.update(x, float(reward), user=user)
         public.append(shown(bandit, slate))
     return watch.transcript
+
+
+def learn(bandit: Bandit, xs: Matrix, rewards: Vector, users: list[str]) -> None:
+    """Start a bandit from a log of these rows, through the log's own reading."""
+    pa = arrow("pyarrow")
+    contexts = pa.FixedSizeListArray.from_arrays(pa.array(xs.ravel()), xs.shape[1])
+    source = open_log(pa.table({"x": contexts, "reward": rewards, "user": users}))
+    columns: Columns = find_columns(source, context="x", reward="reward", user="user")
+    sample = peek(source, columns, bandit.options.max_norm)
+    learn_log(bandit, source, columns, sample=sample, workers=1)
 
 
 def cost(make: Make, stream: Stream, changed: list[int]) -> tuple[float, str]:
@@ -100,8 +98,8 @@ def neighbours(rows: int, rounds: int, cap: int | None) -> dict[str, tuple[list[
 def verify_warm_start(
     name: str,
     *,
-    epsilon: float = 2.0,
-    delta: float = 1e-5,
+    epsilon: float | None = None,
+    delta: float | None = None,
     rows: int = 64,
     horizon: int = 32,
     dim: int = 5,
@@ -116,7 +114,8 @@ def verify_warm_start(
     >>> result.holds, round(result.worst.ratio, 3)
     (True, 1.0)
     """
-    given = {"dim": dim, "epsilon": epsilon, "delta": delta, "seed": seed, **options}
+    asked = {"epsilon": epsilon or SETTING[0], "delta": SETTING[1] if delta is None else delta}
+    given = {"dim": dim, "seed": seed, **asked, **options}
     given["horizon"] = None if unknown_horizon else horizon
     if options.get("shape", "round") != "round":
         rng = np.random.default_rng(seed)
@@ -132,10 +131,15 @@ def verify_warm_start(
     result = compare_with(bandit, epsilon=epsilon, delta=delta)
     cap, limits = bandit.options.protects.cap, (bandit.options.max_norm, bandit.l1_limit)
     families = streams.families(dim, rows + horizon, seed, *limits)
-    for number, (label, xs) in enumerate(families.items()):
-        if progress is not None:
-            progress(label, number / len(families))
-        for kind, (changed, users) in neighbours(rows, horizon, cap).items():
-            stream = Stream(bandit.within(xs), np.zeros(len(xs)), users, rows)
-            result.add(f"{kind}; {label}", xs, changed[0] + 1, *cost(make, stream, changed))
+    try:
+        for number, (label, xs) in enumerate(families.items()):
+            if progress is not None:
+                progress(label, number / len(families))
+            for kind, (changed, users) in neighbours(rows, horizon, cap).items():
+                stream = Stream(bandit.within(xs), np.zeros(len(xs)), users, rows)
+                result.add(f"{kind}; {label}", xs, changed[0] + 1, *cost(make, stream, changed))
+    except KeyboardInterrupt:
+        if not result.cases:
+            raise
+        result.complete = False
     return result

@@ -6,20 +6,23 @@ Slower than an engine's trace and more general: it sees any bandit that releases
 
 from __future__ import annotations
 
-import json
+import marshal
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.errors import PropensityError
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sources import Pending, Source
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Shown = dict[str, str | bytes]  # what is public, by where it is seen
 
 # How often independent noise may look as if a number of it had been used twice, in one stream.
 FALSE_ALARMS = 1e-3
@@ -37,9 +40,33 @@ class Release:
     """One release as the trusted side sees it."""
 
     noise: Noise
-    value: Vector
+    pending: Pending
     scale: float
     noisy: Vector
+    index: int
+
+    @property
+    def value(self) -> Vector:
+        """The clean value, as floats."""
+        return self.pending.values
+
+    def cost_of(self, other: Release) -> float:
+        """What telling this release from a neighbour's costs; its noise must be the same.
+
+        Whole numbers are subtracted as such, and the difference of two floats is rounded once: what
+        is left of rounding is some 1e-15 of the cost, at any size of the values.
+        """
+        shift = other.value - self.value
+        mine, theirs = self.pending.whole, other.pending.whole
+        if mine is not None and theirs is not None:
+            apart = [b - a for a, b in zip(mine, theirs, strict=True)]
+            shift = np.array(apart, dtype=np.float64) * self.pending.step
+        return cost(self.noise, shift, self.scale)
+
+    def has_noise_of(self, other: Release) -> bool:
+        """Whether kind and scale of the noise, and the number of values, are those of the other."""
+        same = self.noise is other.noise and len(self.value) == len(other.value)
+        return same and self.scale == other.scale  # never for NaN
 
 
 @dataclass
@@ -51,8 +78,8 @@ class Transcript:
     """
 
     releases: list[Release] = field(default_factory=list)
-    starts: list[Vector] = field(default_factory=list)
-    public: list[str] = field(default_factory=list)
+    starts: list[tuple[int, Vector]] = field(default_factory=list)
+    public: list[Shown] = field(default_factory=list)
 
     @property
     def uses_noise_twice(self) -> bool:
@@ -86,7 +113,8 @@ class Watch:
         kind = noise if isinstance(noise, Noise) else find_noise(noise)
         seen = self.transcript
         if index < 0:  # stays in memory
-            told = self.script.starts[len(seen.starts) : len(seen.starts) + 1]
+            number = len(seen.starts)
+            told = [noisy for _, noisy in self.script.starts[number : number + 1]]
         else:
             number = len(seen.releases)
             told = [release.noisy for release in self.script.releases[number : number + 1]]
@@ -97,10 +125,21 @@ class Watch:
         else:
             noisy = pending.values
         if index < 0:
-            seen.starts.append(noisy.copy())
+            seen.starts.append((index, noisy.copy()))
         else:
-            seen.releases.append(Release(kind, pending.values.copy(), scale, noisy.copy()))
+            kept = pending._replace(values=pending.values.copy())
+            seen.releases.append(Release(kind, kept, scale, noisy.copy(), index))
         return noisy.copy()
+
+    def take_back(self, made: int, started: int, rounds: int) -> None:
+        """Forget what a failed update drew after so many, in rounds that it did not finish.
+
+        Nobody has seen it.
+        """
+        seen = self.transcript
+        seen.releases[made:] = [one for one in seen.releases[made:] if one.index <= rounds]
+        # A start's number is −(64·round + level).
+        seen.starts[started:] = [one for one in seen.starts[started:] if -one[0] // 64 <= rounds]
 
 
 def record(
@@ -153,17 +192,31 @@ def fixed_slate(bandit: Any) -> Matrix:
     return np.ascontiguousarray(bandit.within(slate))
 
 
-def shown(bandit: Any, slate: Matrix) -> str:
+def shown(bandit: Any, slate: Matrix) -> Shown:
     """All that anyone may see of a bandit now: with the noisy values fixed, no reward may show."""
-    return json.dumps(
-        [
-            bandit.rounds,
-            bandit.model().to_record(),
-            bandit.select(slate, k=len(slate)).tolist(),
-            repr(bandit),
-            str(bandit.spent),
-        ]
-    )
+    model = bandit.model()
+    # What `export` writes; its claim stands in what was spent.
+    record = [model.round, model.policy.record(model.view, model.alpha)]
+    seen: Shown = {
+        # Bytes, because NaN is not equal to itself, in the version without memory addresses.
+        "the exported model": marshal.dumps(record, 2),
+        "the arms that it picks": str(bandit.select(slate, k=len(slate)).tolist()),
+        "repr": repr(bandit),
+        "what was spent": str(bandit.spent),
+        "its counters": f"{bandit.rounds} {bandit.over_cap} {sorted(bandit.user_counts.items())}",
+        "the ledger": f"{bandit.ledger}",
+    }
+    with suppress(PropensityError):  # policies that draw no lots have none
+        seen["propensities"] = str(model.propensities(slate[:2]).probabilities.tolist())
+    return seen
+
+
+def difference(one: Shown, two: Shown) -> str:
+    """Why what is public of two neighbours differs; empty if it does not."""
+    if one == two:
+        return ""
+    parts = [part for part in one if one[part] != two.get(part)]
+    return f"{OTHER_PUBLIC}: in {' and '.join(parts) or 'what there is to see'}"
 
 
 def joint_cost(one: Transcript, two: Transcript) -> tuple[float, str]:
@@ -173,16 +226,35 @@ def joint_cost(one: Transcript, two: Transcript) -> tuple[float, str]:
     """
     if len(one.releases) != len(two.releases):
         return math.inf, OTHER_RELEASES
-    if one.public != two.public:
-        return math.inf, OTHER_PUBLIC
+    for mine, theirs in zip(one.public, two.public, strict=True):
+        if why := difference(mine, theirs):
+            return math.inf, why
     if one.uses_noise_twice:
         return math.inf, TWICE
-    total = 0.0
+    return cost_of_releases(one, two)
+
+
+def cost_of_releases(one: Transcript, two: Transcript) -> tuple[float, str]:
+    """The same of as many releases in both, and of nothing beside them."""
+    costs = []
     for a, b in zip(one.releases, two.releases, strict=True):
-        if a.scale != b.scale or a.noise is not b.noise or len(a.value) != len(b.value):
+        if not a.has_noise_of(b):
             return math.inf, OTHER_SCALE
-        total += a.noise.cost(b.value - a.value, a.scale)
+        costs.append(a.cost_of(b))
+    total = math.fsum(costs)
     return total, "" if math.isfinite(total) else NO_NOISE
+
+
+def cost(noise: Noise, shift: Vector, scale: float) -> float:
+    """`noise.cost` where squares of shift and scale would vanish or overflow too.
+
+    >>> round(cost(find_noise("gaussian"), np.array([3e-170]), 2e-170), 9)
+    2.25
+    """
+    if scale > 0 and not 1e-100 < scale < 1e100:
+        power = -math.frexp(scale)[1]
+        shift, scale = np.ldexp(shift, power), math.ldexp(scale, power)
+    return noise.cost(shift, scale)
 
 
 def used_twice(noisy: Vector, values: Vector, scales: Vector) -> bool:

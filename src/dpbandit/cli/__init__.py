@@ -8,7 +8,7 @@ from typing import Annotated
 
 import dpbandit
 from dpbandit.cli import extras, shared
-from dpbandit.cli.shared import app, err, join_lines, typer
+from dpbandit.cli.shared import app, join_lines, typer
 from dpbandit.errors import DpbanditError
 
 # In the order of the help; importing them adds their commands.
@@ -44,10 +44,9 @@ join_lines(app)
 def main() -> None:
     """Entry point: a mistake, a missing package or a file that cannot be used becomes one line that says what to do."""
     for stream in (sys.stdout, sys.stderr):
+        # A terminal without Greek letters gets question marks, not a crash.
         if stream is not None and hasattr(stream, "reconfigure"):
-            stream.reconfigure(
-                errors="replace"
-            )  # a terminal without Greek letters gets question marks, not a crash
+            stream.reconfigure(errors="replace")
     try:
         clone.look_for(sys.argv[1:])
         status = app(prog_name="dpbandit", standalone_mode=False)
@@ -90,7 +89,5 @@ def _usage(error: BaseException) -> int:
 
 
 def _say(words: str) -> int:
-    from rich.markup import escape
-
-    err.print(f"[red]error:[/red] {escape(words)}", highlight=False)
+    shared.note(words, "error", colour="red")
     return shared.MISTAKE

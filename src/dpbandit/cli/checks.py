@@ -35,15 +35,16 @@ class Finding(NamedTuple):
 Findings = Iterator[Finding]
 
 
+def _either(name: str, found: str | None, lacking: str, fix: str) -> Finding:
+    """What was found, or what is lacking and how to get it."""
+    return Finding(name, "fine", found) if found else Finding(name, "absent", lacking, fix)
+
+
 def library() -> Findings:
     """Python, dpbandit and what it cannot do without."""
-    enough = sys.version_info >= (3, 11)
-    yield Finding(
-        "Python",
-        "fine" if enough else "broken",
-        f"{platform.python_version()} at {sys.executable}",
-        "" if enough else "dpbandit needs Python 3.11 or newer",
-    )
+    words, enough = f"{platform.python_version()} at {sys.executable}", sys.version_info >= (3, 11)
+    fix = "" if enough else "dpbandit needs Python 3.11 or newer"
+    yield Finding("Python", "fine" if enough else "broken", words, fix)
     yield Finding("dpbandit", "fine", f"{dpbandit.__version__} in {Path(dpbandit.__file__).parent}")
     for name in ("numpy", "scipy", "opendp"):
         try:
@@ -51,12 +52,8 @@ def library() -> Findings:
         except ImportError as error:
             found = _version(name)
             words = f"{found} cannot be imported: {error}" if found else "not installed"
-            yield Finding(
-                name,
-                "broken",
-                words,
-                f"pip install --force-reinstall {name}" if found else "pip install dpbandit",
-            )
+            fix = f"pip install --force-reinstall {name}" if found else "pip install dpbandit"
+            yield Finding(name, "broken", words, fix)
         else:
             yield Finding(name, "fine", _version(name) or "of unknown version")
 
@@ -105,11 +102,8 @@ def _compute() -> str:
     from dpbandit.privacy.noise import NOISES
 
     for noise in NOISES.values():
-        zeros = np.zeros(3)
-        ours, theirs = (
-            noise.simulate(7, 4, 5.0, zeros),
-            _core.noise(noise.name, 7, 4, 5.0, zeros),
-        )
+        ours = noise.simulate(7, 4, 5.0, np.zeros(3))
+        theirs = _core.noise(noise.name, 7, 4, 5.0, np.zeros(3))
         if not np.isfinite(ours).all() or not np.allclose(ours, theirs, rtol=1e-12):
             raise ArithmeticError(f"seeded {noise.name} noise is not that of the reference")
     return f"{core_status()}; seeded noise is that of the reference"
@@ -117,19 +111,15 @@ def _compute() -> str:
 
 def machine() -> Findings:
     """Processor, memory, and what limits threads."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     yield Finding("processor", "fine", f"{_processor()}, {cores} cores")
-    memory = _memory()
-    if memory:
+    if memory := _memory():
         yield Finding("memory", "fine", memory)
-    given = [f"{name}={os.environ[name]}" for name in THREADS if name in os.environ]
-    yield Finding(
-        "threads",
-        "fine" if given else "unset",
-        ", ".join(given) or "all cores (none of the limits is set)",
-    )
+    given = ", ".join(f"{name}={os.environ[name]}" for name in THREADS if name in os.environ)
+    words = given or "all cores (none of the limits is set)"
+    yield Finding("threads", "fine" if given else "unset", words)
 
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -149,13 +139,10 @@ def _memory() -> str:
         total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return ""
-    with (
-        suppress(OSError),
-        open("/proc/meminfo") as file,
-    ):  # what could be had counts caches that would be given up
-        free = next(
-            (int(line.split()[1]) / 2**20 for line in file if line.startswith("MemAvailable")), free
-        )
+    # What could be had counts caches that would be given up.
+    with suppress(OSError), open("/proc/meminfo") as file:
+        available = [line.split()[1] for line in file if line.startswith("MemAvailable")]
+        free = int(available[0]) / 2**20 if available else free
     return f"{total:.1f} GiB, {free:.1f} available"
 
 
@@ -181,19 +168,11 @@ def gpu() -> Findings:
         )
         yield Finding("GPU", "fine", words)
     except DeviceError as error:
-        yield Finding(
-            "GPU",
-            "absent",
-            f"{error}; {seen}",
-            "install the NVIDIA driver, or leave out --device cuda",
-        )
+        fix = "install the NVIDIA driver, or leave out --device cuda"
+        yield Finding("GPU", "absent", f"{error}; {seen}", fix)
     except Exception as error:  # a CuPy for another CUDA fails in many ways
-        yield Finding(
-            "GPU",
-            "absent",
-            f"CuPy cannot be used ({_brief(error)})",
-            "install the CuPy of your CUDA version",
-        )
+        words = f"CuPy cannot be used ({_brief(error)})"
+        yield Finding("GPU", "absent", words, "install the CuPy of your CUDA version")
 
 
 def data() -> Findings:
@@ -203,29 +182,20 @@ def data() -> Findings:
     given = os.environ.get("DPBANDIT_DATA")
     is_folder = bool(given) and Path(str(given)).expanduser().is_dir()
     if given and not is_folder:
-        yield Finding(
-            "DPBANDIT_DATA",
-            "absent",
-            f"{given} is not a folder",
-            "set it to the folder that holds lastfm/ and obd/",
-        )
+        fix = "set it to the folder that holds lastfm/ and obd/"
+        yield Finding("DPBANDIT_DATA", "absent", f"{given} is not a folder", fix)
     else:
         words = given or f"not set; looked in {sets.cache_folder()}"
         yield Finding("DPBANDIT_DATA", "fine" if given else "unset", words)
     folders = [Path(given).expanduser()] if given and is_folder else []
     folders.append(sets.cache_folder())
-    for (kind, place), name in zip(
-        sets.available().items(), ("LastFM", "Open Bandit"), strict=True
-    ):
+    names = ("LastFM", "Open Bandit")
+    for (kind, place), name in zip(sets.available().items(), names, strict=True):
         source = sets.SOURCES[kind]
-        damaged = next(
-            (path for folder in folders if (path := folder / source.file).is_file()), None
-        )
-        if place is not None:
-            yield Finding(name, "fine", str(place))
-        else:
-            words = "not found" if damaged is None else f"{damaged} is not the released file"
-            yield Finding(name, "absent", words, f"{source.origin}, as {folders[0] / source.file}")
+        damaged = [path for folder in folders if (path := folder / source.file).is_file()]
+        words = f"{damaged[0]} is not the released file" if damaged else "not found"
+        fix = f"{source.origin}, as {folders[0] / source.file}"
+        yield _either(name, str(place) if place else None, words, fix)
 
 
 def optional() -> Findings:
@@ -233,36 +203,21 @@ def optional() -> Findings:
     for extra, modules in extras.EXTRAS.items():
         if extra == "gpu":  # has a line of its own
             continue
-        lacking = extras.missing(extra)
+        lacking, purpose = extras.missing(extra), extras.WHAT_FOR[extra]
         present = [module for module in modules if module not in lacking]
-        if not lacking:
-            yield Finding(extra, "fine", extras.WHAT_FOR[extra])
-        elif extra == "bench" and present:
-            yield Finding(
-                extra,
-                "absent",
-                f"{', '.join(present)}; without {', '.join(lacking)}",
-                extras.pip_install(extra),
-            )
-        else:
-            words = f"{extras.WHAT_FOR[extra]}; missing: {', '.join(lacking)}"
-            yield Finding(extra, "absent", words, extras.pip_install(extra))
+        words = f"{purpose}; missing: {', '.join(lacking)}"
+        if extra == "bench" and present:
+            words = f"{', '.join(present)}; without {', '.join(lacking)}"
+        yield _either(extra, None if lacking else purpose, words, extras.pip_install(extra))
 
 
 def tools() -> Findings:
     """Programs that tests use."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-    fix = "" if chromium else "apt-get install chromium"
-    yield Finding(
-        "Chromium",
-        "fine" if chromium else "absent",
-        chromium or "not found: browser tests are skipped",
-        fix,
-    )
-    compiler = shutil.which("g++")
-    fix = "" if compiler else "apt-get install g++"
-    words = compiler or "not found: tests of the CUDA source on this processor are skipped"
-    yield Finding("g++", "fine" if compiler else "absent", words, fix)
+    words = "not found: browser tests are skipped"
+    yield _either("Chromium", chromium, words, "apt-get install chromium")
+    words = "not found: tests of the CUDA source on this processor are skipped"
+    yield _either("g++", shutil.which("g++"), words, "apt-get install g++")
 
 
 SECTIONS: dict[str, Callable[[], Findings]] = {
@@ -283,14 +238,10 @@ def everything() -> dict[str, list[Finding]]:
     for title, check in SECTIONS.items():
         found[title] = []
         try:
-            for finding in check():
-                found[title].append(finding)
+            found[title].extend(check())
         except Exception as error:
-            found[title].append(
-                Finding(
-                    title.lower(), "broken", _brief(error), "pip install --force-reinstall dpbandit"
-                )
-            )
+            fix = "pip install --force-reinstall dpbandit"
+            found[title].append(Finding(title.lower(), "broken", _brief(error), fix))
     return found
 
 
@@ -315,12 +266,11 @@ def _version(name: str) -> str | None:
 
 def as_record(found: dict[str, list[Finding]]) -> dict[str, Any]:
     """For JSON."""
-    sections = {
-        title: {
-            f.name: {"state": f.state, "found": f.words, "fix": f.fix or None} for f in findings
-        }
-        for title, findings in found.items()
-    }
+    sections: dict[str, Any] = {title: {} for title in found}
+    for title, findings in found.items():
+        for one in findings:
+            row = {"state": one.state, "found": one.words, "fix": one.fix or None}
+            sections[title][one.name] = row
     return {"works": works(found), "sections": sections}
 
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 
 from dpbandit.cli import names as known_names
+from dpbandit.cli.options import Cluster, Device, Json
 from dpbandit.cli.shared import (
     INTERRUPTED,
-    Cluster,
-    Device,
-    Json,
     app,
     err,
+    interrupted,
+    new_table,
     note,
     out,
     print_json,
     print_table,
     room_for,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -52,73 +54,55 @@ def algorithms(json_: Json = False) -> None:
 
 @app.command()
 def run(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Algorithms to compare; if none is named, all that take contexts with features.",
-            metavar="ALGORITHM",
-            autocompletion=known_names.algorithm,
-        ),
-    ] = None,
-    world_name: Annotated[
-        str,
-        typer.Option(
-            "--world",
-            help="synthetic (the paper's), drifting (the contexts change over time) or degenerate (they lack diversity).",
-            autocompletion=known_names.world,
-        ),
-    ] = "synthetic",
-    epsilon: Annotated[float, typer.Option(help="Privacy: smaller is stronger.")] = 2.0,
-    delta: Annotated[
-        float,
-        typer.Option(
-            help="Failure probability of the promise; the paper's 0.1 is far too large to protect people."
-        ),
-    ] = 0.1,
-    horizon: Annotated[int, typer.Option(help="Rounds.")] = 10_000,
-    unknown_horizon: Annotated[
-        bool,
-        typer.Option(
-            "--unknown-horizon", help="Do not tell the algorithms how many rounds there will be."
-        ),
-    ] = False,
-    seeds: Annotated[
-        int, typer.Option(help="Repetitions, each with its own world and noise.")
-    ] = 20,
-    alpha: Annotated[
-        str, typer.Option(help="Width of the confidence bonus: a number, or 'theory' for Lemma 2.")
-    ] = "0.3",
-    ridge: Annotated[float, typer.Option(help="Ridge regularisation λ.")] = 1.0,
-    reward_range: Annotated[
-        tuple[float, float],
-        typer.Option(
-            help="Rewards are clipped to this range by private algorithms.", metavar="LOW HIGH"
-        ),
-    ] = (-0.5, 1.5),
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="gaussian, laplace or laplace-l2, for the algorithms that allow it.",
-            autocompletion=known_names.one_of("gaussian", "laplace", "laplace-l2"),
-        ),
-    ] = None,
-    context_noise: Annotated[
-        float, typer.Option(help="Perturb contexts by N(0, σ²) (Corollary 1).")
-    ] = 0.0,
-    arms: Annotated[int, typer.Option(help="Arms in the pool.")] = 1000,
-    dim: Annotated[int, typer.Option(help="Features per arm.")] = 10,
-    shown: Annotated[int, typer.Option(help="Arms shown each round.")] = 10,
-    reward_noise: Annotated[float, typer.Option(help="Standard deviation of reward noise.")] = 0.5,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Cores to use; all if not given. Results do not depend on it."),
-    ] = None,
+    names: list[str] | None = Argument(
+        None,
+        help="Algorithms to compare; if none is named, all that take contexts with features.",
+        metavar="ALGORITHM",
+        autocompletion=known_names.algorithm,
+    ),
+    world_name: str = Option(
+        "synthetic",
+        "--world",
+        help="synthetic (the paper's), drifting (the contexts change over time) or degenerate (they lack diversity).",
+        autocompletion=known_names.world,
+    ),
+    epsilon: float = Option(2.0, help="Privacy: smaller is stronger."),
+    delta: float = Option(
+        0.1,
+        help="Failure probability of the promise; the paper's 0.1 is far too large to protect people.",
+    ),
+    horizon: int = Option(10_000, help="Rounds."),
+    unknown_horizon: bool = Option(
+        False, "--unknown-horizon", help="Do not tell the algorithms how many rounds there will be."
+    ),
+    seeds: int = Option(20, help="Repetitions, each with its own world and noise."),
+    alpha: str = Option(
+        "0.3", help="Width of the confidence bonus: a number, or 'theory' for Lemma 2."
+    ),
+    ridge: float = Option(1.0, help="Ridge regularisation λ."),
+    reward_range: tuple[float, float] = Option(
+        (-0.5, 1.5),
+        help="Rewards are clipped to this range by private algorithms.",
+        metavar="LOW HIGH",
+    ),
+    noise: str | None = Option(
+        None,
+        help="gaussian, laplace or laplace-l2, for the algorithms that allow it.",
+        autocompletion=known_names.one_of("gaussian", "laplace", "laplace-l2"),
+    ),
+    context_noise: float = Option(0.0, help="Perturb contexts by N(0, σ²) (Corollary 1)."),
+    arms: int = Option(1000, help="Arms in the pool."),
+    dim: int = Option(10, help="Features per arm."),
+    shown: int = Option(10, help="Arms shown each round."),
+    reward_noise: float = Option(0.5, help="Standard deviation of reward noise."),
+    workers: int | None = Option(
+        None, help="Cores to use; all if not given. Results do not depend on it."
+    ),
     cluster: Cluster = None,
     device: Device = "cpu",
-    folder: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write tables, pictures and the configuration here."),
-    ] = None,
+    folder: Path | None = Option(
+        None, "--out", help="Write tables, pictures and the configuration here."
+    ),
     json_: Json = False,
 ) -> None:
     """Compare algorithms on the paper's simulation, or on one that is harder. Ctrl-C keeps the seeds that are finished.
@@ -156,13 +140,9 @@ def run(
         width: float | str = alpha if alpha == "theory" else float(alpha)
     except ValueError:
         raise OptionError(f"--alpha must be a number or 'theory', not {alpha!r}") from None
-    options: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "ridge": ridge,
-        "reward_range": reward_range,
-    }
-    options |= {"alpha": width, "context_noise": context_noise, "reward_noise": reward_noise}
+    options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "ridge": ridge}
+    options |= {"reward_range": reward_range, "alpha": width}
+    options |= {"context_noise": context_noise, "reward_noise": reward_noise}
     jobs = {
         name: (name, _noise_for(name, noise) | ({"horizon": None} if unknown_horizon else {}))
         for name in chosen
@@ -184,18 +164,17 @@ def run(
         where: dict[str, Any] = {"workers": workers, "cluster": cluster, "device": device}
         if cluster:
             where["cluster"] = stack.enter_context(spread.over(cluster, workers))
+        # A cluster says how many nodes it has, and how many it lost.
         where["progress"] = lambda done, total: show(
             where["cluster"].playing if cluster else "playing", done, total
-        )  # a cluster says how many nodes it has, and how many it lost
+        )
         results = play(world, jobs, horizon=horizon, seeds=seeds, **where, **options)
-    for message in {
-        str(w.message) for w in caught if issubclass(w.category, (PrivacyWarning, ClusterWarning))
-    }:
+    ours = [w for w in caught if issubclass(w.category, (PrivacyWarning, ClusterWarning))]
+    for message in {str(w.message) for w in ours}:
         note(message)
     if not results.rows:
-        err.print(
-            "interrupted before the first seed was finished: nothing is kept", highlight=False
-        )
+        words = "interrupted before the first seed was finished: nothing is kept"
+        err.print(words, highlight=False)
         raise typer.Exit(INTERRUPTED)
     files = results.save(folder) if folder else []
     if json_:
@@ -203,13 +182,11 @@ def run(
     else:
         _show(results)
         if folder:
-            out.print(
-                f"tables and pictures are in [bold]{folder}[/bold]: {', '.join(f.name for f in files)}",
-                highlight=False,
-            )
+            listed = ", ".join(file.name for file in files)
+            words = f"tables and pictures are in [bold]{folder}[/bold]: {listed}"
+            out.print(words, highlight=False)
     if not results.complete:
-        err.print("interrupted: only finished seeds are counted", highlight=False)
-        raise typer.Exit(INTERRUPTED)
+        interrupted("only finished seeds are counted")
 
 
 def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
@@ -224,17 +201,10 @@ def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
 
     if find(name).registered_by_user:
         return {"noise": noise}
+    small = {"dim": 1, "epsilon": 1.0, "delta": 0.001, "horizon": 2, "seed": 0}
+    more = {"smallest_eigenvalue": 1.0} if "dgs" in name else {}
     try:
-        make(
-            name,
-            dim=1,
-            epsilon=1.0,
-            delta=0.001,
-            horizon=2,
-            seed=0,
-            noise=noise,
-            **({"smallest_eigenvalue": 1.0} if "dgs" in name else {}),
-        )
+        make(name, noise=noise, **small, **more)
     except OptionError as error:
         note(f"{name} keeps its own noise: {error}")
         return {}
@@ -242,38 +212,24 @@ def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
 
 
 def _show(results: Results) -> None:
-    from rich.table import Table
-
     summary = results.summary()
-    table = Table(
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        title=f"{results.world}, {results.horizon:,} rounds",
-        title_justify="left",
-    )
+    table = new_table(f"{results.world}, {results.horizon:,} rounds")
     table.add_column("algorithm", no_wrap=True)
     known_regret = summary["regret"].notna().any()
     columns = {"regret": 1, "theta_error": 2} if known_regret else {"reward": 0}
     for column in columns:
-        table.add_column(
-            {"theta_error": "‖θ − θ*‖"}.get(column, column), justify="right", no_wrap=True
-        )
+        header = "‖θ − θ*‖" if column == "theta_error" else column
+        table.add_column(header, justify="right", no_wrap=True)
     table.add_column("claim", overflow="fold")
     for name, row in summary.iterrows():
         claim = results.claims[str(name)]
         words = "none stated" if claim is None else claim.brief().split(" for ")[0]
-        table.add_row(
-            str(name),
-            *(_pair(row[c], row[f"{c}_se"], digits) for c, digits in columns.items()),
-            words,
-        )
+        cells = [_pair(row[c], row[f"{c}_se"], digits) for c, digits in columns.items()]
+        table.add_row(str(name), *cells, words)
     print_table(table)
-    out.print(
-        f"mean ± standard error over {int(summary['seeds'].max())} seeds; claims are for one reward; noise is simulated",
-        style="dim",
-        highlight=False,
-    )
+    seeds = int(summary["seeds"].max())
+    words = "claims are for one reward; noise is simulated"
+    say(f"mean ± standard error over {seeds} seeds; {words}", "dim")
 
 
 def _pair(mean: float, error: float, digits: int) -> str:

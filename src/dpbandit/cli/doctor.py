@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dpbandit.cli.shared import BROKEN, Json, app, err, out, print_json, print_table
+from dpbandit.cli.options import Json
+from dpbandit.cli.shared import BROKEN, app, err, print_json, print_table, say
 
 if TYPE_CHECKING:
     from dpbandit.cli.checks import Finding, State
@@ -65,13 +66,11 @@ def _show(found: dict[str, list[Finding]]) -> None:
     absent = [finding.name for finding in every if finding.state == "absent"]
     if broken:
         words = f"broken: {', '.join(broken)}; nothing can be trusted until that is mended"
-        out.print(words, style="bold red", highlight=False, markup=False)
+        say(words, "bold red")
     else:
         rest = f"; optional and not here: {', '.join(absent)}" if absent else ""
-        out.print(f"dpbandit can work here{rest}", style="bold", highlight=False, markup=False)
+        say(f"dpbandit can work here{rest}", "bold")
     # Below the table, where no column breaks a command that is to be copied.
     for finding in every:
         if finding.fix:
-            out.print(
-                f"  {finding.name}: {finding.fix}", highlight=False, markup=False, soft_wrap=True
-            )
+            say(f"  {finding.name}: {finding.fix}")

@@ -6,6 +6,7 @@ The registry remains the only list: what is read here is its dictionary and the 
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,20 +53,19 @@ def algorithms() -> dict[str, Line]:
         and node.target.id == "ALGORITHMS"
     )
     assert isinstance(table, ast.Dict)
-    found, files = {}, dict[str, dict[str, str]]()
+    found = {}
     for name, value in zip(table.keys, table.values, strict=True):
         assert isinstance(name, ast.Constant)
         assert isinstance(value, ast.Call)
         module = ast.unparse(value.args[0])
         # entry(module), or entry(module, "WORD") for the second algorithm of a file
         word = f"{ast.literal_eval(value.args[1])}_" if len(value.args) > 1 else ""
-        constants = (
-            files.setdefault(module, _constants(module)) if module not in files else files[module]
-        )
+        constants = _constants(module)
         found[str(name.value)] = Line(*(constants[word + part] for part in PARTS))
     return found
 
 
+@functools.cache
 def _constants(module: str) -> dict[str, str]:
     tree = ast.parse((PACKAGE / f"algorithms/{module}.py").read_text(encoding="utf-8"))
     found = {}

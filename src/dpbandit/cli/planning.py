@@ -3,107 +3,79 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from typer import Argument, Option
 
 from dpbandit.cli import names as known_names
-from dpbandit.cli.shared import INTERRUPTED, Json, app, err, out, print_json, print_table, room_for
+from dpbandit.cli.options import Json
+from dpbandit.cli.shared import app, interrupted, new_table, print_json, print_table, room_for, say
+from dpbandit.errors import OptionError, ShapeError
 
 
 @app.command()
 def plan(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Algorithms; all proven ones if none is named.",
-            metavar="ALGORITHM",
-            autocompletion=known_names.algorithm,
-        ),
-    ] = None,
-    dim: Annotated[
-        int | None,
-        typer.Option(help="Features per context; those of the sample, or 10, if not given."),
-    ] = None,
-    arms: Annotated[int, typer.Option(help="Arms to choose from in a round.")] = 10,
-    epsilon: Annotated[float, typer.Option(help="ε: smaller is stronger.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="δ, well below 1/rounds.")] = 1e-6,
-    horizon: Annotated[int, typer.Option(help="Rounds to plan for.")] = 10_000,
-    unknown_horizon: Annotated[
-        bool,
-        typer.Option(
-            "--unknown-horizon", help="The algorithms will not know how many rounds there are."
-        ),
-    ] = False,
-    reward_range: Annotated[
-        tuple[float, float], typer.Option(help="Range of rewards.", metavar="LOW HIGH")
-    ] = (
-        -1.0,
-        1.0,
+    names: list[str] | None = Argument(
+        None,
+        help="Algorithms; all proven ones if none is named.",
+        metavar="ALGORITHM",
+        autocompletion=known_names.algorithm,
     ),
-    reward_noise: Annotated[
-        float | None,
-        typer.Option(
-            help="Standard deviation of a reward around its mean; a quarter of the range's width."
-        ),
-    ] = None,
-    reward_spread: Annotated[
-        float | None,
-        typer.Option(
-            help="How much mean rewards of arms differ (standard deviation); from the prior if not "
-            "given."
-        ),
-    ] = None,
-    prior: Annotated[
-        str,
-        typer.Option(
-            help="What θ may be: contexts (shaped like a context) or round (Gaussian).",
-            autocompletion=known_names.one_of("contexts", "round"),
-        ),
-    ] = "contexts",
-    contexts: Annotated[
-        Path | None,
-        typer.Option(
-            help="A sample of contexts: .npy (n × d, or n × arms × d for slates), .csv or "
-            ".parquet, one context a row."
-        ),
-    ] = None,
-    covariance: Annotated[
-        Path | None, typer.Option(help="Instead of a sample: its d × d covariance, .npy or .csv.")
-    ] = None,
-    known_contexts: Annotated[
-        bool,
-        typer.Option(
-            "--known-contexts", help="The algorithms will be given the sample as public_contexts."
-        ),
-    ] = False,
-    in_order: Annotated[
-        bool,
-        typer.Option(
-            "--in-order",
-            help="Slates are in the order of time, spread over the horizon: plan for the drift.",
-        ),
-    ] = False,
-    afford: Annotated[
-        str | None,
-        typer.Option(
-            help="The other way round: the smallest ε whose regret is within this of non-private, "
-            "such as 10%.",
-            metavar="PERCENT",
-        ),
-    ] = None,
-    regret: Annotated[
-        float | None,
-        typer.Option(
-            help="The other way round: the smallest ε whose predicted regret is at most this."
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the sample of worlds that predictions are averaged over.")
-    ] = 0,
-    file: Annotated[
-        Path | None, typer.Option("--out", help="Write a picture here (.svg, .png or .pdf).")
-    ] = None,
+    dim: int | None = Option(
+        None, help="Features per context; those of the sample, or 10, if not given."
+    ),
+    arms: int = Option(10, help="Arms to choose from in a round."),
+    epsilon: float = Option(1.0, help="ε: smaller is stronger."),
+    delta: float = Option(1e-6, help="δ, well below 1/rounds."),
+    horizon: int = Option(10_000, help="Rounds to plan for."),
+    unknown_horizon: bool = Option(
+        False, "--unknown-horizon", help="The algorithms will not know how many rounds there are."
+    ),
+    reward_range: tuple[float, float] = Option(
+        (-1.0, 1.0), help="Range of rewards.", metavar="LOW HIGH"
+    ),
+    reward_noise: float | None = Option(
+        None, help="Standard deviation of a reward around its mean; a quarter of the range's width."
+    ),
+    reward_spread: float | None = Option(
+        None,
+        help="How much mean rewards of arms differ (standard deviation); from the prior if not "
+        "given.",
+    ),
+    prior: str = Option(
+        "contexts",
+        help="What θ may be: contexts (shaped like a context) or round (Gaussian).",
+        autocompletion=known_names.one_of("contexts", "round"),
+    ),
+    contexts: Path | None = Option(
+        None,
+        help="A sample of contexts: .npy (n × d, or n × arms × d for slates), .csv or "
+        ".parquet, one context a row.",
+    ),
+    covariance: Path | None = Option(
+        None, help="Instead of a sample: its d × d covariance, .npy or .csv."
+    ),
+    known_contexts: bool = Option(
+        False,
+        "--known-contexts",
+        help="The algorithms will be given the sample as public_contexts.",
+    ),
+    in_order: bool = Option(
+        False,
+        "--in-order",
+        help="Slates are in the order of time, spread over the horizon: plan for the drift.",
+    ),
+    afford: str | None = Option(
+        None,
+        help="The other way round: the smallest ε whose regret is within this of non-private, "
+        "such as 10%.",
+        metavar="PERCENT",
+    ),
+    regret: float | None = Option(
+        None, help="The other way round: the smallest ε whose predicted regret is at most this."
+    ),
+    seed: int = Option(0, help="Seed of the sample of worlds that predictions are averaged over."),
+    file: Path | None = Option(None, "--out", help="Write a picture here (.svg, .png or .pdf)."),
     json_: Json = False,
 ) -> None:
     """Predict regret and parameter error of each algorithm from public quantities, and recommend
@@ -120,7 +92,6 @@ def plan(
     dpbandit plan --dim 10 --arms 10 --delta 1e-6 --horizon 100000 --afford 50%
     """
     from dpbandit.cli.progress import bar
-    from dpbandit.errors import OptionError
     from dpbandit.planner.affordable import affordable_epsilon
     from dpbandit.planner.ask import plan as predict
 
@@ -146,39 +117,33 @@ def plan(
         "seed": seed,
     }
     with bar("starting") as draw:
-
-        def show(what: str, part: float) -> None:
-            draw(what, part, 1.0)
-
+        given["progress"] = lambda what, part: draw(what, part, 1.0)
         if afford is not None or regret is not None:
             within = 0.1 if afford is None else _percent(afford)
-            answer = affordable_epsilon(within=within, regret=regret, progress=show, **given)
+            answer = affordable_epsilon(within=within, regret=regret, **given)
             found = answer.plan
         else:
-            answer, found = None, predict(epsilon=epsilon, progress=show, **given)
+            answer, found = None, predict(epsilon=epsilon, **given)
     if file is not None:
         found.plot().savefig(file, dpi=160)
     if json_:
         print_json((answer or found).to_dict())
     elif answer is not None:
-        out.print(str(answer), highlight=False, markup=False, soft_wrap=True)
+        say(answer)
     else:
         _show(found)
     if file is not None and not json_:
-        out.print(f"picture written to {file}", style="dim", highlight=False)
+        say(f"picture written to {file}", "dim")
     if not found.complete:
-        err.print("interrupted: only finished predictions are shown", highlight=False)
-        raise typer.Exit(INTERRUPTED)
+        interrupted("only finished predictions are shown")
 
 
 def _show(found: Any) -> None:
-    from rich.table import Table
-
     from dpbandit.planner import accuracy
     from dpbandit.planner.forecast import claim_in_words
 
-    out.print(found.headline(), style="bold", highlight=False, markup=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    say(found.headline(), "bold")
+    table = new_table()
     table.add_column("algorithm", no_wrap=True)
     for column in ("regret", "× linucb", "‖θ − θ*‖", "within 10% from"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -197,22 +162,14 @@ def _show(found: Any) -> None:
         )
     print_table(table)
     for what, words in found.assumptions.items():
-        out.print(f"{what}: {words}", style="dim", highlight=False, markup=False, soft_wrap=True)
+        say(f"{what}: {words}", "dim")
     for note in found.notes:
-        out.print(f"note: {note}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    out.print(
-        accuracy.statement(found.extrapolated),
-        style="dim",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+        say(f"note: {note}", "yellow")
+    say(accuracy.statement(found.extrapolated), "dim")
 
 
 def _percent(text: str) -> float:
     """10% or 0.1."""
-    from dpbandit.errors import OptionError
-
     try:
         value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -225,8 +182,6 @@ def _percent(text: str) -> float:
 def _read(path: Path) -> Any:
     """Numbers from a file, as an array."""
     import numpy as np
-
-    from dpbandit.errors import OptionError, ShapeError
 
     if path.suffix not in (".npy", ".csv", ".parquet"):
         raise OptionError(f"{path.name} must be a .npy, .csv or .parquet file")

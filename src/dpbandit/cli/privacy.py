@@ -1,4 +1,5 @@
-"""`dpbandit verify`, `audit` and `claim`: check a promise, attack it, print it for signing."""
+"""`dpbandit verify`, `audit`, `fuzz` and `claim`: check a promise, attack it, try everything, print
+it for signing."""
 
 from __future__ import annotations
 
@@ -7,81 +8,66 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from dpbandit.cli.shared import (
-    INTERRUPTED,
-    REFUTED,
-    Algorithm,
-    Cluster,
-    Device,
-    Folder,
-    Json,
-    Noise,
-    app,
-    err,
-    out,
-    print_json,
-    room_for,
-)
+from dpbandit.cli.names import algorithm
+from dpbandit.cli.options import Algorithm, Cluster, Device, Folder, Json, Noise
+from dpbandit.cli.shared import REFUTED, app, interrupted, print_json, room_for, say
 
-Epsilon = Annotated[float, typer.Option(help="The ε to check.")]
-Delta = Annotated[float, typer.Option(help="The δ to check (no part in pure ε).")]
-Seed = Annotated[int, typer.Option(help="Seed of contexts, rewards and simulated noise.")]
+Epsilon = Annotated[float, Option(help="The ε to check.")]
+Delta = Annotated[float, Option(help="The δ to check (no part in pure ε).")]
+Seed = Annotated[int, Option(help="Seed of contexts, rewards and simulated noise.")]
 Unit = Annotated[
     int,
-    typer.Option(
+    Option(
         "--user-rewards", help="Protect a user with at most this many rewards; 0 for one reward."
     ),
 ]
-Unknown = Annotated[
-    bool, typer.Option("--unknown-horizon", help="Make the algorithm without a horizon.")
-]
-Pan = Annotated[bool, typer.Option("--pan-private", help="The pan-private form.")]
+Unknown = Annotated[bool, Option("--unknown-horizon", help="Make the algorithm without a horizon.")]
+SmallestEigenvalue = Annotated[float | None, Option(help="λ₀, for dgs-published.")]
+Pan = Annotated[bool, Option("--pan-private", help="The pan-private form.")]
 
 
-def _make_options(noise: str | None, user_rewards: int, **more: Any) -> dict[str, Any]:
-    given = {name: value for name, value in more.items() if value is not None}
-    return (
-        given
-        | ({"noise": noise} if noise else {})
-        | ({"unit": ("user", user_rewards)} if user_rewards else {})
-    )
+def _make_options(
+    noise: str | None, user_rewards: int, smallest_eigenvalue: float | None, pan_private: bool
+) -> dict[str, Any]:
+    """Those that were given: not every algorithm has each of them."""
+    unit = ("user", user_rewards) if user_rewards else None
+    given: dict[str, Any] = {"noise": noise or None, "unit": unit}
+    given |= {"pan_private": pan_private or None, "smallest_eigenvalue": smallest_eigenvalue}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @app.command()
 def verify(
     name: Algorithm,
-    epsilon: Epsilon = 2.0,
-    delta: Delta = 1e-5,
-    horizon: Annotated[
-        int, typer.Option(help="Rounds; every position is tried up to 4,096.")
-    ] = 512,
-    dim: Annotated[int, typer.Option(help="Features per context.")] = 5,
-    runs: Annotated[
-        int, typer.Option(help="Steps of the search for bad contexts; 0 for none.")
-    ] = 200,
+    epsilon: float | None = Option(
+        None, help="The ε to check; if neither it nor δ is given, the bandit's own claim."
+    ),
+    delta: float | None = Option(None, help="The δ to check (no part in pure ε)."),
+    horizon: int = Option(512, help="Rounds; every position is tried up to 4,096."),
+    dim: int = Option(5, help="Features per context."),
+    runs: int = Option(400, help="Steps of the search for bad contexts; 0 for none."),
     seed: Seed = 0,
     noise: Noise = None,
     user_rewards: Unit = 0,
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
-    smallest_eigenvalue: Annotated[
-        float | None, typer.Option(help="λ₀, for dgs-published.")
-    ] = None,
-    log_rows: Annotated[
-        int,
-        typer.Option(
-            help="Start from a log of so many rows (see warm-start), then go on for the horizon; "
-            "keep both short."
-        ),
-    ] = 0,
+    smallest_eigenvalue: SmallestEigenvalue = None,
+    log_rows: int = Option(
+        0,
+        help="Start from a log of so many rows (see warm-start), then go on for the horizon; "
+        "keep both short.",
+    ),
     folder: Folder = None,
     json_: Json = False,
 ) -> None:
     """Compute the exact joint cost of an algorithm over all its releases; compare it with (ε, δ).
 
-    Every position's reward is changed, on ordinary, degenerate and searched contexts. Exit status 0
-    if the request holds on all of them, 3 if not.
+    Every position's reward is changed, on ordinary, degenerate and searched contexts, and where
+    rounding matters; the object that ships is run step by step, and all that is public of it
+    compared. Exit status 0 if the request holds on all of them, 3 if not. Ctrl-C keeps the cases so
+    far.
 
     [dim]Examples:[/dim]
 
@@ -92,12 +78,7 @@ def verify(
     from dpbandit.auditor.verify import verify as check
     from dpbandit.cli.progress import bar
 
-    options = _make_options(
-        noise,
-        user_rewards,
-        smallest_eigenvalue=smallest_eigenvalue,
-        pan_private=pan_private or None,
-    )
+    options = _make_options(noise, user_rewards, smallest_eigenvalue, pan_private)
     room_for(folder, folder=True)
     with bar("starting") as show:
         result = check(
@@ -121,33 +102,24 @@ def audit(
     name: Algorithm,
     epsilon: Epsilon = 2.0,
     delta: Delta = 1e-5,
-    horizon: Annotated[
-        int | None, typer.Option(help="Rounds: 256, or 16 with --real, if not given.")
-    ] = None,
-    dim: Annotated[int, typer.Option(help="Features per context.")] = 1,
-    runs: Annotated[
-        int | None,
-        typer.Option(
-            help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, "
-            "if not given."
-        ),
-    ] = None,
+    horizon: int | None = Option(None, help="Rounds: 256, or 16 with --real, if not given."),
+    dim: int = Option(1, help="Features per context."),
+    runs: int | None = Option(
+        None,
+        help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, "
+        "if not given.",
+    ),
     seed: Seed = 0,
-    confidence: Annotated[float, typer.Option(help="Confidence of the lower bound.")] = 0.999,
-    real: Annotated[
-        bool,
-        typer.Option(
-            "--real", help="Run the step-by-step object with real noise, exactly as it ships."
-        ),
-    ] = False,
+    confidence: float = Option(0.999, help="Confidence of the lower bound."),
+    real: bool = Option(
+        False, "--real", help="Run the step-by-step object with real noise, exactly as it ships."
+    ),
     device: Device = "cpu",
     noise: Noise = None,
     user_rewards: Unit = 0,
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
-    smallest_eigenvalue: Annotated[
-        float | None, typer.Option(help="λ₀, for dgs-published.")
-    ] = None,
+    smallest_eigenvalue: SmallestEigenvalue = None,
     cluster: Cluster = None,
     folder: Folder = None,
     json_: Json = False,
@@ -190,12 +162,7 @@ def audit(
             unknown_horizon=unknown_horizon,
             cluster=cluster,
             progress=lambda part: show("attacking", part, 1.0),
-            **_make_options(
-                noise,
-                user_rewards,
-                smallest_eigenvalue=smallest_eigenvalue,
-                pan_private=pan_private or None,
-            ),
+            **_make_options(noise, user_rewards, smallest_eigenvalue, pan_private),
         )
     _report(result, folder, "audit", json_)
 
@@ -204,9 +171,8 @@ def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
     """Print what was found, write it where asked, leave with status 0, 3, or 130 after Ctrl-C."""
     record = result.to_dict()
     if folder:
-        (folder / f"{kind}-{result.name}.json").write_text(
-            json.dumps(record, indent=1, ensure_ascii=False)
-        )
+        text = json.dumps(record, indent=1, ensure_ascii=False)
+        (folder / f"{kind}-{result.name}.json").write_text(text)
         if hasattr(result, "plot"):
             figure = result.plot()
             for ending in ("svg", "png"):
@@ -214,45 +180,86 @@ def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
     if json_:
         print_json(record)
     else:
-        out.print(
-            str(result),
-            style=None if result.holds else "bold",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        say(result, None if result.holds else "bold")
         if folder:
-            out.print(f"written to {folder}", style="dim", highlight=False)
+            say(f"written to {folder}", "dim")
     if not getattr(result, "complete", True):
-        err.print("interrupted: only finished runs are counted", highlight=False)
-        raise typer.Exit(INTERRUPTED)
+        interrupted("only finished runs are counted")
     raise typer.Exit(0 if result.holds else REFUTED)
+
+
+@app.command()
+def fuzz(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Algorithms; all that are proven if not given.",
+            metavar="[ALGORITHM]...",
+            autocompletion=algorithm,
+        ),
+    ] = None,
+    cases: int | None = Option(None, help="How many stories: 1,000, or until --minutes are over."),
+    minutes: float | None = Option(None, help="Stop after so long."),
+    seed: int = Option(0, help="Of all stories."),
+    case: int | None = Option(None, help="Tell the story of this number once more."),
+    workers: int | None = Option(None, help="Processes; as many as there are cores if not given."),
+    folder: Folder = None,
+    json_: Json = False,
+) -> None:
+    """Draw bandits, streams and mishaps at random; compute exactly what each costs a neighbour.
+
+    Options from end to end, contexts chosen from the releases, batches, Ctrl-C and once more, saves,
+    logs, users beyond their cap. Everything public is compared after every step. What costs more
+    than claimed is shrunk to a script of a few lines, printed, and written to --out. Exit status 0
+    if every claim holds, 3 if one does not. Ctrl-C keeps what there is.
+
+    [dim]Examples:[/dim]
+
+    dpbandit fuzz --minutes 10 --out found
+
+    dpbandit fuzz dgs tree-gauss --cases 100000 --workers 16
+
+    dpbandit fuzz dgs --seed 3 --case 1234
+    """
+    import os
+
+    from dpbandit.auditor.fuzz import fuzz as try_everything
+    from dpbandit.cli.progress import bar
+
+    room_for(folder, folder=True)
+    with bar("starting") as show:
+        result = try_everything(
+            names or None,
+            seed=seed,
+            cases=cases,
+            minutes=minutes,
+            case=case,
+            workers=workers or (1 if case is not None else os.cpu_count() or 1),
+            progress=show,
+        )
+    for finding in (*result.findings, *result.errors):
+        if folder:
+            (folder / f"case-{seed}-{finding.case}.py").write_text(finding.script)
+        if not json_:
+            say(finding.script)
+    _report(result, folder, "fuzz", json_)
 
 
 @app.command()
 def claim(
     name: Algorithm,
-    epsilon: Annotated[float, typer.Option(help="ε.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="δ, for noise that needs one.")] = 1e-6,
-    dim: Annotated[int, typer.Option(help="Features per context.")] = 10,
-    horizon: Annotated[
-        int | None, typer.Option(help="Rewards it may learn from; unknown if not given.")
-    ] = None,
-    reward_range: Annotated[
-        tuple[float, float], typer.Option(help="Range of rewards.", metavar="LOW HIGH")
-    ] = (
-        0.0,
-        1.0,
+    epsilon: float = Option(1.0, help="ε."),
+    delta: float = Option(1e-6, help="δ, for noise that needs one."),
+    dim: int = Option(10, help="Features per context."),
+    horizon: int | None = Option(None, help="Rewards it may learn from; unknown if not given."),
+    reward_range: tuple[float, float] = Option(
+        (0.0, 1.0), help="Range of rewards.", metavar="LOW HIGH"
     ),
     noise: Noise = None,
     user_rewards: Unit = 0,
     pan_private: Pan = False,
-    smallest_eigenvalue: Annotated[
-        float | None, typer.Option(help="λ₀, for dgs-published.")
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--out", help="Write the sheet to this file (Markdown).")
-    ] = None,
+    smallest_eigenvalue: SmallestEigenvalue = None,
+    file: Path | None = Option(None, "--out", help="Write the sheet to this file (Markdown)."),
     json_: Json = False,
 ) -> None:
     """Print the claim sheet of an algorithm at these settings: one page for a reviewer to sign.
@@ -264,16 +271,10 @@ def claim(
     from dpbandit.algorithms.registry import construct
     from dpbandit.auditor.sheet import claim_sheet
 
-    given = _make_options(
-        noise,
-        user_rewards,
-        epsilon=epsilon,
-        delta=delta,
-        dim=dim,
-        horizon=horizon,
-        smallest_eigenvalue=smallest_eigenvalue,
-        pan_private=pan_private or None,
-    ) | {"reward_range": reward_range}
+    given = _make_options(noise, user_rewards, smallest_eigenvalue, pan_private)
+    given |= {"epsilon": epsilon, "delta": delta, "dim": dim, "reward_range": reward_range}
+    if horizon is not None:
+        given["horizon"] = horizon
     room_for(file)
     sheet = claim_sheet(name, **given)
     if file:
@@ -283,4 +284,4 @@ def claim(
     elif not file:
         print(sheet)
     else:
-        out.print(f"written to {file}", style="dim", highlight=False)
+        say(f"written to {file}", "dim")

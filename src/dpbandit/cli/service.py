@@ -11,7 +11,8 @@ import typer
 from typer import Option
 
 from dpbandit.cli import extras, names
-from dpbandit.cli.shared import Json, app, err, note, out, print_json
+from dpbandit.cli.options import Json
+from dpbandit.cli.shared import app, err, note, print_json, say
 from dpbandit.errors import OptionError
 
 if TYPE_CHECKING:
@@ -47,73 +48,47 @@ app.add_typer(keys, name="keys")
 app.add_typer(store_, name="store")
 
 
-SETTINGS = (
-    *("store", "role", "host", "witness", "lease_seconds", "release_seconds", "retain_rewards"),
-    *("retain_decisions", "max_body", "max_arms", "max_dim", "max_rewards", "max_connections"),
-    *("body_seconds", "allow_unproven", "keep_transcript"),
-)
-
-
 @app.command()
 def serve(
     context: typer.Context,
     store: Store,
-    port: Annotated[
-        int | None, Option(help="Port to listen on; 8080 unless only learning.")
-    ] = None,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    role: Annotated[
-        str,
-        Option(
-            help="ranker (answers), learner (reads rewards, one per bandit), or all.",
-            autocompletion=names.one_of("ranker", "learner", "all"),
-        ),
-    ] = "all",
-    cap_epsilon: Annotated[
-        float | None,
-        Option(help="All bandits of this store together may promise at most this ε; set once."),
-    ] = None,
-    cap_delta: Annotated[float | None, Option(help="The δ of that cap.")] = None,
+    port: int | None = Option(None, help="Port to listen on; 8080 unless only learning."),
+    host: str = Option("127.0.0.1", help="Address to listen on."),
+    role: str = Option(
+        "all",
+        help="ranker (answers), learner (reads rewards, one per bandit), or all.",
+        autocompletion=names.one_of("ranker", "learner", "all"),
+    ),
+    cap_epsilon: float | None = Option(
+        None, help="All bandits of this store together may promise at most this ε; set once."
+    ),
+    cap_delta: float | None = Option(None, help="The δ of that cap."),
     witness: Folder = None,
-    bandits: Annotated[
-        list[str] | None,
-        Option("--learn", help="Learn for this bandit only; may be given several times."),
-    ] = None,
-    lease_seconds: Annotated[
-        float, Option(help="How long a silent learner keeps its bandits.")
-    ] = 10.0,
-    release_seconds: Annotated[
-        float, Option(help="Pause between two looks for decisions to learn.")
-    ] = 0.25,
-    retain_rewards: Annotated[
-        float, Option(help="Seconds until a learned reward is erased.")
-    ] = 3_600.0,
-    retain_decisions: Annotated[
-        float, Option(help="Seconds until a learned decision is erased.")
-    ] = 604_800.0,
-    max_body: Annotated[int, Option(help="Largest request, in bytes.")] = 4 << 20,
-    max_arms: Annotated[int, Option(help="Most arms in one decision.")] = 1_000,
-    max_dim: Annotated[int, Option(help="Most features of a context.")] = 512,
-    max_rewards: Annotated[int, Option(help="Most rewards in one call.")] = 1_000,
-    body_seconds: Annotated[float, Option(help="How long a request may take to arrive.")] = 10.0,
-    max_connections: Annotated[int, Option(help="Most connections at a time.")] = 10_000,
-    allow_unproven: Annotated[
-        bool, Option("--allow-unproven", help="Also serve algorithms whose privacy is not proven.")
-    ] = False,
-    keep_transcript: Annotated[
-        bool,
-        Option(
-            "--keep-transcript", help="Keep every noisy value, so that learning can be replayed."
-        ),
-    ] = False,
-    json_: Annotated[
-        bool,
-        Option(
-            "--json",
-            help="Print one JSON line on standard output when it listens; log lines on standard "
-            "error are JSON too.",
-        ),
-    ] = False,
+    bandits: list[str] | None = Option(
+        None, "--learn", help="Learn for this bandit only; may be given several times."
+    ),
+    lease_seconds: float = Option(10.0, help="How long a silent learner keeps its bandits."),
+    release_seconds: float = Option(0.25, help="Pause between two looks for decisions to learn."),
+    retain_rewards: float = Option(3_600.0, help="Seconds until a learned reward is erased."),
+    retain_decisions: float = Option(604_800.0, help="Seconds until a learned decision is erased."),
+    max_body: int = Option(4 << 20, help="Largest request, in bytes."),
+    max_arms: int = Option(1_000, help="Most arms in one decision."),
+    max_dim: int = Option(512, help="Most features of a context."),
+    max_rewards: int = Option(1_000, help="Most rewards in one call."),
+    body_seconds: float = Option(10.0, help="How long a request may take to arrive."),
+    max_connections: int = Option(10_000, help="Most connections at a time."),
+    allow_unproven: bool = Option(
+        False, "--allow-unproven", help="Also serve algorithms whose privacy is not proven."
+    ),
+    keep_transcript: bool = Option(
+        False, "--keep-transcript", help="Keep every noisy value, so that learning can be replayed."
+    ),
+    json_: bool = Option(
+        False,
+        "--json",
+        help="Print one JSON line on standard output when it listens; log lines on standard "
+        "error are JSON too.",
+    ),
 ) -> None:
     """Serve bandits over HTTP: decisions, rewards, privacy accounts. docs/operate.md says how to
     run it.
@@ -142,12 +117,10 @@ def serve(
     from dpbandit.service.server import serve as run
     from dpbandit.service.settings import Settings
 
-    # All other options have the names of the settings.
-    given = {name: context.params[name] for name in SETTINGS}
-    settings = Settings(
-        **given, port=8080 if port is None else port, bandits=tuple(bandits or ()), json=json_
-    )
-    run(settings, health_port=role != "learner" or port is not None)
+    # Nearly all options have the names of the settings.
+    given = {name: value for name, value in context.params.items() if hasattr(Settings, name)}
+    given |= {"port": 8080 if port is None else port, "bandits": tuple(bandits or ())}
+    run(Settings(store, json=json_, **given), health_port=role != "learner" or port is not None)
 
 
 @keys.command("create")
@@ -160,7 +133,7 @@ def create_key(
         ),
     ],
     store: Store,
-    label: Annotated[str, Option(help="A note on who has it.")] = "",
+    label: str = Option("", help="A note on who has it."),
     json_: Json = False,
 ) -> None:
     """Make a key. It is shown now and never again; the store keeps a hash.
@@ -194,7 +167,7 @@ def list_keys(store: Store, json_: Json = False) -> None:
         return
     for key in listed:
         state = "in force" if key["revoked_at"] is None else "revoked"
-        _plain(f"{key['id']}  {key['role']:6}  {state}  {key['label']}")
+        say(f"{key['id']}  {key['role']:6}  {state}  {key['label']}")
 
 
 @keys.command("revoke")
@@ -212,7 +185,7 @@ def revoke_key(
 
         if not revoke(opened.connection, key):
             raise OptionError("there is no such key in force: dpbandit keys list shows them")
-    print_json({"revoked": True}) if json_ else _plain("revoked")
+    print_json({"revoked": True}) if json_ else say("revoked")
 
 
 @store_.command("status")
@@ -233,29 +206,26 @@ def status(store: Store, json_: Json = False) -> None:
     if restored:
         err.print(restored, style="red", highlight=False, markup=False)
     if not lines:
-        _plain("no bandit yet: POST /v1/bandits makes one")
+        say("no bandit yet: POST /v1/bandits makes one")
     for line in lines:
-        words = (
-            f"{line.name}: {line.status}, {line.learned:,} of {line.decisions:,} decisions learned"
-        )
-        _plain(f"{words}: {line.reason}" if line.reason else words)
+        progress = f"{line.learned:,} of {line.decisions:,} decisions learned"
+        words = f"{line.name}: {line.status}, {progress}"
+        say(f"{words}: {line.reason}" if line.reason else words)
 
 
 @store_.command("accept-restore")
 def accept_restore(
     store: Store,
-    bandit: Annotated[str | None, Option("--bandit", help="The bandit to decide about.")] = None,
-    pay_again: Annotated[
-        bool,
-        Option(
-            "--pay-again",
-            help="Go on learning from the old copy; the bandit's budget counts once more.",
-        ),
-    ] = False,
-    retire: Annotated[bool, Option("--retire", help="Rank for ever, learn no more.")] = False,
-    lost: Annotated[
-        bool, Option("--lost", help="Book the budgets of bandits that the old copy lacks as spent.")
-    ] = False,
+    bandit: str | None = Option(None, "--bandit", help="The bandit to decide about."),
+    pay_again: bool = Option(
+        False,
+        "--pay-again",
+        help="Go on learning from the old copy; the bandit's budget counts once more.",
+    ),
+    retire: bool = Option(False, "--retire", help="Rank for ever, learn no more."),
+    lost: bool = Option(
+        False, "--lost", help="Book the budgets of bandits that the old copy lacks as spent."
+    ),
     witness: Folder = None,
     json_: Json = False,
 ) -> None:
@@ -290,7 +260,7 @@ def _say(decided: dict[str, Any], json_: bool) -> None:
         print_json(decided)
         return
     for what, words in decided.items():
-        _plain(f"{what}: {words if isinstance(words, str) else ', '.join(words) or 'none'}")
+        say(f"{what}: {words if isinstance(words, str) else ', '.join(words) or 'none'}")
 
 
 @store_.command("trust")
@@ -334,7 +304,3 @@ def _witness(store: OpenStore, folder: Path | None) -> Witness:
 
     # Never made here: an empty one would explain everything away.
     return Witness(folder or default_place(store.meta("store") or ""), create=False)
-
-
-def _plain(words: str) -> None:
-    out.print(words, highlight=False, markup=False)

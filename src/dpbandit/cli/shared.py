@@ -1,4 +1,4 @@
-"""What the commands share: the application, where to print, and options that several of them take."""
+"""What the commands share: the application, where and how to print, and how to end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 try:
     import typer as typer
@@ -15,7 +15,10 @@ try:
 except ImportError:  # the library alone was installed
     sys.exit("the command line needs the extra 'lab': pip install 'dpbandit[lab]'")
 
-from dpbandit.cli import names
+from dpbandit.errors import OptionError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # Beside 0 and, after Ctrl-C, 130. `dpbandit --help` says the same.
 BROKEN, MISTAKE, REFUTED, INTERRUPTED = 1, 2, 3, 130
@@ -53,38 +56,26 @@ def console(*, stderr: bool = False) -> Console:
 out = console()
 err = console(stderr=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, nothing else.")]
-Algorithm = Annotated[
-    str, typer.Argument(help="The algorithm.", metavar="ALGORITHM", autocompletion=names.algorithm)
-]
-Noise = Annotated[
-    str | None,
-    typer.Option(
-        help="gaussian, laplace or laplace-l2; the algorithm's own if not given.",
-        autocompletion=names.one_of("gaussian", "laplace", "laplace-l2"),
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        help="Spread the work over a Ray cluster: its address (ray://host:10001 from anywhere, host:6379 on one of its nodes), "
-        "auto for the one this machine is part of, local for a new one here. Same numbers; see docs/cluster.md.",
-        metavar="ADDRESS",
-        autocompletion=names.one_of("auto", "local"),
-    ),
-]
-Folder = Annotated[Path | None, typer.Option("--out", help="Write results here.")]
-Device = Annotated[
-    str,
-    typer.Option(
-        help="cpu, or cuda: a GPU, through CuPy (pip install 'dpbandit\\[gpu]').",
-        metavar="cpu|cuda",
-        autocompletion=names.one_of("cpu", "cuda"),
-    ),
-]
+
+def say(words: object, style: str | None = None) -> None:
+    """Words as they are, on standard output."""
+    out.print(str(words), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
-def print_table(table: Any) -> None:
+def interrupted(words: str) -> NoReturn:
+    """Leave after Ctrl-C, with what was kept."""
+    err.print(f"interrupted: {words}", highlight=False)
+    raise typer.Exit(INTERRUPTED)
+
+
+def new_table(title: str | None = None) -> Table:
+    """A table with bold headers and no frame."""
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+
+
+def print_table(table: Table) -> None:
     """A table; where nobody sees columns, without the blanks that fill them up."""
     if out.is_terminal:
         out.print(table)
@@ -108,17 +99,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
 
-def note(words: str, kind: str = "note") -> None:
+def note(words: str, kind: str = "note", *, colour: str = "yellow") -> None:
     """Something worth knowing that is not the answer."""
     from rich.markup import escape
 
-    err.print(f"[yellow]{kind}:[/yellow] {escape(words)}", highlight=False)
+    err.print(f"[{colour}]{kind}:[/{colour}] {escape(words)}", highlight=False)
 
 
 def room_for(path: Path | None, *, folder: bool = False) -> None:
     """See that results can be written before they are worked for; a folder is made."""
-    from dpbandit.errors import OptionError
-
     if path is None:
         return
     place = path if folder else path.absolute().parent

@@ -7,81 +7,48 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dpbandit.cli import names
-from dpbandit.cli.shared import (
-    INTERRUPTED,
-    Cluster,
-    Json,
-    Noise,
-    app,
-    err,
-    note,
-    out,
-    print_json,
-    room_for,
-)
+from dpbandit.cli.options import Cluster, Json, Noise
+from dpbandit.cli.shared import app, interrupted, note, print_json, room_for, say
 
 
 @app.command("warm-start")
 def warm_start(
     log: Annotated[
         list[str],
-        typer.Argument(
-            help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet"
-        ),
+        Argument(help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet"),
     ],
-    file: Annotated[
-        Path, typer.Option("--out", help="Save the bandit here (.npz). Trusted side only.")
-    ],
-    algorithm: Annotated[
-        str, typer.Option(help="What to make of it.", autocompletion=names.algorithm)
-    ] = "anytime",
-    context: Annotated[
-        str,
-        typer.Option(
-            help="One column of lists, or several columns of numbers with commas between them."
-        ),
-    ] = "context",
-    reward: Annotated[str, typer.Option(help="The rewards' column.")] = "reward",
-    user: Annotated[str | None, typer.Option(help="The users' column, for --user-rewards.")] = None,
-    missing_reward: Annotated[
-        float | None,
-        typer.Option(
-            help="What a row without a reward is worth; if not given, such rows are left out, and which ones is public."
-        ),
-    ] = None,
-    epsilon: Annotated[float, typer.Option(help="ε: smaller is stronger.")] = 1.0,
-    delta: Annotated[
-        float | None, typer.Option(help="δ, well below one over the number of rewards.")
-    ] = None,
-    reward_range: Annotated[
-        tuple[float, float],
-        typer.Option(help="Rewards are clipped to this range.", metavar="LOW HIGH"),
-    ] = (0.0, 1.0),
-    user_rewards: Annotated[
-        int,
-        typer.Option(
-            help="Protect a user with at most this many rewards, logged and online together; 0 for one reward."
-        ),
-    ] = 0,
-    max_norm: Annotated[float, typer.Option(help="The longest context allowed.")] = 1.0,
-    horizon: Annotated[
-        int | None, typer.Option(help="Online rewards to come; unknown if not given.")
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Width of the confidence bonus.")] = None,
+    file: Annotated[Path, Option("--out", help="Save the bandit here (.npz). Trusted side only.")],
+    algorithm: str = Option("anytime", help="What to make of it.", autocompletion=names.algorithm),
+    context: str = Option(
+        "context",
+        help="One column of lists, or several columns of numbers with commas between them.",
+    ),
+    reward: str = Option("reward", help="The rewards' column."),
+    user: str | None = Option(None, help="The users' column, for --user-rewards."),
+    missing_reward: float | None = Option(
+        None,
+        help="What a row without a reward is worth; if not given, such rows are left out, and which ones is public.",
+    ),
+    epsilon: float = Option(1.0, help="ε: smaller is stronger."),
+    delta: float | None = Option(None, help="δ, well below one over the number of rewards."),
+    reward_range: tuple[float, float] = Option(
+        (0.0, 1.0), help="Rewards are clipped to this range.", metavar="LOW HIGH"
+    ),
+    user_rewards: int = Option(
+        0,
+        help="Protect a user with at most this many rewards, logged and online together; 0 for one reward.",
+    ),
+    max_norm: float = Option(1.0, help="The longest context allowed."),
+    horizon: int | None = Option(None, help="Online rewards to come; unknown if not given."),
+    alpha: float | None = Option(None, help="Width of the confidence bonus."),
     noise: Noise = None,
-    seed: Annotated[
-        int | None, typer.Option(help="A reproducible simulation; real noise if not given.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Parts read at a time; one a core if not given.")
-    ] = None,
+    seed: int | None = Option(None, help="A reproducible simulation; real noise if not given."),
+    workers: int | None = Option(None, help="Parts read at a time; one a core if not given."),
     cluster: Cluster = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Also write the released model here, for rankers.")
-    ] = None,
+    export: Path | None = Option(None, help="Also write the released model here, for rankers."),
     json_: Json = False,
 ) -> None:
     """Make a private bandit from a log of contexts and rewards, in one pass and one release; it goes on learning online.
@@ -116,31 +83,24 @@ def warm_start(
     if user_rewards:
         options["unit"] = ("user", user_rewards)
     began = time.perf_counter()
-    with bar("starting") as draw:
-
-        def show(done: int, total: int) -> None:
-            draw(f"{total:,} rows", done, total)
-
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", PrivacyWarning)
-            try:
-                bandit = start(
-                    log,
-                    algorithm,
-                    context=[name.strip() for name in context.split(",")]
-                    if "," in context
-                    else context,
-                    reward=reward,
-                    user=user,
-                    missing_reward=missing_reward,
-                    workers=workers,
-                    cluster=cluster,
-                    progress=show,
-                    **options,
-                )
-            except KeyboardInterrupt:
-                err.print("interrupted: nothing was released and nothing written", highlight=False)
-                raise typer.Exit(INTERRUPTED) from None
+    columns = [name.strip() for name in context.split(",")] if "," in context else context
+    with bar("starting") as show, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrivacyWarning)
+        try:
+            bandit = start(
+                log,
+                algorithm,
+                context=columns,
+                reward=reward,
+                user=user,
+                missing_reward=missing_reward,
+                workers=workers,
+                cluster=cluster,
+                progress=lambda done, total: show(f"{total:,} rows", done, total),
+                **options,
+            )
+        except KeyboardInterrupt:
+            interrupted("nothing was released and nothing written")
     for message in {str(w.message) for w in caught}:
         note(message)
     bandit.save(file)
@@ -160,19 +120,11 @@ def warm_start(
         }
         print_json(record)
         return
-    out.print(
-        f"{algorithm}, {bandit.dim} features: {bandit.log}",
-        style="bold",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-    out.print(str(bandit.claim), highlight=False, markup=False, soft_wrap=True)
-    out.print(
-        f"in {seconds:.1f} s; saved to {file} (trusted side only); receipt: {bandit.receipt()['identity']}, "
-        f"{bandit.receipt()['releases']} release. These rewards' budget is spent: start from this log once",
-        style="dim",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+    say(f"{algorithm}, {bandit.dim} features: {bandit.log}", "bold")
+    say(bandit.claim)
+    receipt = bandit.receipt()
+    say(
+        f"in {seconds:.1f} s; saved to {file} (trusted side only); receipt: {receipt['identity']}, "
+        f"{receipt['releases']} release. These rewards' budget is spent: start from this log once",
+        "dim",
     )

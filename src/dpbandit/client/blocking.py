@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
+import secrets
 import ssl as tls
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from dpbandit.client import calls
-from dpbandit.client.calls import Call, Contexts, Decision
+from dpbandit.client.calls import Call, Contexts, Decision, Reports
 
 T = TypeVar("T")
 
@@ -82,12 +83,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -126,21 +122,27 @@ class Client:
         -------
         Decision
         """
-        return self._send(calls.decide(bandit, contexts, arms, user, request))
+        body = {"contexts": calls.numbers(contexts), "request": request or secrets.token_hex(16)}
+        if arms is not None:
+            body["arms"] = [str(arm) for arm in arms]
+        if user is not None:
+            body["user"] = user
+        return self._send(calls.post(f"{calls.place(bandit)}/decisions", body, Decision.read))
 
     def reward(self, bandit: str, decision: str | Decision, reward: float) -> str:
         """Report a reward: 'accepted' or 'duplicate' (counted, once), or 'late' (not counted)."""
-        return self._send(calls.reward(bandit, decision, reward))
+        report = calls.report(decision, reward)
+        path = f"{calls.place(bandit)}/rewards"
+        return self._send(calls.post(path, report, lambda said: str(said["status"])))
 
-    def rewards(
-        self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
-    ) -> list[str]:
+    def rewards(self, bandit: str, reports: Reports) -> list[str]:
         """Report many rewards: a status for each, also 'conflict' (another was reported before) and
         'unknown'."""
         return [status for call in calls.rewards(bandit, reports) for status in self._send(call)]
 
     def create_bandit(
         self,
+        /,
         name: str,
         algorithm: str,
         *,
@@ -183,19 +185,22 @@ class Client:
         }
         asked |= {"epsilon": epsilon, "delta": delta, "horizon": horizon, "unit": unit}
         asked |= {"reward_window": reward_window, "default_reward": default_reward}
-        return self._send(calls.create_bandit(asked, options))
+        asked["options"] = options or None
+        given = {field: value for field, value in asked.items() if value is not None}
+        return self._send(calls.post("/v1/bandits", given, dict))
 
     def bandits(self) -> list[dict[str, Any]]:
         """All bandits: settings, claim, status, how far they have learned."""
-        return self._send(calls.bandits())
+        return self._send(Call("GET", "/v1/bandits", None, lambda said: list(said["bandits"])))
 
     def bandit(self, name: str) -> dict[str, Any]:
         """One bandit."""
-        return self._send(calls.bandit(name))
+        return self._send(Call("GET", calls.place(name), None, dict))
 
     def privacy(self, name: str | None = None) -> dict[str, Any]:
         """What a bandit promises and has spent; without a name, the total over all bandits."""
-        return self._send(calls.privacy(name))
+        path = "/v1/privacy" if name is None else f"{calls.place(name)}/privacy"
+        return self._send(Call("GET", path, None, dict))
 
     # ------------------------------------------------------------------ how it is sent
 
@@ -203,50 +208,40 @@ class Client:
         attempts = calls.Attempts(self._address)
         while True:
             connection, used = self._connection()
-            retry_after = None
             try:
                 status, retry_after, body = self._exchange(connection, call)
-                if status not in calls.TRY_AGAIN:
-                    return calls.answer(call, status, body)
-                problem = f"status {status}"
-            except tls.SSLCertVerificationError as error:
-                connection.close()
-                raise self._address.distrusted(error) from None
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
-                if used and not isinstance(error, TimeoutError):
-                    self.close()  # the service has closed what lay idle; that is no reason to wait
-                    continue
-                problem = (
-                    "no answer in time"
-                    if isinstance(error, TimeoutError)
-                    else f"{type(error).__name__}: {error}"
-                )
-            time.sleep(attempts.wait(problem, retry_after))
+                pause = attempts.failed(error, used=used)
+                if used:
+                    self.close()
+            else:
+                if status not in calls.TRY_AGAIN:
+                    return calls.answer(call, status, body)
+                pause = attempts.wait(f"status {status}", retry_after)
+            time.sleep(pause)
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
         """(connection, used before). A forked child leaves its parent's connections alone."""
         if self._process != os.getpid():
             self._process, self._idle = os.getpid(), []
-        try:
+        with contextlib.suppress(IndexError):
             return self._idle.pop(), True
-        except IndexError:
-            pass
         where = self._address
-        if where.secure:
-            context = self._ssl or tls.create_default_context()
-            return http.client.HTTPSConnection(
-                where.host, where.port, timeout=where.timeout, context=context
-            ), False
-        return http.client.HTTPConnection(where.host, where.port, timeout=where.timeout), False
+        if not where.secure:
+            return http.client.HTTPConnection(where.host, where.port, timeout=where.timeout), False
+        return http.client.HTTPSConnection(
+            where.host,
+            where.port,
+            timeout=where.timeout,
+            context=self._ssl or tls.create_default_context(),
+        ), False
 
     def _exchange(
         self, connection: http.client.HTTPConnection, call: Call[Any]
     ) -> tuple[int, str | None, bytes]:
-        headers = dict(self._address.headers)
-        if call.body is not None:
-            headers["Content-Type"] = "application/json"
-        connection.request(call.method, self._address.prefix + call.path, call.body, headers)
+        path = self._address.prefix + call.path
+        connection.request(call.method, path, call.body, self._address.headers_of(call))
         said = connection.getresponse()
         body = said.read()
         if said.will_close:

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import random
-import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,6 +60,14 @@ class Decision:
     arm: int
     arm_id: str | None
     model_version: int
+
+    @classmethod
+    def read(cls, said: Any) -> Decision:
+        """From the service's answer."""
+        return cls(said["decision"], said["arm"], said["arm_id"], said["model_version"])
+
+
+Reports = Mapping[str, float] | Iterable[tuple[str | Decision, float]]
 
 
 @dataclass(frozen=True)
@@ -121,12 +128,12 @@ class Address:
             "Accept": "application/json",
         }
 
-    def distrusted(self, error: ssl.SSLCertVerificationError) -> ServiceError:
-        """Trying again would not help."""
-        return ServiceError(
-            f"{self.url} shows a certificate that is not trusted ({error.verify_message}): pass "
-            "ssl= a context that knows its authority"
-        )
+    def headers_of(self, call: Call[Any]) -> dict[str, str]:
+        """The headers of a request."""
+        if call.body is None:
+            return self.headers
+        length = str(len(call.body))
+        return self.headers | {"Content-Type": "application/json", "Content-Length": length}
 
 
 class Attempts:
@@ -136,6 +143,19 @@ class Attempts:
         self._address = address
         self._began = time.monotonic()
         self.count = 0
+
+    def failed(self, error: Exception, *, used: bool) -> float:
+        """Seconds until the next attempt, after no answer on a connection, `used` before or not."""
+        if isinstance(error, ssl.SSLCertVerificationError):  # trying again would not help
+            raise ServiceError(
+                f"{self._address.url} shows a certificate that is not trusted "
+                f"({error.verify_message}): pass ssl= a context that knows its authority"
+            ) from None
+        if isinstance(error, TimeoutError):
+            return self.wait("no answer in time")
+        if used:  # the service has closed what lay idle; that is no reason to wait
+            return 0.0
+        return self.wait(f"{type(error).__name__}: {error}")
 
     def wait(self, problem: str, retry_after: str | None = None) -> float:
         """Seconds until the next attempt; raises UnreachableError when patience is at an end."""
@@ -154,7 +174,7 @@ class Attempts:
 
 
 def answer(call: Call[T], status: int, body: bytes) -> T:
-    """What the answer says, or the error it stands for."""
+    """What an answer says, or the error it stands for."""
     try:
         said = json.loads(body) if body else None
     except ValueError:
@@ -182,80 +202,15 @@ def answer(call: Call[T], status: int, body: bytes) -> T:
     )
 
 
-# ---------------------------------------------------------------------- the calls
-
-
-def decide(
-    bandit: str,
-    contexts: Contexts,
-    arms: Sequence[str] | None,
-    user: str | None,
-    request: str | None,
-) -> Call[Decision]:
-    body: dict[str, Any] = {
-        "contexts": _numbers(contexts),
-        "request": request or secrets.token_hex(16),
-    }
-    if arms is not None:
-        body["arms"] = [str(arm) for arm in arms]
-    if user is not None:
-        body["user"] = user
-
-    def read(said: Any) -> Decision:
-        return Decision(said["decision"], said["arm"], said["arm_id"], said["model_version"])
-
-    return _post(f"{_place(bandit)}/decisions", body, read)
-
-
-def reward(bandit: str, decision: str | Decision, value: float) -> Call[str]:
-    return _post(
-        f"{_place(bandit)}/rewards", _report(decision, value), lambda said: str(said["status"])
-    )
-
-
-def rewards(
-    bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
-) -> list[Call[list[str]]]:
-    """As many calls as it takes."""
-    pairs: Iterable[tuple[str | Decision, float]] = (
-        reports.items() if isinstance(reports, Mapping) else reports
-    )
-    items = [_report(decision, value) for decision, value in pairs]
-
-    def read(said: Any) -> list[str]:
-        return [str(one["status"]) for one in said]
-
-    path = f"{_place(bandit)}/rewards"
-    return [
-        _post(path, items[at : at + MOST_REWARDS], read)
-        for at in range(0, len(items), MOST_REWARDS)
-    ]
-
-
-def create_bandit(asked: dict[str, Any], options: dict[str, Any]) -> Call[dict[str, Any]]:
-    body = {name: value for name, value in asked.items() if value is not None}
-    return _post("/v1/bandits", body | ({"options": options} if options else {}), dict)
-
-
-def bandits() -> Call[list[dict[str, Any]]]:
-    return Call("GET", "/v1/bandits", None, lambda said: list(said["bandits"]))
-
-
-def bandit(name: str) -> Call[dict[str, Any]]:
-    return Call("GET", _place(name), None, dict)
-
-
-def privacy(name: str | None) -> Call[dict[str, Any]]:
-    return Call("GET", "/v1/privacy" if name is None else f"{_place(name)}/privacy", None, dict)
-
-
-def _place(bandit: str) -> str:
+def place(bandit: str) -> str:
+    """Where a bandit's endpoints are."""
     if not bandit or bandit in (".", ".."):
         raise OptionError("a bandit has a name: letters, digits, dots, dashes and underscores")
     return f"/v1/bandits/{quote(bandit, safe='')}"
 
 
-def _post(path: str, body: Any, read: Callable[[Any], T]) -> Call[T]:
+def post(path: str, body: Any, read: Callable[[Any], T]) -> Call[T]:
+    """A call that sends something."""
     try:
         return Call(
             "POST", path, json.dumps(body, allow_nan=False, separators=(",", ":")).encode(), read
@@ -270,7 +225,8 @@ def _post(path: str, body: Any, read: Callable[[Any], T]) -> Call[T]:
         ) from None
 
 
-def _numbers(contexts: Contexts) -> list[list[float]]:
+def numbers(contexts: Contexts) -> list[list[float]]:
+    """Contexts as JSON can have them."""
     try:
         rows = contexts if isinstance(contexts, Sequence) else contexts.tolist()
         return [[float(number) for number in row] for row in rows]
@@ -278,7 +234,8 @@ def _numbers(contexts: Contexts) -> list[list[float]]:
         raise ShapeError("contexts are one row of numbers for each arm: [[…], […]]") from None
 
 
-def _report(decision: str | Decision, value: float) -> dict[str, Any]:
+def report(decision: str | Decision, value: float) -> dict[str, Any]:
+    """What is sent about one reward."""
     name = decision.decision if isinstance(decision, Decision) else decision
     if not isinstance(name, str):
         raise OptionError("a reward is reported for a Decision or its id")
@@ -286,3 +243,18 @@ def _report(decision: str | Decision, value: float) -> dict[str, Any]:
         return {"decision": name, "reward": float(value)}
     except (TypeError, ValueError):
         raise OptionError("a reward is a number") from None
+
+
+def rewards(bandit: str, reports: Reports) -> list[Call[list[str]]]:
+    """As many calls as it takes."""
+    pairs: Iterable[tuple[str | Decision, float]] = (
+        reports.items() if isinstance(reports, Mapping) else reports
+    )
+    items = [report(decision, value) for decision, value in pairs]
+
+    def read(said: Any) -> list[str]:
+        return [str(one["status"]) for one in said]
+
+    path = f"{place(bandit)}/rewards"
+    starts = range(0, len(items), MOST_REWARDS)
+    return [post(path, items[at : at + MOST_REWARDS], read) for at in starts]

@@ -4,23 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import http.client
 import io
 import ssl as tls
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from http.client import HTTPException
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from dpbandit.client import calls
-from dpbandit.client.calls import Call, Contexts, Decision
+from dpbandit.client.blocking import Client
+from dpbandit.client.calls import Call, Reports
 
 T = TypeVar("T")
 
+P = ParamSpec("P")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def awaited(
+    method: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """A method of `Client` for a client whose `_send` is awaited: it says what to send, once."""
+
+    @functools.wraps(method)
+    async def call(self: AsyncClient, /, *given: P.args, **named: P.kwargs) -> T:
+        answer: Any = method(self, *given, **named)  # type: ignore[arg-type]
+        return cast(T, await answer)
+
+    return call
 
 
 class AsyncClient:
     """`Client` for asyncio: the same calls, to be awaited; options as there.
+
+    `decide`, `reward`, `rewards`, `create_bandit`, `bandits`, `bandit` and `privacy` take and
+    answer what those of `Client` do.
 
     Parameters
     ----------
@@ -63,12 +82,7 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -82,67 +96,17 @@ class AsyncClient:
 
     # ------------------------------------------------------------------ what can be asked
 
-    async def decide(
-        self,
-        bandit: str,
-        contexts: Contexts,
-        arms: Sequence[str] | None = None,
-        user: str | None = None,
-        *,
-        request: str | None = None,
-    ) -> Decision:
-        """Choose an arm: see `Client.decide`."""
-        return await self._send(calls.decide(bandit, contexts, arms, user, request))
+    decide = awaited(Client.decide)
+    reward = awaited(Client.reward)
+    create_bandit = awaited(Client.create_bandit)
+    bandits = awaited(Client.bandits)
+    bandit = awaited(Client.bandit)
+    privacy = awaited(Client.privacy)
 
-    async def reward(self, bandit: str, decision: str | Decision, reward: float) -> str:
-        """Report a reward: see `Client.reward`."""
-        return await self._send(calls.reward(bandit, decision, reward))
-
-    async def rewards(
-        self, bandit: str, reports: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
-    ) -> list[str]:
+    async def rewards(self, bandit: str, reports: Reports) -> list[str]:
         """Report many rewards: see `Client.rewards`."""
-        return [
-            status for call in calls.rewards(bandit, reports) for status in await self._send(call)
-        ]
-
-    async def create_bandit(
-        self,
-        name: str,
-        algorithm: str,
-        *,
-        dim: int,
-        reward_range: tuple[float, float],
-        epsilon: float | None = None,
-        delta: float | None = None,
-        reward_window: float | None = None,
-        default_reward: float | None = None,
-        horizon: int | None = None,
-        unit: str | tuple[str, int] | None = None,
-        **options: Any,
-    ) -> dict[str, Any]:
-        """Make a bandit: see `Client.create_bandit`."""
-        asked: dict[str, Any] = {
-            "name": name,
-            "algorithm": algorithm,
-            "dim": dim,
-            "reward_range": list(reward_range),
-        }
-        asked |= {"epsilon": epsilon, "delta": delta, "horizon": horizon, "unit": unit}
-        asked |= {"reward_window": reward_window, "default_reward": default_reward}
-        return await self._send(calls.create_bandit(asked, options))
-
-    async def bandits(self) -> list[dict[str, Any]]:
-        """All bandits: settings, claim, status, how far they have learned."""
-        return await self._send(calls.bandits())
-
-    async def bandit(self, name: str) -> dict[str, Any]:
-        """One bandit."""
-        return await self._send(calls.bandit(name))
-
-    async def privacy(self, name: str | None = None) -> dict[str, Any]:
-        """What a bandit promises and has spent; without a name, the total over all bandits."""
-        return await self._send(calls.privacy(name))
+        parts = [await self._send(call) for call in calls.rewards(bandit, reports)]
+        return [status for part in parts for status in part]
 
     # ------------------------------------------------------------------ how it is sent
 
@@ -152,33 +116,26 @@ class AsyncClient:
             self._loop, self._idle, self._places = loop, [], asyncio.Semaphore(self._most)
         attempts = calls.Attempts(self._address)
         while True:
-            used, retry_after = False, None
+            used = False
             try:
                 async with self._places, asyncio.timeout(self._address.timeout):
                     used = bool(self._idle)
                     status, retry_after, body = await self._exchange(call)
-            except tls.SSLCertVerificationError as error:
-                raise self._address.distrusted(error) from None
-            except TimeoutError:
-                problem = "no answer in time"
             except (
                 OSError,
                 EOFError,
                 ValueError,
                 asyncio.LimitOverrunError,
-                http.client.HTTPException,
+                HTTPException,
             ) as error:
+                pause = attempts.failed(error, used=used)
                 if used:
-                    await (
-                        self.close()
-                    )  # the service has closed what lay idle; that is no reason to wait
-                    continue
-                problem = f"{type(error).__name__}: {error}"
+                    await self.close()
             else:
                 if status not in calls.TRY_AGAIN:
                     return calls.answer(call, status, body)
-                problem = f"status {status}"
-            await asyncio.sleep(attempts.wait(problem, retry_after))
+                pause = attempts.wait(f"status {status}", retry_after)
+            await asyncio.sleep(pause)
 
     async def _exchange(self, call: Call[Any]) -> tuple[int, str | None, bytes]:
         where = self._address
@@ -188,16 +145,8 @@ class AsyncClient:
             else await asyncio.open_connection(where.host, where.port, ssl=self._ssl)
         )
         try:
-            headers = dict(where.headers)
-            if call.body is not None:
-                headers |= {
-                    "Content-Type": "application/json",
-                    "Content-Length": str(len(call.body)),
-                }
-            lines = [
-                f"{call.method} {where.prefix}{call.path} HTTP/1.1",
-                *(f"{n}: {v}" for n, v in headers.items()),
-            ]
+            lines = [f"{call.method} {where.prefix}{call.path} HTTP/1.1"]
+            lines += [f"{name}: {value}" for name, value in where.headers_of(call).items()]
             writer.write("\r\n".join([*lines, "", ""]).encode() + (call.body or b""))
             await writer.drain()
             status, said, body, stays = await _read(reader)
@@ -231,10 +180,6 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, http.client.HTTPMess
             pass
         return status, headers, b"".join(chunks), stays
     if status == 204 or headers.get("Content-Length") is not None:
-        return (
-            status,
-            headers,
-            await reader.readexactly(int(headers.get("Content-Length") or 0)),
-            stays,
-        )
+        body = await reader.readexactly(int(headers.get("Content-Length") or 0))
+        return status, headers, body, stays
     return status, headers, await reader.read(), False

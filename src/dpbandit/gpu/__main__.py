@@ -1,7 +1,7 @@
 """`python -m dpbandit.gpu`: what a machine with NumPy and CuPy alone can do.
 
 python -m dpbandit.gpu doctor   what is here, and what is missing
-python -m dpbandit.gpu plans plans.json --horizon 10000   (needs the whole library) plans for `run`
+python -m dpbandit.gpu plans plans.json --horizon 10000   plans for `run`
 python -m dpbandit.gpu run [plans.json] --seeds 10000   regret of four algorithms, or of plans
 python -m dpbandit.gpu attack attacks.npz counts.npz   hits; benchmarks/audit_table.py makes both
 """
@@ -20,8 +20,10 @@ import numpy as np
 from dpbandit.errors import DpbanditError
 from dpbandit.gpu import attack as attacks
 from dpbandit.gpu.machines import machine
-from dpbandit.gpu.plans import Book, Plan, World, papers_plans
+from dpbandit.gpu.plans import load, save
 from dpbandit.gpu.play import play
+from dpbandit.gpu.translation import papers_plans
+from dpbandit.worlds import Synthetic
 
 
 def main() -> None:
@@ -31,7 +33,7 @@ def main() -> None:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="what is here, and what is missing")
-    plans = commands.add_parser("plans", help="write plans for machines that cannot make them")
+    plans = commands.add_parser("plans", help="write plans to be played elsewhere, or later")
     plans.add_argument("file", type=Path)
     plans.add_argument("algorithms", nargs="*", default=["linucb", "tree-gauss", "dgs", "anytime"])
     run = commands.add_parser("run", help="play plans on the paper's simulation")
@@ -65,24 +67,8 @@ def _doctor(given: Any) -> None:
 
 
 def _plans(given: Any) -> None:
-    from dpbandit.algorithms import registry
-    from dpbandit.gpu.play import pool_and_truths
-    from dpbandit.gpu.translation import plan_of
-
-    pool, _ = pool_and_truths(World(), 0)
-    options = {
-        "dim": 10,
-        "horizon": given.horizon,
-        "public_contexts": pool,
-        "epsilon": 2.0,
-        "delta": 0.1,
-        "seed": 0,
-    }
-    made: dict[str, Plan] = {}
-    for name in given.algorithms:
-        bandit = registry.construct(name, {**options, "reward_range": (-0.5, 1.5)})
-        made[name] = plan_of(bandit, given.horizon)
-    Book(made).save(given.file)
+    made = papers_plans(given.horizon, given.algorithms)
+    save(given.file, made)
     print(
         f"{len(made)} plans in {given.file}; their noise is scaled for the first pool "
         "where it depends on one"
@@ -91,17 +77,11 @@ def _plans(given: Any) -> None:
 
 def _run(given: Any) -> None:
     where = machine(given.device)
-    plans = Book.load(given.file).plans if given.file else papers_plans(given.horizon)
+    plans = load(given.file) if given.file else papers_plans(given.horizon)
     for name, plan in plans.items():
         began = time.perf_counter()
-        played = play(
-            where,
-            plan,
-            World(),
-            rounds=given.horizon,
-            seeds=range(given.seeds),
-            recorded=[given.horizon],
-        )
+        seeds, ends = range(given.seeds), [given.horizon]
+        played = play(where, plan, Synthetic(), rounds=given.horizon, seeds=seeds, recorded=ends)
         last = played.regret[:, -1]
         error = last.std(ddof=1) / np.sqrt(len(last)) if len(last) > 1 else float("nan")
         print(
@@ -115,19 +95,14 @@ def _attack(given: Any) -> None:
     where = machine(given.device)
     arrays: dict[str, Any] = {"runs": np.array(given.runs)}
     for name, what in attacks.load(given.file).items():
-        attacks.attack(
-            where, what, runs=min(given.runs, 10_000), seed=given.seed
-        )  # compiles; the time below is the attack's
+        # This one compiles: the time of the next is the attack's.
+        attacks.attack(where, what, runs=min(given.runs, 10_000), seed=given.seed)
         found = attacks.attack(where, what, runs=given.runs, seed=given.seed)
         for part in ("thresholds", "train", "test", "train_runs", "test_runs"):
             arrays[f"{name}/{part}"] = np.asarray(getattr(found.counts, part))
         arrays[f"{name}/seconds"] = np.array(found.seconds)
-        print(
-            json.dumps(
-                {"algorithm": name, "runs_a_side": given.runs, "seconds": round(found.seconds, 3)}
-            ),
-            flush=True,
-        )
+        told = {"algorithm": name, "runs_a_side": given.runs, "seconds": round(found.seconds, 3)}
+        print(json.dumps(told), flush=True)
     arrays["device"] = np.array(where.name)
     np.savez_compressed(given.out, **arrays)
 

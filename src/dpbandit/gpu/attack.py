@@ -144,32 +144,21 @@ def attack(machine: Machine, what: Attack, *, runs: int, seed: int) -> Found:
 
 def save(path: Path, attacks: dict[str, Attack]) -> None:
     """Write attacks where a machine with NumPy and CuPy alone can read them."""
-    arrays: dict[str, Any] = {}
-    for name, what in attacks.items():
-        if isinstance(what, Shifts):
-            arrays[f"{name}/shifts"] = what.shifts
-            arrays[f"{name}/meta"] = np.array([NOISES[what.noise], what.width, what.certain])
-        else:
-            for part in ("rows", "steps", "moments", "settings"):
-                arrays[f"{name}/{part}"] = getattr(what, part)
-            arrays[f"{name}/dim"] = np.array(what.dim)
+    arrays: dict[str, Any] = {
+        f"{name}/{part}": np.asarray(value)
+        for name, what in attacks.items()
+        for part, value in vars(what).items()
+    }
     np.savez_compressed(path, **arrays)
 
 
 def load(path: Path) -> dict[str, Attack]:
     """Read what `save` wrote."""
-    words = {code: word for word, code in NOISES.items()}
-    found: dict[str, Attack] = {}
+    parts: dict[str, dict[str, Any]] = {}
     with np.load(path) as arrays:
-        for name in dict.fromkeys(key.split("/")[0] for key in arrays.files):
-            if f"{name}/meta" in arrays:
-                code, width, certain = arrays[f"{name}/meta"].tolist()
-                found[name] = Shifts(
-                    words[int(code)], arrays[f"{name}/shifts"], int(width), certain
-                )
-            else:
-                parts = [
-                    arrays[f"{name}/{part}"] for part in ("rows", "steps", "moments", "settings")
-                ]
-                found[name] = Trajectory(int(arrays[f"{name}/dim"]), *parts)
-    return found
+        for key, value in arrays.items():
+            name, part = key.split("/")
+            parts.setdefault(name, {})[part] = value if value.ndim else value.item()
+    return {
+        name: Shifts(**own) if "shifts" in own else Trajectory(**own) for name, own in parts.items()
+    }

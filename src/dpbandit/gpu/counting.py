@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.gpu.machines import to_numpy
+
 THRESHOLDS = 400
 
 
@@ -55,7 +57,7 @@ def _quantiles(arrays: Any, ordered: Any, shares: NDArray[np.float64]) -> NDArra
     low = np.floor(at).astype(np.int64)
     high = np.minimum(low + 1, len(ordered) - 1)
     lower, upper = (
-        np.asarray(_on_host(ordered[arrays.asarray(where)]), dtype=np.float64)
+        np.asarray(to_numpy(ordered[arrays.asarray(where)]), dtype=np.float64)
         for where in (low, high)
     )
     mixed = lower + (upper - lower) * (at - low)
@@ -65,8 +67,4 @@ def _quantiles(arrays: Any, ordered: Any, shares: NDArray[np.float64]) -> NDArra
 def _hits(arrays: Any, ordered: Any, thresholds: Any) -> NDArray[np.int64]:
     above = len(ordered) - arrays.searchsorted(ordered, thresholds, side="right")
     below = arrays.searchsorted(ordered, thresholds, side="left")
-    return np.stack([_on_host(above), _on_host(below)]).astype(np.int64)
-
-
-def _on_host(array: Any) -> Any:
-    return array if isinstance(array, np.ndarray) else array.get()
+    return np.stack([to_numpy(above), to_numpy(below)]).astype(np.int64)

@@ -141,29 +141,16 @@ class Host:
 @lru_cache(maxsize=64)
 def _library(definitions: Definitions) -> ctypes.CDLL:
     # Scores of different arms must not be contracted differently from those of the CPU engine.
-    flags = [
-        "-O2",
-        "-std=c++17",
-        "-ffp-contract=off",
-        "-x",
-        "c++",
-        "-shared",
-        "-fPIC",
-        f"-DTHREADS={THREADS}",
-    ]
-    flags += _flags(definitions)
+    flags = ["-O2", "-std=c++17", "-ffp-contract=off", "-x", "c++", "-shared", "-fPIC"]
+    flags += [f"-DTHREADS={THREADS}", *_flags(definitions)]
     stamp = hashlib.sha256(SOURCE.read_bytes() + " ".join(flags).encode()).hexdigest()[:24]
     folder = Path(tempfile.gettempdir()) / "dpbandit-gpu"
     built = folder / f"{stamp}.so"
     if not built.exists():
         folder.mkdir(exist_ok=True)
         fresh = built.with_suffix(f".{id(flags)}")
-        subprocess.run(
-            ["g++", *flags, str(SOURCE), "-o", str(fresh)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        command = ["g++", *flags, str(SOURCE), "-o", str(fresh)]
+        subprocess.run(command, check=True, capture_output=True, text=True)
         fresh.rename(built)
     return ctypes.CDLL(str(built))
 

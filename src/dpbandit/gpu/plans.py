@@ -1,16 +1,18 @@
-"""What the simulation kernel must know of an algorithm and of a world: plain numbers, so that they
-can be made elsewhere."""
+"""What the simulation kernel must know of an algorithm: plain numbers, so that they can be made
+elsewhere."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpbandit.worlds import Synthetic
 
 Vector = NDArray[np.float64]
 
@@ -22,16 +24,6 @@ FAMILIES = {
     )
 }
 NOISES = {"gaussian": 0, "laplace": 1, "laplace-l2": 2}
-
-
-@dataclass(frozen=True)
-class World:
-    """The paper's simulation: arms and θ* uniform, divided by their norms."""
-
-    arms: int = 1000
-    dim: int = 10
-    shown: int = 10
-    reward_noise: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -65,29 +57,15 @@ class Plan:
     decays: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())  # toeplitz: rates and weights
     anytime: Anytime | None = None
 
-    def settings(self, world: World) -> Vector:
+    def settings(self, world: Synthetic) -> Vector:
         """The kernel's `settings`, in the order of kernels.cu."""
         own = self.anytime
-        rest = (
-            [0.0] * 5
-            if own is None
-            else [own.window, own.scale, own.reward_variance, own.low, own.high]
-        )
-        count = len(self.decays[0]) if own is None else len(own.moments)
-        return np.array(
-            [
-                world.arms,
-                world.reward_noise,
-                *self.clip,
-                self.ridge,
-                self.max_norm,
-                self.refresh,
-                self.growth,
-                *rest,
-                count,
-            ],
-            dtype=np.float64,
-        )
+        usual = [world.pool_size, world.reward_noise, *self.clip, self.ridge, self.max_norm]
+        usual += [self.refresh, self.growth]
+        if own is None:
+            return np.array([*usual, *[0.0] * 5, len(self.decays[0])], dtype=np.float64)
+        rest = [own.window, own.scale, own.reward_variance, own.low, own.high, len(own.moments)]
+        return np.array([*usual, *rest], dtype=np.float64)
 
     def table(self) -> Vector:
         """Rates and weights, or shares shown and kept."""
@@ -99,26 +77,20 @@ class Plan:
         return np.array([*(self.anytime.moments if self.anytime else ()), 0], dtype=np.int32)
 
 
-@dataclass(frozen=True)
-class Book:
-    """Plans under their labels, for a machine that cannot make them."""
-
-    plans: dict[str, Plan] = field(default_factory=dict)
-
-    def save(self, path: Path) -> None:
-        path.write_text(
-            json.dumps({label: asdict(plan) for label, plan in self.plans.items()}, indent=1)
-        )
-
-    @classmethod
-    def load(cls, path: Path) -> Book:
-        return cls({label: _plan(fields) for label, fields in json.loads(path.read_text()).items()})
+def save(path: Path, plans: dict[str, Plan]) -> None:
+    """Write plans under their labels, to be played elsewhere."""
+    path.write_text(json.dumps({label: asdict(plan) for label, plan in plans.items()}, indent=1))
 
 
-def _plan(fields: dict[str, Any]) -> Plan:
-    own = fields.pop("anytime")
-    fields["decays"] = tuple(tuple(part) for part in fields["decays"])
-    return Plan(**_tuples(fields), anytime=None if own is None else Anytime(**_tuples(own)))
+def load(path: Path) -> dict[str, Plan]:
+    """Read what `save` wrote."""
+    found = {}
+    for label, fields in json.loads(path.read_text()).items():
+        own = fields.pop("anytime")
+        fields["decays"] = tuple(tuple(part) for part in fields["decays"])
+        anytime = None if own is None else Anytime(**_tuples(own))
+        found[label] = Plan(**_tuples(fields), anytime=anytime)
+    return found
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
@@ -126,47 +98,3 @@ def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     return {
         name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
     }
-
-
-# (ε, δ) = (2, 0.1) as Gaussian privacy, by `dpbandit.budget.mu_of`; the paper's setting.
-PAPERS_MU = 1.3662024
-
-
-def papers_plans(
-    rounds: int, *, width: float = 2.0, low: float = -0.5, dim: int = 10
-) -> dict[str, Plan]:
-    """`linucb`, `tree-gauss`, `dgs` and `anytime` at (2, 0.1), as `translation` makes them (a test
-    compares)."""
-    levels = rounds.bit_length()
-    multiplier = math.sqrt(levels) / PAPERS_MU
-    clip = (low, low + width)
-    return {
-        "linucb": Plan("linucb"),
-        "tree-gauss": Plan("tree", scales=(multiplier * width,), clip=clip),
-        "dgs": Plan("dgs", scales=(multiplier * width,), clip=clip),
-        "anytime": Plan("anytime", clip=clip, anytime=_papers_anytime(rounds, width, low, dim)),
-    }
-
-
-def _papers_anytime(rounds: int, width: float, low: float, dim: int) -> Anytime:
-    share, ratio = 0.375, 1.025  # docs/frontier.md
-    knee = 45.0 * dim * 2 * share / PAPERS_MU
-    moments, shown, kept = [], [], []
-    j = max(1, math.ceil(knee / 20))
-    while j <= rounds:
-        later = max(math.ceil(j * ratio), j + 1)
-        rho = ((knee + j) / (knee + later)) ** 2
-        moments.append(j)
-        kept.append(rho)
-        shown.append(math.sqrt((1 - rho) * (1 + rho)))
-        j = later
-    return Anytime(
-        share * width,
-        1 / PAPERS_MU,
-        width**2 / 16,
-        low,
-        low + width,
-        tuple(moments),
-        tuple(shown),
-        tuple(kept),
-    )

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError
 from dpbandit.gpu.machines import THREADS, Definitions, Machine, to_numpy
-from dpbandit.gpu.outlook import instruments_and_prior
-from dpbandit.gpu.plans import FAMILIES, NOISES, Plan, World
+from dpbandit.gpu.plans import FAMILIES, NOISES, Plan
+from dpbandit.learners.prior import Prior
+from dpbandit.worlds import Synthetic
 
 Array = NDArray[np.float64]
 
@@ -64,10 +65,10 @@ def groups_of(seeds: Iterable[int]) -> list[int]:
     return found
 
 
-def pool_and_truths(world: World, group: int) -> tuple[Array, Array]:
+def pool_and_truths(world: Synthetic, group: int) -> tuple[Array, Array]:
     """A group's arms, and θ* of each of its replications."""
     rng = np.random.default_rng([group, 3])
-    pool = rng.uniform(size=(world.arms, world.dim))
+    pool = rng.uniform(size=(world.pool_size, world.dim))
     truths = rng.uniform(size=(THREADS, world.dim))
     return _unit(pool), _unit(truths)
 
@@ -77,13 +78,27 @@ def _unit(rows: Array) -> Array:
     return rows / lengths
 
 
-def definitions(plan: Plan, world: World, blocks: int | None = None) -> Definitions:
+def instruments_and_prior(pools: Array, low: float, high: float) -> tuple[Array, Array]:
+    """The anytime bandit's, where all contexts are public: unit instruments (pool, arm, d + 1), and
+    the prior's precision (packed lower triangle) with its pull (pool, …)."""
+    instruments, numbers = [], []
+    for pool in pools:
+        prior = Prior(pool.shape[1], pool)
+        prior.refresh(low, high)
+        z = np.column_stack([pool / prior.context_size, np.ones(len(pool))])
+        instruments.append(_unit(z @ prior.whitener))
+        packed = prior.precision[np.tril_indices(len(prior.pull))]
+        numbers.append(np.concatenate([packed, prior.pull]))
+    return np.stack(instruments), np.stack(numbers)
+
+
+def definitions(plan: Plan, world: Synthetic, blocks: int | None = None) -> Definitions:
     """What is fixed while compiling."""
     return (
         ("ALGORITHM", FAMILIES[plan.family]),
         ("NOISE", NOISES[plan.noise]),
         ("DIM", world.dim),
-        ("SHOWN", world.shown),
+        ("SHOWN", world.arms),
         ("BLOCKS", blocks or BLOCKS),
     )
 
@@ -94,7 +109,7 @@ class Stage:
     def __init__(
         self,
         machine: Machine,
-        world: World,
+        world: Synthetic,
         groups: Sequence[int],
         *,
         pools: Array | None = None,
@@ -206,7 +221,7 @@ class Stage:
             thetas,
             chosen,
         )
-        shared = world.arms * (-(-world.dim // 4) * 4) * np.dtype(real).itemsize
+        shared = world.pool_size * (-(-world.dim // 4) * 4) * np.dtype(real).itemsize
         return Launch(self, fixed, arguments, shared, out, thetas, chosen)
 
 
@@ -239,7 +254,7 @@ class Launch:
 def play(
     machine: Machine,
     plans: Plan | Callable[[int, Array], Plan],
-    world: World,
+    world: Synthetic,
     *,
     rounds: int,
     seeds: Iterable[int],
@@ -271,7 +286,7 @@ def play(
     )
 
 
-def _check(plan: Plan, world: World, rounds: int) -> None:
+def _check(plan: Plan, world: Synthetic, rounds: int) -> None:
     largest = LARGEST_DIM.get(plan.family, 32)
     if world.dim > largest:
         raise OptionError(

@@ -1,22 +1,26 @@
 """From our bandits to plans for the kernels: which of them a GPU plays, and what it says to others.
 
-The one module of this room that needs the rest of the library. Whatever it does not know it refuses
-by name: a policy, a noise, a release, a learner, a key of the spec.
+Whatever it does not know it refuses by name: a policy, a noise, a release, a learner, a key of the
+spec.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dpbandit.algorithms import registry
 from dpbandit.bandit import Bandit
 from dpbandit.errors import OptionError
 from dpbandit.gpu.plans import NOISES, Anytime, Plan
+from dpbandit.gpu.play import pool_and_truths
 from dpbandit.privacy.sensitivity import lemma1
 from dpbandit.release.anytime import Anytime as AnytimeRelease
 from dpbandit.release.anytime import kept, next_time, shown, times
+from dpbandit.worlds import Synthetic
 
 PLAYED = (
     "random, linucb, local, private-linucb, private-linucb-published, tree-gauss, toeplitz, dgs, "
@@ -42,13 +46,7 @@ KNOWN = {
 
 
 def plan_of(bandit: Any, horizon: int) -> Plan:
-    """What the kernels need to play this bandit for `horizon` rounds.
-
-    Raises
-    ------
-    OptionError
-        If they cannot play it; the message says why, and what to do instead.
-    """
+    """What the kernels need to play this bandit for `horizon` rounds, or why they cannot."""
     name = getattr(bandit, "name", type(bandit).__name__)
     if not isinstance(bandit, Bandit):
         raise _refusal(name, "it is not one of ours")
@@ -80,6 +78,16 @@ def plan_of(bandit: Any, horizon: int) -> Plan:
     if learner == "filter":
         return Plan("anytime", anytime=_anytime(bandit, horizon), **shared)
     return _ridge_plan(name, spec, horizon, shared)
+
+
+def papers_plans(
+    rounds: int, names: Sequence[str] = ("linucb", "tree-gauss", "dgs", "anytime")
+) -> dict[str, Plan]:
+    """Algorithms in the paper's setting; noise that depends on a pool is scaled for the first."""
+    pool, _ = pool_and_truths(Synthetic(), 0)
+    options = {"dim": 10, "horizon": rounds, "public_contexts": pool, "seed": 0}
+    options |= {"epsilon": 2.0, "delta": 0.1, "reward_range": (-0.5, 1.5)}
+    return {name: plan_of(registry.construct(name, options), rounds) for name in names}
 
 
 def _ridge_plan(name: str, spec: dict[str, Any], horizon: int, shared: dict[str, Any]) -> Plan:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.noise import find_noise
-from dpbandit.reference.fields import Count, Fields, Holder
-from dpbandit.release.tree import TreeSums
+from dpbandit.reference.fields import Fields, Holder, Number
+from dpbandit.types import Matrix, Vector
 
 # The bonus of an arm that was never pulled: above every other, and its square is still a float.
 UNTRIED = 1e140
@@ -31,14 +31,14 @@ PUBLISHED_EVENTS: dict[str, Callable[[int, float, int], float]] = {
 class ArmsLearner(Learner, Holder):
     """A noisy mean for each arm, and a bonus."""
 
-    arm = Count()  # the one pulled last
+    arrays = "theta pulls spread"
+    arm = Number(int)  # the one pulled last
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         self.pending_size = 1
         self.noise = find_noise(spec["noise"], tuple(PUBLISHED_EVENTS))
-        levels, unknown = int(spec["levels"]), bool(spec["unknown_horizon"])
-        self.trees = [TreeSums(1, levels=levels, unknown_horizon=unknown) for _ in range(self.dim)]
+        self.trees = [self.tree(1) for _ in range(self.dim)]
         self.pulls = np.zeros(self.dim, dtype=np.int64)
         self.spread = np.zeros(self.dim)  # how far the noise in each arm's sum reaches
         self.arm = 0
@@ -75,31 +75,21 @@ class ArmsLearner(Learner, Holder):
         self.spread[arm] = self.width * self._spread(pull)
 
     def _spread(self, pull: int) -> float:
-        """How far the noise reaches after so many pulls, in units of an item: the root of the
-        squared scales in use.
+        """How far the noise reaches after so many pulls, in units of an item: √Σ scale².
 
         For the paper's Γ, as many nodes as can be in use at once, added up as that noise's bound
         in the paper has it.
         """
-        index, _level, levels = self.place(pull)
-        published = bool(self.spec["published_term"])
-        scales = [self.scale(levels)] * (levels if published else index.bit_count())
-        if self.spec["unknown_horizon"]:
-            scales += [
-                self.scale(block) for block in range(1, levels)
-            ]  # a finished block is one node
-        all_scales = np.array(scales)
-        return (
-            self.noise.published_spread(all_scales)
-            if published
-            else float(np.linalg.norm(all_scales))
-        )
+        if self.spec["published_term"]:
+            return self.noise.published_spread(np.array(self.scales_in_use(pull, at_once=True)))
+        return float(np.linalg.norm(self.scales_in_use(pull)))
 
     def privacy_weight(self, t: int) -> float:
-        """What `spread` is multiplied by in round t: `privacy_bonus` times the noise's tail at
-        probability 1/t, or the tail that all nodes of T rounds keep to.
+        """What `spread` is multiplied by in round t.
 
-        It grows with t: otherwise an arm that was unlucky early on may never be pulled again.
+        `privacy_bonus` times the noise's tail at probability 1/t, or the tail that all nodes of T
+        rounds keep to. It grows with t: otherwise an arm that was unlucky early on may never be
+        pulled again.
         """
         if not self.spec["published_term"]:
             return float(self.spec["privacy_bonus"]) * self.noise.tail_at(math.log(t))
@@ -110,23 +100,13 @@ class ArmsLearner(Learner, Holder):
         return self.noise.tail_at(math.log(events / float(self.spec["failure"])))
 
     def bonus(self, arm: int, alpha: float) -> float:
-        """What an arm's index has on top of its mean in the coming round. Arms never pulled come
-        first.
-        """
+        """What an arm's index has on top of its mean in the coming round."""
         pulls, t = int(self.pulls[arm]), self.clock.rounds + 1
         if pulls == 0:
-            return UNTRIED
+            return UNTRIED  # arms that were never pulled come first
         explore = alpha * self.width * math.sqrt(2.0 * math.log(t) / pulls)
         return explore + self.privacy_weight(t) * float(self.spread[arm]) / pulls
 
     def fields(self) -> Fields:
-        return {
-            "theta": self.theta,
-            "pulls": self.pulls,
-            "spread": self.spread,
-            "sums_high": self.sums_high[:, :, 0],
-            "sums_low": self.sums_low[:, :, 0],
-            "noisy": self.noisy[:, :, 0],
-            "carry": self.carry[:, 0],
-            **self.numbers,
-        }
+        one = {name: getattr(self, name)[:, :, 0] for name in ("sums_high", "sums_low", "noisy")}
+        return {**Holder.fields(self), **one, "carry": self.carry[:, 0]}

@@ -1,5 +1,4 @@
-"""The anytime learner: one sum of instruments × residuals, shown for ever, and an exact Kalman
-filter over what was shown.
+"""The anytime learner: one sum of instruments × residuals, and a Kalman filter over its releases.
 
 A release is y = q·S + z. S = Σ ω·u·(r − p) is private. With the public offset O = Σ ω·u·p it is
 the sum of ω·u·r, and that is N·θ⁺ + E, where θ⁺ holds θ and an intercept, x⁺ = (x, 1), N = Σ
@@ -13,16 +12,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.learners.prior import LOOKED_AT, Prior
 from dpbandit.privacy.grid import to_whole
-from dpbandit.reference.fields import Count, Fields, Holder
+from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.release.anytime import AnytimeSums, kept, next_time, shown
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # Factors tried on the prior variance where it is fitted to the releases (empirical Bayes).
 FACTORS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
@@ -41,7 +37,8 @@ class Filter(Holder):
     prior is in it, so that one may be chosen later.
     """
 
-    seen_waiting = Count()  # rounds that the core lets wait before it adds them; here none does
+    arrays = "design offset spread mean slope covariance information_root target rows_u rows_x"
+    seen_waiting = Number(int)  # rounds that the core lets wait before it adds them; here none does
 
     def __init__(self, size: int) -> None:
         self.design = np.zeros((size, size))  # N
@@ -50,7 +47,7 @@ class Filter(Holder):
         self.mean = np.zeros(size)  # ξ
         self.slope = np.zeros((size, size))  # Ξ
         self.covariance = np.zeros((size, size))  # Π
-        self.root = np.zeros((size, size))  # R; RᵀR is the information on θ⁺
+        self.information_root = np.zeros((size, size))  # R; RᵀR is the information on θ⁺
         self.target = np.zeros(size)  # z; Rᵀz is what the releases pull towards
         self.rows_u, self.rows_x = np.zeros((2, WAITING, size))
         self.seen_waiting = 0
@@ -70,9 +67,8 @@ class Filter(Holder):
         self.spread[:] = 0.0
         noise = q * q * self.covariance + scale * scale * np.eye(n)  # F, of what is seen given θ⁺
         gain = q * np.linalg.solve(noise, self.covariance).T  # K = qΠF⁻¹
-        seen = q * (
-            self.design + self.slope
-        )  # what is seen is seen·θ⁺ + noise, once what was expected is taken off
+        # What is seen is seen·θ⁺ + noise, once what was expected is taken off.
+        seen = q * (self.design + self.slope)
         surprise = noisy + q * (self.offset - self.mean)
         self.mean += gain @ surprise
         self.slope -= gain @ seen
@@ -81,22 +77,21 @@ class Filter(Holder):
         half = np.linalg.cholesky(noise)
         rows: Matrix = np.asarray(np.linalg.solve(half, seen), dtype=np.float64)
         values: Vector = np.asarray(np.linalg.solve(half, surprise), dtype=np.float64)
-        self.root[:], self.target[:], _left = _joined(self.root, self.target, rows, values)
+        joined = _joined(self.information_root, self.target, rows, values)
+        self.information_root[:], self.target[:], _left = joined
         for sums in (self.offset, self.mean, self.design, self.slope):
             sums *= rho
         self.covariance *= rho * rho
 
     def read(self, precision: Matrix, pull: Vector) -> tuple[Vector, Matrix, float]:
-        """Mean and covariance of θ⁺ under a prior with this precision matrix and pull =
-        precision·mean.
+        """Mean and covariance of θ⁺ under a prior of this precision and pull = precision·mean.
 
         Third, the log of the releases' marginal likelihood, up to a constant that no prior changes.
         """
-        upper: Matrix = np.asarray(
-            np.linalg.cholesky(precision).T, dtype=np.float64
-        )  # the prior as equations: U·θ⁺ = U·mean
+        # The prior as equations: U·θ⁺ = U·mean.
+        upper: Matrix = np.asarray(np.linalg.cholesky(precision).T, dtype=np.float64)
         values: Vector = np.asarray(np.linalg.solve(upper.T, pull), dtype=np.float64)
-        root, target, left = _joined(self.root, self.target, upper, values)
+        root, target, left = _joined(self.information_root, self.target, upper, values)
         inverse = np.linalg.inv(root)
         likely = float(np.log(np.diag(upper)).sum() - np.log(np.diag(root)).sum()) - 0.5 * left
         return inverse @ target, inverse @ inverse.T, likely
@@ -108,43 +103,26 @@ class Filter(Holder):
         self.spread += us.T @ us
         self.seen_waiting = 0
 
-    def fields(self) -> Fields:
-        """Everything that changes, by name."""
-        return {
-            "design": self.design,
-            "offset": self.offset,
-            "spread": self.spread,
-            "mean": self.mean,
-            "slope": self.slope,
-            "covariance": self.covariance,
-            "information_root": self.root,
-            "target": self.target,
-            "rows_u": self.rows_u,
-            "rows_x": self.rows_x,
-            **self.numbers,
-        }
-
 
 def _joined(
     root: Matrix, target: Vector, rows: Matrix, values: Vector
 ) -> tuple[Matrix, Vector, float]:
-    """The triangular system of root·θ = target and rows·θ = values together, and the square of
-    what does not fit.
-    """
+    """root·θ = target and rows·θ = values as one triangular system, and the squared misfit."""
     n = len(target)
     system = np.block([[root, target[:, None]], [rows, values[:, None]]])
     upper: Matrix = np.asarray(np.linalg.qr(system, mode="r"))
-    upper[
-        np.diag(upper) < 0
-    ] *= -1.0  # rows have a sign of their own: roots have positive diagonals
+    upper[np.diag(upper) < 0] *= -1.0  # rows have a sign of their own: roots have none below 0
     return upper[:n, :n], upper[:n, n], float(upper[n, n] ** 2)
 
 
 class FilterLearner(Learner, Holder):
     """One round: an instrument for the context, a residual for the reward, sometimes a release."""
 
-    releases = Count()
-    refresh_due = Count()  # the round in which the contexts offered so far change the whitener next
+    arrays = "theta estimate posterior"
+    releases = Number(int)
+    refresh_due = Number(
+        int
+    )  # the round in which the contexts offered so far change the whitener next
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
@@ -209,15 +187,13 @@ class FilterLearner(Learner, Holder):
         return True
 
     def _learn(self, noisy: Vector, q: float, rho: float, scale: float) -> None:
-        self.filter.learn(
-            noisy, q, rho, max(scale, LEAST_NOISE), float(self.spec["reward_variance"])
-        )
+        variance = float(self.spec["reward_variance"])
+        self.filter.learn(noisy, q, rho, max(scale, LEAST_NOISE), variance)
         self.releases += 1
         self._conclude()
 
     def _refresh_when_due(self, t: int) -> None:
-        """Contexts offered so far change the whitener: every round at first, then as their number
-        grows by a twentieth.
+        """Contexts offered change the whitener: every round, then as they grow by a twentieth.
 
         In high dimension, where that takes long, more rarely.
         """
@@ -239,25 +215,16 @@ class FilterLearner(Learner, Holder):
                 likely = self.filter.read(self.prior.precision, self.prior.pull)[2]
                 if likely > best:
                     fitted, best = factor, likely
-        # With public contexts and a prior that is not fitted, it is what it was at the last
-        # release.
+        # With public contexts, a prior that is not fitted is what it was at the last release.
         if self.spec["empirical_bayes"] or not self.prior.fixed or self.releases == 0:
             self.prior.refresh(self.low, self.high, fitted)
-        self.estimate[:], self.posterior[:], _ = self.filter.read(
-            self.prior.precision, self.prior.pull
-        )
+        found = self.filter.read(self.prior.precision, self.prior.pull)
+        self.estimate[:], self.posterior[:], _likely = found
         self.theta[:] = self.estimate[: self.dim]
 
     def fields(self) -> Fields:
-        return {
-            "theta": self.theta,
-            "estimate": self.estimate,
-            "posterior": self.posterior,
-            **self.sum.fields(),
-            **self.filter.fields(),
-            **self.prior.fields(),
-            **self.numbers,
-        }
+        inside = {**self.sum.fields(), **self.filter.fields(), **self.prior.fields()}
+        return {**Holder.fields(self), **inside}
 
     def loaded(self) -> None:
         self.filter.settle()

@@ -1,5 +1,6 @@
-"""Contexts private too (Shariff & Sheffet 2018): a tree over sums of vvᵀ, v = (x; weighted
-reward)/√size, ‖v‖ ≤ 1.
+"""Contexts private too (Shariff & Sheffet 2018): a tree over sums of vvᵀ, ‖v‖ ≤ 1.
+
+v is (x; weighted reward)/√size.
 
 A symmetric matrix is packed into the vector of its upper triangle, row by row, with √2 off the
 diagonal: the vector's L2 norm is then the matrix's Frobenius norm. What is kept beside the clean
@@ -12,12 +13,12 @@ import math
 
 import numpy as np
 
-from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.matrices import unpack
 from dpbandit.privacy.noise import find_noise
-from dpbandit.reference.fields import Count, Fields, Holder
-from dpbandit.release.tree import TreeSums
+from dpbandit.reference.fields import Fields, Holder, Number
+from dpbandit.types import Matrix, Vector
 
 
 def pack(v: Vector) -> Vector:
@@ -36,14 +37,14 @@ def pack(v: Vector) -> Vector:
 class JointLearner(Learner, Holder):
     """LinUCB on a noisy, shifted Gram matrix and noisy moments."""
 
-    raised = Count()  # releases whose eigenvalues had to be raised
+    arrays = "theta gram inverse moments"
+    raised = Number(int)  # releases whose eigenvalues had to be raised
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         d, ridge = self.dim, float(spec["ridge"])
         self.pending_size = (d + 1) * (d + 2) // 2
-        unknown = bool(spec["unknown_horizon"])
-        self.tree = TreeSums(self.pending_size, levels=int(spec["levels"]), unknown_horizon=unknown)
+        self.sums = self.tree(self.pending_size)
         self.gram, self.inverse, self.moments = ridge * np.eye(d), np.eye(d) / ridge, np.zeros(d)
         self.raised = 0
         self.noise = find_noise(spec["noise"])
@@ -61,11 +62,11 @@ class JointLearner(Learner, Holder):
         t = self.clock.rounds
         weighted = (reward - float(self.spec["reward_centre"])) * float(self.spec["reward_weight"])
         v = np.append(x, weighted) * (1.0 / math.sqrt(float(self.spec["size"])))
-        return Pending(self.tree.add(t, to_whole(pack(v))), self.scale(self.place(t).levels))
+        return Pending(self.sums.add(t, to_whole(pack(v))), self.scale(self.place(t).levels))
 
     def commit(self, noisy: Vector) -> None:
         t, d, size = self.clock.rounds, self.dim, float(self.spec["size"])
-        total = size * unpack(self.tree.publish(t, noisy))
+        total = size * unpack(self.sums.publish(t, noisy))
         amount, ridge = self.amount(t), float(self.spec["ridge"])
         lowest = self.on_matrices.lowest(amount, d, self.deviation(t))
         shift = (
@@ -83,26 +84,15 @@ class JointLearner(Learner, Holder):
         self.theta[:] = self.inverse @ self.moments
 
     def amount(self, t: int) -> float:
-        """How much noise the sum at round t carries: the variance of a packed entry, or degrees of
-        freedom.
-        """
-        index, _level, levels = self.place(t)
-        scales = [self.scale(levels)] * index.bit_count()
-        if self.spec["unknown_horizon"]:
-            scales += [
-                self.scale(block) for block in range(1, levels)
-            ]  # each finished block is one node
-        return sum(self.on_matrices.amount(scale) for scale in scales)
+        """Of noise in the sum of round t: the variance of a packed entry, or degrees of freedom."""
+        return sum(self.on_matrices.amount(scale) for scale in self.scales_in_use(t))
 
     def deviation(self, t: int) -> float:
-        """√(2·log(4/ζ_t)): how many standard deviations bound one tail in round t, ζ_t = ζ/T, or
-        ζ/(t(t + 1)).
-        """
+        """√(2·log(4/ζ_t)) of them bound one tail in round t, with ζ_t = ζ/T, or ζ/(t(t + 1))."""
         log = float(self.spec["log_rounds"])
         if self.spec["unknown_horizon"]:
             log += math.log(t) + math.log(t + 1.0)
         return math.sqrt(2.0 * log)
 
     def fields(self) -> Fields:
-        own = {"gram": self.gram, "inverse": self.inverse, "moments": self.moments}
-        return {"theta": self.theta, **own, **self.tree.fields(), **self.numbers}
+        return {**Holder.fields(self), **self.sums.fields()}

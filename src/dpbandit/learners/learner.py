@@ -1,5 +1,4 @@
-"""What every learner is: a round is `prepare`, which sees the reward, and, if it releases
-anything, `commit`.
+"""What every learner is: a round is `prepare`, which sees the reward, and perhaps `commit`.
 
 `prepare` gives the clean numbers to release and the scale of their noise. Whoever calls adds the
 noise and gives the noisy numbers to `commit`. What `theta` and `matrix` show is made of noisy and
@@ -14,21 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.reference.fields import Count, Fields, Holder
-from dpbandit.release.tree import Place, place
+from dpbandit.reference.fields import Fields, Holder, Number
+from dpbandit.release.pan_private import PanPrivateSums
+from dpbandit.release.tree import Place, TreeSums, place
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Spec = dict[str, Any]
 
 
 class Clock(Holder):
     """What is counted."""
 
-    rounds = Count()  # rewards learned
-    decisions = Count()
-    clipped = Count()  # rewards outside their range; private
-    outside = Count()  # 1 once a context was not in the public set
+    rounds = Number(int)  # rewards learned
+    decisions = Number(int)
+    clipped = Number(int)  # rewards outside their range; private
+    outside = Number(int)  # 1 once a context was not in the public set
 
     def __init__(self) -> None:
         self.rounds = self.decisions = self.clipped = self.outside = 0
@@ -47,6 +46,7 @@ class Learner(ABC):
     theta: Vector
     pending_size: int  # how many numbers a release has
     in_the_clear = False  # whether θ itself is shown, without noise
+    pan_private: PanPrivateSums | None = None  # its sums, where nodes begin with noise
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         self.spec, self.clock = spec, clock
@@ -74,18 +74,6 @@ class Learner(ABC):
     def commit(self, noisy: Vector) -> None:
         """Turn the noisy numbers of this round's release into the released parameter."""
 
-    def starts(self) -> list[int]:
-        """Pan-private form: the levels of the nodes that begin with the coming round."""
-        return []
-
-    def start_scale(self) -> float:
-        """Pan-private form: the scale of the noise that they begin with."""
-        raise ValueError("only the pan-private release has nodes that begin with noise")
-
-    def begin(self, level: int, start: NDArray[Any]) -> None:
-        """Pan-private form: put noise into such a node."""
-        raise ValueError("only the pan-private release has nodes that begin with noise")
-
     def leave_public_set(self) -> None:  # noqa: B027 - only `own` must know
         """A context was not among those known in advance."""
 
@@ -111,9 +99,24 @@ class Learner(ABC):
         unknown = bool(self.spec["unknown_horizon"])
         return place(t, unknown_horizon=unknown, levels=int(self.spec["levels"]))
 
+    def tree(self, numbers: int, *, whole: bool = True) -> TreeSums:
+        """An empty tree for items of so many numbers."""
+        unknown = bool(self.spec["unknown_horizon"])
+        return TreeSums(
+            numbers, levels=int(self.spec["levels"]), unknown_horizon=unknown, whole=whole
+        )
+
     def scale(self, levels: int) -> float:
         """The noise of a release when so many levels share the budget."""
         return float(self.spec["multipliers"][levels]) * float(self.spec["sensitivity"])
+
+    def scales_in_use(self, t: int, *, at_once: bool = False) -> list[float]:
+        """Of the nodes in the sum of round t; or of as many as a sum can have at once."""
+        index, _level, levels = self.place(t)
+        # A finished block is one node.
+        blocks = range(1, levels) if self.spec["unknown_horizon"] else ()
+        nodes = levels if at_once else index.bit_count()
+        return [self.scale(levels)] * nodes + [self.scale(block) for block in blocks]
 
 
 class NoLearner(Learner):

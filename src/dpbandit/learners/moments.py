@@ -7,22 +7,22 @@ The moments are then width·max_norm·(the noisy sum) + centre·Σx, and Σx is 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpbandit.learners.learner import Clock, Matrix, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Pending, Spec
 from dpbandit.learners.ridge import Ridge, RidgeLearner
 from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.fields import Fields, Holder, Number
-from dpbandit.release import Release, Sums
+from dpbandit.release import RELEASES, Release, Sums
 from dpbandit.release.episodes import EpisodeSums
 from dpbandit.release.honaker import HonakerSums
 from dpbandit.release.pan_private import PanPrivateSums
 from dpbandit.release.toeplitz import ToeplitzSums
 from dpbandit.release.tree import TreeSums
+from dpbandit.types import Matrix, Vector
 
+TREES = {"tree": TreeSums, "pan-private": PanPrivateSums, "honaker": HonakerSums}
 # A context this small after shaping says nothing and is left out.
 TINY = 1e-150
 
@@ -35,16 +35,14 @@ class NoisyMoments(RidgeLearner, Holder):
     """
 
     keeps_moments = False
-    grown = Number()  # episodes: how much log det A has grown since the last release
+    grown = Number(float)  # episodes: how much log det A has grown since the last release
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         self.sums = self._new_sums()
+        self.pan_private = self.sums if isinstance(self.sums, PanPrivateSums) else None
         if isinstance(self.sums, HonakerSums):
             self.pending_size = self.dim * int(spec["levels"])
-        # Of x, or of u: the items without their rewards. The core keeps what rounding lost beside
-        # it.
-        self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
         self.anchor = np.eye(self.dim) / float(spec["ridge"])  # episodes: A⁻¹ at the last release
         self.grown = 0.0
         # A hair less than asked for: det A may double exactly (a unit context and λ = 1), and then
@@ -60,15 +58,12 @@ class NoisyMoments(RidgeLearner, Holder):
         release, levels = self.spec["release"], int(self.spec["levels"])
         unknown = bool(self.spec["unknown_horizon"])
         if isinstance(release, Release):
-            return release.sums(self.dim)
-        if release == "tree":
-            return TreeSums(self.dim, levels=levels, unknown_horizon=unknown)
-        if release == "pan-private":
-            return PanPrivateSums(self.dim, levels=levels, unknown_horizon=unknown)
-        if release == "honaker":
-            if unknown:
-                raise ValueError("release 'honaker' needs a horizon")
-            return HonakerSums(self.dim, levels=levels, unknown_horizon=False)
+            sums: Sums = release.sums(self.dim)  # type: ignore[attr-defined] # the spec was checked
+            return sums
+        if release == "honaker" and unknown:
+            raise ValueError("release 'honaker' needs a horizon")
+        if release in TREES:
+            return TREES[release](self.dim, levels=levels, unknown_horizon=unknown)
         if release == "toeplitz":
             rates, weights = np.ravel(self.spec["rates"]), np.ravel(self.spec["weights"])
             return ToeplitzSums(self.dim, rates=rates, weights=weights)
@@ -100,12 +95,12 @@ class NoisyMoments(RidgeLearner, Holder):
     def prepare(self, x: Vector, reward: float) -> Pending | None:
         t = self.clock.rounds
         _step, quadratic, _due = self.ridge.add_context(x)
-        u = (
-            x / float(self.spec["max_norm"])
-            if self.weighted is None
-            else self._shaped(x, self.weighted)
-        )
-        self.context_sum += x if self.weighted is None else u
+        if self.weighted is None:
+            u = x / float(self.spec["max_norm"])
+            self.context_sum += x
+        else:
+            u = self._shaped(x, self.weighted)
+            self.context_sum += u
         numbers = self.sums.add(t, to_whole((reward - self.centre) / self.width * u))
         if isinstance(self.sums, EpisodeSums):
             self.grown += math.log1p(quadratic)
@@ -134,12 +129,9 @@ class NoisyMoments(RidgeLearner, Holder):
 
     def conclude(self) -> bool:
         # What a log left is a constant part of every sum to come.
-        release, field = self.spec["release"], "carry"
-        if isinstance(release, Release):
-            field = release.log_field
-        elif isinstance(self.sums, ToeplitzSums):
-            field = "total"
-        base = self.sums.fields()[field]
+        release = self.spec["release"]
+        kind = release if isinstance(release, Release) else RELEASES[release]
+        base = self.sums.fields()[kind.log_field]
         self.ridge.solve()
         if self.weighted is not None:
             self.weighted.solve()
@@ -158,33 +150,15 @@ class NoisyMoments(RidgeLearner, Holder):
             moments = self.unshape @ (self.width * prefix + self.centre * self.context_sum)
             self.theta[:] = self.weighted.inverse @ moments
 
-    def starts(self) -> list[int]:
-        if not isinstance(self.sums, PanPrivateSums):
-            return []
-        return self.sums.starts(self.clock.rounds + 1)
-
-    def start_scale(self) -> float:
-        return self._scale_at(self.clock.rounds + 1)
-
-    def begin(self, level: int, start: NDArray[Any]) -> None:
-        if not isinstance(self.sums, PanPrivateSums):
-            super().begin(level, start)
-            return
-        self.sums.begin(level, start)
-
     def fields(self) -> Fields:
         found = {**super().fields(), **self.sums.fields()}
-        found |= {"context_sum": self.context_sum, "context_sum_low": self.context_sum_low}
         if isinstance(self.sums, EpisodeSums):
             found |= {"anchor": self.anchor, **self.numbers}
         if self.weighted is not None:
-            weighted = self.weighted.fields(with_moments=False)
-            found |= {f"weighted_{name}": field for name, field in weighted.items()}
+            found |= {f"weighted_{name}": field for name, field in self.weighted.fields().items()}
         return found
 
     def loaded(self) -> None:
         super().loaded()
-        self.context_sum += self.context_sum_low
-        self.context_sum_low[:] = 0.0
         if self.weighted is not None:
             self.weighted.settle()

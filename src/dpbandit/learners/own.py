@@ -1,5 +1,4 @@
-"""Noise on θ̂ itself, node by node of a tree: the sound form of dynamic global sensitivity, and
-the published one.
+"""Noise on θ̂ itself, node by node of a tree: dynamic global sensitivity, sound and as published.
 
 An increment θ̂_e − θ̂_s moves with every earlier reward, not only with those of its node, so
 `NoisyIncrements` is not proven. `NoisyOwn` releases only what the node's own rewards add to θ̂_e,
@@ -12,20 +11,20 @@ import math
 
 import numpy as np
 
-from dpbandit.learners.learner import Clock, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Pending, Spec
 from dpbandit.learners.ridge import RidgeLearner
 from dpbandit.privacy.grid import STEP, to_floats, to_whole
 from dpbandit.privacy.noise import find_noise
-from dpbandit.reference.bound import LazyBound, lemma1
+from dpbandit.privacy.sensitivity import lemma1
+from dpbandit.reference.bound import LazyBound
 from dpbandit.reference.fields import Fields
-from dpbandit.release.tree import TreeSums
+from dpbandit.types import Vector
 
 VANISHED = 1e-150  # no square of a number above it underflows
 
 
 class NoisyOwn(RidgeLearner):
-    """Noise on what a node's own rewards add to θ̂ at its end: A⁻¹·Σ x·r over the node, dynamic
-    global sensitivity.
+    """Noise on what a node's own rewards add to θ̂ at its end: A⁻¹·Σ x·r over the node.
 
     A is public, so A·(noisy node) is a noisy sum of x·r again, and the noise of old nodes shrinks
     with A⁻¹ like all else.
@@ -36,10 +35,7 @@ class NoisyOwn(RidgeLearner):
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         self.max_norm = float(spec["max_norm"])
-        self.tree = TreeSums(
-            self.dim, levels=int(spec["levels"]), unknown_horizon=bool(spec["unknown_horizon"])
-        )
-        self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
+        self.sums = self.tree(self.dim)
         self.bound = LazyBound(max_norm=self.max_norm, norm=find_noise(spec["noise"]).norm)
         self.arms = np.asarray(spec["public_arms"], dtype=np.float64).reshape(-1, self.dim)
 
@@ -47,24 +43,23 @@ class NoisyOwn(RidgeLearner):
         self.bound.forget()
 
     def prepare(self, x: Vector, reward: float) -> Pending:
-        t = self.clock.rounds
+        t, before = self.clock.rounds, self.ridge.inverse.copy()
         step, quadratic, due = self.ridge.add_context(x)
         inverse = self.ridge.inverse
         if due:
             self.bound.distrust()
         arms = self.arms[:0] if self.clock.outside else self.arms
-        bound = self.bound.after(inverse, arms, x, step, quadratic)
+        anew = float(np.linalg.norm(inverse - before + np.outer(step, step) / (1.0 + quadratic)))
+        bound = self.bound.after(inverse, arms, x, step, quadratic, anew)
         self.context_sum += x
-        node = self.tree.add(t, to_whole((reward - self.centre) / self.width * (x / self.max_norm)))
+        node = self.sums.add(t, to_whole((reward - self.centre) / self.width * (x / self.max_norm)))
         numbers = self.width * self.max_norm * (inverse @ to_floats(node))
         place = self.place(t)
-        return Pending(
-            numbers, self.scale(place.levels) * (bound + self._rounding(1 << place.level))
-        )
+        reach = bound + self._rounding(1 << place.level)
+        return Pending(numbers, self.scale(place.levels) * reach)
 
     def _rounding(self, items: int) -> float:
-        """What rounding can add to how far a reward moves a node of so many items, in the units of
-        the bound.
+        """What rounding can add to how far a reward moves a node of so many items, in bounds.
 
         Of an item to the grid, of A⁻¹·s in floats, and of A⁻¹ since it was bounded, all through
         the trace of A⁻¹, which is no less than its norm; and of lengths whose squares vanish,
@@ -76,44 +71,33 @@ class NoisyOwn(RidgeLearner):
         return trace * self.max_norm * entries * (STEP + ulps) + VANISHED * entries
 
     def commit(self, noisy: Vector) -> None:
-        prefix = self.tree.publish(self.clock.rounds, self.ridge.gram @ noisy)
+        prefix = self.sums.publish(self.clock.rounds, self.ridge.gram @ noisy)
         self.theta[:] = self.ridge.inverse @ (prefix + self.centre * self.context_sum)
 
     def conclude(self) -> bool:
         self.ridge.solve()
         self.bound.forget()
-        moments = self.tree.carry + self.centre * self.context_sum
+        moments = self.sums.carry + self.centre * self.context_sum
         self.theta[:] = self.ridge.inverse @ moments
         return True
 
-    def loaded(self) -> None:
-        super().loaded()
-        self.context_sum += self.context_sum_low
-        self.context_sum_low[:] = 0.0
-
     def fields(self) -> Fields:
-        own = {"context_sum": self.context_sum, "context_sum_low": self.context_sum_low}
-        return {**super().fields(), **self.tree.fields(), **self.bound.fields(), **own}
+        return {**super().fields(), **self.sums.fields(), **self.bound.fields()}
 
 
 class NoisyIncrements(RidgeLearner):
-    """Noise on θ̂_e − θ̂_s of each node, scaled by Lemma 1. As published; in doubles, and not
-    proven.
-    """
+    """Noise on θ̂_e − θ̂_s of each node, scaled by Lemma 1: as published, and not proven."""
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
-        unknown = bool(spec["unknown_horizon"])
-        self.tree = TreeSums(
-            self.dim, levels=int(spec["levels"]), unknown_horizon=unknown, whole=False
-        )
+        self.sums = self.tree(self.dim, whole=False)
 
     def prepare(self, x: Vector, reward: float) -> Pending:
         t = self.clock.rounds
         before = self.ridge.theta.copy()
         self.ridge.add_context(x)
         self.ridge.add_reward(x, reward)
-        numbers = self.tree.add(t, self.ridge.theta - before)
+        numbers = self.sums.add(t, self.ridge.theta - before)
         place = self.place(t)
         end = t - (1 << place.level) + 1 if self.spec["printed_index"] else t
         delta = lemma1(
@@ -127,7 +111,7 @@ class NoisyIncrements(RidgeLearner):
         return Pending(numbers, float(self.spec["multipliers"][place.levels]) * delta)
 
     def commit(self, noisy: Vector) -> None:
-        self.theta[:] = self.tree.publish(self.clock.rounds, noisy)
+        self.theta[:] = self.sums.publish(self.clock.rounds, noisy)
 
     def fields(self) -> Fields:
-        return {**super().fields(), **self.tree.fields()}
+        return {**super().fields(), **self.sums.fields()}

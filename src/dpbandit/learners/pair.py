@@ -16,18 +16,15 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.learners.joint import pack
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.matrices import unpack
-from dpbandit.reference.fields import Count, Fields, Holder, Number
+from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.release.anytime import shown
 from dpbandit.release.pair import PairSums, largest_move
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # An instrument much shorter than is typical would blow its residual up.
 LONGEST_FACTOR = 2.0
@@ -55,10 +52,11 @@ EXPLORES = 1.25
 class Directions(Holder):
     """What the releases say about Γ, under one whitener: a scalar Kalman filter in sums."""
 
-    seen = Number()  # W: rounds, faded as the sum is
-    slope = Number()  # how much of W the filter has accounted for
-    variance = Number()  # of an entry of the sum about its mean, given the releases
-    information = Number()
+    arrays = "mean target"
+    seen = Number(float)  # W: rounds, faded as the sum is
+    slope = Number(float)  # how much of W the filter has accounted for
+    variance = Number(float)  # of an entry of the sum about its mean, given the releases
+    information = Number(float)
 
     def __init__(self, n: int) -> None:
         self.mean = np.zeros((n, n))
@@ -134,11 +132,18 @@ def own_design(noisy: Matrix, pooled: Matrix, sd: float) -> Matrix:
 class PairLearner(Learner, Holder):
     """One round: a direction and a residual, sometimes a release of both sums."""
 
-    releases = Count()
-    rounds_shown = Count()  # the round of the last release
-    constant_kind = Count()  # where a constant is looked for
+    arrays = (
+        "theta estimate posterior whiteners factors own_targets own_information mean weight "
+        "weight_seen offset offset_seen information towards against expected second prior_second "
+        "constant"
+    )
+    releases = Number(int)
+    rounds_shown = Number(int)  # the round of the last release
+    constant_kind = Number(int)  # where a constant is looked for
 
-    noise_variance = Number()  # of an entry of the moments about their mean, given the releases
+    noise_variance = Number(
+        float
+    )  # of an entry of the moments about their mean, given the releases
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
@@ -409,19 +414,7 @@ class PairLearner(Learner, Holder):
         self.theta[:] = self.estimate[: self.dim] / float(self.spec["max_norm"])
 
     def fields(self) -> Fields:
-        names = (
-            "theta estimate posterior whiteners factors own_targets own_information mean weight "
-            "weight_seen offset offset_seen information towards against expected second "
-            "prior_second constant"
-        )
-        own = {name: getattr(self, name) for name in names.split()}
+        own = super().fields()
         flat = {name: field.reshape(-1, self.n) for name, field in own.items() if field.ndim == 3}
-        directions = {
-            f"directions_{name}": field
-            for name, field in {
-                "mean": self.directions.mean,
-                "target": self.directions.target,
-                **self.directions.numbers,
-            }.items()
-        }
-        return {**own, **flat, **directions, **self.sum.fields(), **self.numbers}
+        directions = {f"directions_{k}": field for k, field in self.directions.fields().items()}
+        return {**own, **flat, **directions, **self.sum.fields()}

@@ -1,5 +1,4 @@
-"""What contexts alone say before any reward: how they are spread, and what a sensible prior on θ
-is.
+"""What contexts alone say before any reward: their spread, and a sensible prior on θ.
 
 All of it is public. Statistics come from the public contexts, or grow from the contexts offered so
 far. The prior says that rewards lie around the middle of their range. Where contexts can express a
@@ -13,12 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.reference.fields import Fields, Holder, Number
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # Directions that contexts hardly take would otherwise get instruments of their own.
 FAINTEST = 1e-4
@@ -36,21 +32,20 @@ CELLS = 4096
 class Prior(Holder):
     """Statistics of contexts, and what follows from them."""
 
-    slates = Number()
-    different = Number()  # contexts that differ
-    pairs = Number()  # slates of at least two arms
-    scatter = Number()  # of those slates, added up
-    context_size = Number()  # √E‖x‖²
+    arrays = "factor whitener precision pull"
+    slates = Number(float)
+    different = Number(float)  # contexts that differ
+    pairs = Number(float)  # slates of at least two arms
+    scatter = Number(float)  # of those slates, added up
+    context_size = Number(float)  # √E‖x‖²
 
     def __init__(self, dim: int, public: Matrix) -> None:
         self.second = np.zeros((dim, dim))  # Σ xxᵀ, each slate weighing 1
         self.first = np.zeros(dim)  # Σ x
         # U and U⁻¹, with UᵀU the second moments of (x/size, 1): U⁻ᵀ makes them round.
         self.factor, self.whitener = np.eye(dim + 1), np.eye(dim + 1)
-        self.precision, self.pull = (
-            np.eye(dim + 1),
-            np.zeros(dim + 1),
-        )  # of (θ, intercept); precision·mean
+        # Of (θ, intercept), and precision·mean.
+        self.precision, self.pull = np.eye(dim + 1), np.zeros(dim + 1)
         self.cells = np.zeros(0 if len(public) else CELLS)  # 1 where a context has been seen
         self.fixed = len(public) > 0  # the contexts are public, and so all known
         self.slates = self.different = self.pairs = self.scatter = 0.0
@@ -83,8 +78,7 @@ class Prior(Holder):
         self._note(x)
 
     def _note(self, x: Vector) -> None:
-        """Count a context that was not seen before: four articles offered a thousand times say no
-        more than four.
+        """Count a new context: four articles offered a thousand times say no more than four.
 
         Its cell follows from direction and size, so that it does not matter in which unit contexts
         are measured.
@@ -104,9 +98,7 @@ class Prior(Holder):
         self.cells[cell] = 1.0
 
     def refresh(self, low: float, high: float, variance_factor: float = 1.0) -> None:
-        """Bring the whitener and the prior up to date. `variance_factor` multiplies the variance
-        of differences.
-        """
+        """Bring whitener and prior up to date, with a factor on the variance of differences."""
         d, slates = len(self.first), max(self.slates, 1.0)
         second, mean = self.second / slates, self.first / slates
         square_size = float(np.trace(second))
@@ -125,25 +117,11 @@ class Prior(Holder):
         # R² of a constant on the contexts, with the usual correction for fitting d numbers.
         solved = self.whitener[:d, :d].T @ direction
         square, seen = min(float(solved @ solved), 1.0), self.different
-        explained = (
-            1.0 - (1.0 - square) * (seen - 1.0) / (seen - d - 1.0) if seen > d + 1.0 else 0.0
-        )
-        self._set_prior(direction, length, square_size, explained > 0.5, low, high, variance_factor)
-
-    def _set_prior(
-        self,
-        direction: Vector,
-        length: float,
-        square_size: float,
-        along_mean: bool,
-        low: float,
-        high: float,
-        variance_factor: float,
-    ) -> None:
-        """V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; the prior mean of θ is
-        middle·m/E‖x‖².
-        """
-        d, width, middle = len(direction), high - low, 0.5 * (low + high)
+        enough = seen > d + 1.0
+        explained = 1.0 - (1.0 - square) * (seen - 1.0) / (seen - d - 1.0) if enough else 0.0
+        along_mean = explained > 0.5
+        # V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; its mean is middle·m/E‖x‖².
+        width, middle = high - low, 0.5 * (low + high)
         scatter = self.scatter / self.pairs if self.pairs > 0.0 else square_size - length
         variance = variance_factor * DIFFERENCES * width * width / max(scatter, 1e-9 * square_size)
         intercept = INTERCEPT * width * width + (0.0 if along_mean else 0.25 * width * width)
@@ -158,14 +136,6 @@ class Prior(Holder):
         self.pull[d] = 0.0 if along_mean else middle / intercept
 
     def fields(self) -> Fields:
-        """Everything that changes, by name."""
-        return {
-            "context_second": self.second,
-            "context_first": self.first,
-            "factor": self.factor,
-            "whitener": self.whitener,
-            "precision": self.precision,
-            "pull": self.pull,
-            **({} if self.fixed else {"cells": self.cells}),
-            **self.numbers,
-        }
+        seen = {} if self.fixed else {"cells": self.cells}
+        moments = {"context_second": self.second, "context_first": self.first}
+        return {**super().fields(), **moments, **seen}

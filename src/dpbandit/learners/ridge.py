@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpbandit.learners.learner import Clock, Learner, Matrix, Pending, Spec, Vector
+from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
-from dpbandit.reference.fields import Count, Fields, Holder
+from dpbandit.reference.fields import Fields, Holder, Number
+from dpbandit.types import Matrix, Vector
 
 # The core adds contexts to A in batches of this many; here none ever waits.
 RECENT = 16
@@ -18,8 +19,9 @@ RECENT = 16
 class Ridge(Holder):
     """A = λI + Σ xxᵀ, b = Σ x·r, and A⁻¹ and θ̂ = A⁻¹b, solved anew in every round."""
 
-    age = Count()  # updates since the core computes A⁻¹ from A again; here it always is
-    waiting = Count()
+    arrays = "inverse gram gram_low recent"
+    age = Number(int)  # updates since the core computes A⁻¹ from A again; here it always is
+    waiting = Number(int)
 
     def __init__(self, dim: int, strength: float) -> None:
         self.gram, self.inverse = strength * np.eye(dim), np.eye(dim) / strength
@@ -59,32 +61,25 @@ class Ridge(Holder):
         self.moments_low[:] = 0.0
         self.waiting = 0
 
-    def fields(self, with_moments: bool = True) -> Fields:
-        """Everything that changes, by name."""
-        rest = {
-            "moments": self.moments,
-            "moments_low": self.moments_low,
-            "ridge_theta": self.theta,
-        }
-        return {
-            "inverse": self.inverse,
-            "gram": self.gram,
-            "gram_low": self.gram_low,
-            "recent": self.recent,
-            **self.numbers,
-            **(rest if with_moments else {}),
-        }
+    def moment_fields(self) -> Fields:
+        """What there is beside where the regression itself sees rewards."""
+        low = {"moments_low": self.moments_low, "ridge_theta": self.theta}
+        return {"moments": self.moments, **low}
 
 
 class RidgeLearner(Learner):
     """What all sites share."""
 
-    keeps_moments = True  # whether the regression sees rewards, noisy or not
+    # Whether the regression sees rewards, noisy or not. Otherwise sums of x·r are kept elsewhere,
+    # with the middle of the range taken off, and Σx brings it back.
+    keeps_moments = True
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         self.pending_size = self.dim
         self.ridge = Ridge(self.dim, float(spec["ridge"]))
+        # The core keeps what rounding lost beside it.
+        self.context_sum, self.context_sum_low = np.zeros((2, self.dim))
 
     def matrix(self, alpha: float) -> Matrix:
         return self.ridge.inverse
@@ -93,10 +88,14 @@ class RidgeLearner(Learner):
         return False
 
     def fields(self) -> Fields:
-        return {"theta": self.theta, **self.ridge.fields(self.keeps_moments)}
+        sums = {"context_sum": self.context_sum, "context_sum_low": self.context_sum_low}
+        rest = self.ridge.moment_fields() if self.keeps_moments else sums
+        return {"theta": self.theta, **self.ridge.fields(), **rest}
 
     def loaded(self) -> None:
         self.ridge.settle()
+        self.context_sum += self.context_sum_low
+        self.context_sum_low[:] = 0.0
 
 
 class InTheClear(RidgeLearner):

@@ -8,7 +8,6 @@ way in for what is clean.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,10 @@ from dpbandit.logs.record import Log, People
 from dpbandit.logs.sums import Recipe, Sums
 from dpbandit.logs.ways import Start, Way, way_of
 from dpbandit.privacy.grid import STEP, to_floats
+from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.privacy.sources import Pending
+from dpbandit.state import alone, come_true
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -98,35 +99,34 @@ def shift(bandit: Bandit, recipe: Recipe, sums: Sums) -> float:
 def enter(bandit: Bandit, start: Start, sums: Sums, people: People | None = None) -> Log:
     """The one release: ask the ledger, draw the noise, put the noisy sum into the engine.
 
-    What fails leaves no trace: nobody has seen the noise.
+    It comes true in one step. What fails before leaves no trace: nobody has seen the noise.
     """
     log = _log_of(sums, people)
     if log.learned == 0:
         raise OptionError(f"there is nothing to start from: {log}")
-    with bandit.lock:
-        check(bandit)
-        bandit.check_process()
-        bandit.short_way = False
-        engine = bandit.engine
-        before = engine.snapshot()
-        kept = bandit.over_cap, bandit.log, bandit.people, bandit.claim
-        booked: list[Callable[[], None]] = []
-        try:
-            noisy, scale = _release(bandit, start.recipe, sums, booked)
-            _way(bandit).put(bandit, start, sums, noisy, scale)
-            engine.fields()["clipped"][0] += int(sums.counts[log_sums.CLIPPED])
-            bandit.ledger.seal(np.asarray(engine.theta()).tobytes())
-            bandit.over_cap += log.over_cap
-            bandit.remember(log, people or People.nobody())
-        except BaseException:
-            engine.restore(before)
-            bandit.over_cap, bandit.log, bandit.people, bandit.claim = kept
-            for undo in booked:
-                undo()
-            raise
-        finally:
-            bandit.open_short_way()
+    alone(bandit, _enter, bandit, start, sums, log, people or People.nobody())
     return log
+
+
+def _enter(bandit: Bandit, start: Start, sums: Sums, log: Log, people: People) -> None:
+    check(bandit)
+    bandit.check_process()
+    state = bandit.state
+    draft = state.engine.draft()
+    try:
+        noisy, scale, ledger = _release(bandit, start.recipe, sums)
+        _way(bandit).put(bandit, draft, start, sums, noisy, scale)
+        draft.fields()["clipped"][0] += int(sums.counts[log_sums.CLIPPED])
+        changed = {
+            "engine": draft,
+            "ledger": ledger.sealed(np.asarray(draft.theta()).tobytes()),
+            "over_cap": state.over_cap + log.over_cap,
+            **bandit.remembered(log, people),
+        }
+        come_true(bandit, state.but(**changed), [])
+    finally:
+        bandit.state.engine.go_on()
+        bandit.open_short_way()
 
 
 def _log_of(sums: Sums, people: People | None) -> Log:
@@ -140,20 +140,17 @@ def _log_of(sums: Sums, people: People | None) -> Log:
     )
 
 
-def _release(
-    bandit: Bandit, recipe: Recipe, sums: Sums, booked: list[Callable[[], None]]
-) -> tuple[Vector, float]:
-    """The noisy sum of the items and its scale; how to undo the charge is then in `booked`."""
+def _release(bandit: Bandit, recipe: Recipe, sums: Sums) -> tuple[Vector, float, Ledger]:
+    """The noisy sum of the items, its scale, and the ledger after it, which is asked first."""
     ledger = bandit.ledger
     if not recipe.whole:
-        booked.append(ledger.charge(math.inf, when=0, what="rewards in the clear"))
-        return np.zeros(0), 0.0
-    booked.append(ledger.charge(ledger.limit, when=0, what=WHAT, group=GROUP))
+        return np.zeros(0), 0.0, ledger.after(math.inf, when=0, what="rewards in the clear")
+    later = ledger.after(ledger.limit, when=0, what=WHAT, group=GROUP)
     apart = shift(bandit, recipe, sums)
     scale = bandit.noise.multiplier(bandit.release.budget, 1) * apart
     pending = _on_a_grid_for(apart, sums.whole)
     noisy = bandit.source.release(bandit.noise, pending, scale=scale, shift=apart, index=INDEX)
-    return noisy, scale
+    return noisy, scale, later
 
 
 def _on_a_grid_for(apart: float, whole: list[int]) -> Pending:

@@ -16,7 +16,6 @@ from dpbandit.logs.sums import (
     LONG,
     LONG_L1,
     NOT_FINITE,
-    REWARD_NOT_FINITE,
     Matrix,
     Status,
     Vector,
@@ -78,14 +77,13 @@ def _place(keys: Hashes, name: int) -> int:
     return at
 
 
-def inspect_rows(recipe: dict[str, Any], contexts: Matrix, rewards: Vector, status: Status) -> None:
-    """Give rows that the gate would refuse the status that says why."""
+def inspect_rows(recipe: dict[str, Any], contexts: Matrix, status: Status) -> None:
+    """Give rows whose contexts the gate would refuse the status that says why."""
     most = 1.0 + recipe["tolerance"]
     with np.errstate(over="ignore", invalid="ignore"):
         squares = ((contexts / recipe["max_norm"]) ** 2).sum(axis=1)
         totals = np.abs(contexts).sum(axis=1)
     found = np.full(len(status), GOOD, dtype=np.uint8)
-    found[~np.isfinite(rewards)] = REWARD_NOT_FINITE
     found[~(totals <= recipe["l1_limit"] * most)] = LONG_L1
     found[~(squares <= most * most)] = LONG
     found[~np.isfinite(contexts).all(axis=1)] = NOT_FINITE
@@ -119,7 +117,10 @@ def _absorb(
     lengths = np.where(squares > 1e-280, np.sqrt(squares), totals)
     longest = sums["longest"]
     longest[:] = np.maximum(longest, [lengths.max(), totals.max()])
-    rewards = np.clip(given, recipe["low"], recipe["high"]) if recipe["clips"] else given
+    low, high = recipe["low"], recipe["high"]
+    # One that is not a number stands in the middle of the range: leaving its row out would show.
+    finite = np.where(np.isfinite(given), given, 0.5 * (low + high))
+    rewards = np.clip(finite, low, high) if recipe["clips"] else finite
     sums["counts"][CLIPPED] += int((rewards != given).sum())
     v = (rewards - recipe["middle"]) / recipe["width"]
     z, weights = x * (1.0 / recipe["size"]), np.ones(len(x))

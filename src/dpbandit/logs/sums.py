@@ -27,9 +27,9 @@ Status = NDArray[np.uint8]
 
 # What can be wrong with a row; the first that applies is counted. The core has the same numbers.
 GOOD, MISSING, LENGTH, NOT_FINITE, LONG, LONG_L1, NO_REWARD = range(7)
-REWARD_NOT_FINITE, NO_USER, OVER_CAP = range(7, 10)
-CLIPPED = 10  # counted beside: it is private
-COUNTS = 11
+NO_USER, OVER_CAP = range(7, 9)
+CLIPPED = 9  # counted beside: it is private
+COUNTS = 10
 KINDS = {
     MISSING: "context missing",
     LENGTH: "context of another length",
@@ -37,7 +37,6 @@ KINDS = {
     LONG: "context longer than max_norm",
     LONG_L1: "context longer in L1 than public_contexts",
     NO_REWARD: "reward missing",
-    REWARD_NOT_FINITE: "reward not finite",
     NO_USER: "user missing",
 }
 
@@ -49,13 +48,13 @@ class Recipe(NamedTuple):
     dim: int
     max_norm: float
     tolerance: float  # how far above max_norm is still rounding
-    l1_limit: float  # infinity: none
-    low: float
-    high: float
-    clips: bool
-    middle: float  # v = (r − middle)/width
-    width: float
     whole: bool  # items are private; else Σ v·z is kept in doubles
+    l1_limit: float = np.inf  # infinity: none
+    low: float = -np.inf
+    high: float = np.inf
+    clips: bool = False
+    middle: float = 0.0  # v = (r − middle)/width
+    width: float = 1.0
     constant: bool = False  # whether z ends with a 1
     size: float = 1.0
     whitener: Matrix = np.empty((0, 0))  # P; no rows: c = 1
@@ -114,15 +113,10 @@ def new_sums(recipe: Recipe) -> Sums:
     """Sums of nothing."""
     k = recipe.length
     seconds = k if recipe.power >= 0 else 0
+    shapes = {"gram": (k, k), "second": (seconds, seconds), "first": k, "moments": k}
+    public = {f"{name}{low}": np.zeros(shapes[name]) for name in shapes for low in ("", "_low")}
     return Sums(
-        gram=np.zeros((k, k)),
-        gram_low=np.zeros((k, k)),
-        second=np.zeros((seconds, seconds)),
-        second_low=np.zeros((seconds, seconds)),
-        first=np.zeros(k),
-        first_low=np.zeros(k),
-        moments=np.zeros(k),
-        moments_low=np.zeros(k),
+        **public,
         items=np.zeros(2 * k, dtype=np.int64),
         counts=np.zeros(COUNTS, dtype=np.int64),
         longest=np.zeros(2),
@@ -138,9 +132,12 @@ def rows_by(backend: str) -> Any:
     raise OptionError(f"backend must be 'core' or 'reference', not {backend!r}")
 
 
-def inspect(contexts: Matrix, rewards: Vector, status: Status, recipe: Recipe) -> None:
-    """Give rows that `update` would refuse the status that says why."""
-    rows_by(recipe.backend).inspect_rows(recipe.spec, contexts, rewards, status)
+def inspect(contexts: Matrix, status: Status, recipe: Recipe) -> None:
+    """Give rows whose contexts `update` would refuse the status that says why.
+
+    Which rows are learned from is public, so no reward has a say in it: none is given here.
+    """
+    rows_by(recipe.backend).inspect_rows(recipe.spec, contexts, status)
 
 
 def absorb(contexts: Matrix, rewards: Vector, status: Status, recipe: Recipe, sums: Sums) -> None:
@@ -170,10 +167,9 @@ def merge(into: Sums, part: Sums) -> None:
 
     For public sums the order matters in the last bits, so parts are merged in the log's.
     """
-    add(into.gram, into.gram_low, part.gram, part.gram_low)
-    add(into.second, into.second_low, part.second, part.second_low)
-    add(into.first, into.first_low, part.first, part.first_low)
-    add(into.moments, into.moments_low, part.moments, part.moments_low)
+    ours, theirs = into._asdict(), part._asdict()
+    for name in ("gram", "second", "first", "moments"):
+        add(ours[name], ours[f"{name}_low"], theirs[name], theirs[f"{name}_low"])
     add_words(into.items, part.items)
     into.counts[:] += part.counts
     np.maximum(into.longest, part.longest, out=into.longest)

@@ -23,20 +23,12 @@ Fields = dict[str, NDArray[Any]]
 STANDS_FOR = LOOKED_AT
 
 
-class Spread(NamedTuple):
-    """How the log's contexts are spread, read off some of them: public."""
-
-    second: Matrix
-    first: Vector
-    slates: float
-    different: float
-
-
 class Start(NamedTuple):
     """What was decided before the log is read."""
 
     recipe: Recipe
-    spread: Spread | None = None
+    # How the log's contexts are spread, in the engine's fields: public, and read off some of them.
+    spread: Fields | None = None
 
 
 class Way(ABC):
@@ -47,8 +39,16 @@ class Way(ABC):
         """What to add up. `sample` are contexts of the log."""
 
     @abstractmethod
-    def put(self, bandit: Bandit, start: Start, sums: Sums, noisy: Vector, scale: float) -> None:
-        """Put the noisy sum, and what is public, where the engine keeps what was before round 1."""
+    def put(
+        self,
+        bandit: Bandit,
+        engine: Engine,
+        start: Start,
+        sums: Sums,
+        noisy: Vector,
+        scale: float,
+    ) -> None:
+        """Put the noisy sum, and what is public, where `engine` keeps what was before round 1."""
 
 
 class InTheClear(Way):
@@ -57,12 +57,20 @@ class InTheClear(Way):
     def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
         return Start(_recipe(bandit, tolerance, middle=0.0, width=1.0, whole=False))
 
-    def put(self, bandit: Bandit, start: Start, sums: Sums, noisy: Vector, scale: float) -> None:
-        fields = bandit.engine.fields()
+    def put(
+        self,
+        bandit: Bandit,
+        engine: Engine,
+        start: Start,
+        sums: Sums,
+        noisy: Vector,
+        scale: float,
+    ) -> None:
+        fields = engine.fields()
         fields["moments"][:] = sums.moments
         fields["moments_low"][:] = sums.moments_low
         _add_gram(fields, "", sums.gram, sums.gram_low)
-        _done(bandit.engine.conclude())
+        _done(engine.conclude())
 
 
 class IntoMoments(Way):
@@ -76,8 +84,16 @@ class IntoMoments(Way):
         more = {"whitener": shape, "floor": float(settings["floor"]), "power": 0}
         return Start(_recipe(bandit, tolerance, **more))
 
-    def put(self, bandit: Bandit, start: Start, sums: Sums, noisy: Vector, scale: float) -> None:
-        fields, whitener = bandit.engine.fields(), start.recipe.whitener
+    def put(
+        self,
+        bandit: Bandit,
+        engine: Engine,
+        start: Start,
+        sums: Sums,
+        noisy: Vector,
+        scale: float,
+    ) -> None:
+        fields, whitener = engine.fields(), start.recipe.whitener
         contexts = sums.first + sums.first_low
         if len(whitener):
             _add_gram(fields, "", sums.second, sums.second_low)
@@ -87,7 +103,7 @@ class IntoMoments(Way):
             _add_gram(fields, "", sums.gram, sums.gram_low)
         fields["context_sum"][:] = contexts
         fields[bandit.release.log_field][:] = self.kept(bandit, noisy)
-        _done(bandit.engine.conclude())
+        _done(engine.conclude())
 
     def kept(self, bandit: Bandit, noisy: Vector) -> Vector:
         """The noisy sum in the units of the engine's field: those of items."""
@@ -122,8 +138,16 @@ class IntoFilter(Way):
         }
         return Start(_recipe(bandit, tolerance, **more), spread)
 
-    def put(self, bandit: Bandit, start: Start, sums: Sums, noisy: Vector, scale: float) -> None:
-        engine, recipe = bandit.engine, start.recipe
+    def put(
+        self,
+        bandit: Bandit,
+        engine: Engine,
+        start: Start,
+        sums: Sums,
+        noisy: Vector,
+        scale: float,
+    ) -> None:
+        recipe = start.recipe
         if start.spread is not None:
             _look(engine, start.spread)
         d, weight, factor = recipe.dim, 1 / recipe.width, recipe.whitener
@@ -170,19 +194,21 @@ def _recipe(bandit: Bandit, tolerance: float, **more: Any) -> Recipe:
     )
 
 
-def _spread(sample: Matrix) -> Spread:
+def _spread(sample: Matrix) -> Fields:
     """How contexts are spread, as if each had been offered alone; a few slates' worth of weight."""
     weight = float(min(len(sample), STANDS_FOR))
-    different = len({row.tobytes() for row in sample})
-    second = sample.T @ sample / len(sample) * weight
-    return Spread(second, sample.mean(axis=0) * weight, weight, float(different))
+    return {
+        "context_second": sample.T @ sample / len(sample) * weight,
+        "context_first": sample.mean(axis=0) * weight,
+        "slates": np.array([weight]),
+        "different": np.array([float(len({row.tobytes() for row in sample}))]),
+    }
 
 
-def _look(engine: Engine, spread: Spread) -> None:
+def _look(engine: Engine, spread: Fields) -> None:
     fields = engine.fields()
-    fields["context_second"][:] = spread.second
-    fields["context_first"][:] = spread.first
-    fields["slates"][0], fields["different"][0] = spread.slates, spread.different
+    for name, values in spread.items():
+        fields[name][:] = values
     _done(engine.conclude())
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dpbandit.options import positive
 from dpbandit.planner import accuracy
-from dpbandit.planner.ask import PARTICLES, ask, jobs_of
+from dpbandit.planner.ask import PARTICLES, Algorithms, jobs_of, plan
 from dpbandit.planner.forecast import REFERENCE, Plan
 from dpbandit.planner.work import Progress
 
@@ -25,7 +24,8 @@ LEAST_EPSILON, MOST_EPSILON = 0.01, 100.0
 class Affordable:
     """The answer to "what ε can I afford?".
 
-    `epsilon` is None where none up to 100 is enough; `plan` is the plan at the answer.
+    `epsilon` is None where none up to 100 is enough; `plan` is the plan at the answer, or at the
+    largest ε that was tried.
 
     >>> import dpbandit as dpb
     >>> few = {"horizon": 300, "particles": 4}
@@ -39,16 +39,6 @@ class Affordable:
     target: float
     within: float | None
     plan: Plan
-
-    @classmethod
-    def of(cls, plan: Plan, target: float, within: float | None) -> Affordable:
-        """An ε was found."""
-        return cls(plan.epsilon, plan.recommended, target, within, plan)
-
-    @classmethod
-    def none(cls, plan: Plan, target: float, within: float | None) -> Affordable:
-        """No ε is enough; the plan is that of the largest tried."""
-        return cls(None, plan.recommended, target, within, plan)
 
     @property
     def status(self) -> str:
@@ -119,7 +109,7 @@ def affordable_epsilon(
     regret: float | None = None,
     particles: int = PARTICLES // 2,
     progress: Progress | None = None,
-    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+    algorithms: Algorithms | None = None,
     **options: Any,
 ) -> Affordable:
     """The smallest ε at which a proven algorithm comes close enough to the non-private one.
@@ -149,13 +139,16 @@ def affordable_epsilon(
     ('proven', True)
     """
     within = positive("within", within)
-    given: dict[str, Any] = {
-        "dim": dim,
-        "arms": arms,
-        "delta": delta,
-        "horizon": horizon,
-        **options,
-    }
+    given = {"dim": dim, "arms": arms, "delta": delta, "horizon": horizon, **options}
+
+    def at(value: float, algorithms: Algorithms | None, particles: int) -> Plan:
+        """A plan that Ctrl-C cut short would send the search the wrong way."""
+        found = plan(
+            epsilon=value, algorithms=algorithms, particles=particles, seconds=SECONDS, **given
+        )
+        if not found.complete:
+            raise KeyboardInterrupt
+        return found
 
     def tell(part: float) -> None:
         if progress is not None:
@@ -163,26 +156,22 @@ def affordable_epsilon(
 
     worth: dict[str, None] = {}  # labels
     for number, value in enumerate(SCOUTED):
-        few = min(SCOUTS, particles)
-        scouted = _whole(ask(SECONDS, epsilon=value, algorithms=algorithms, particles=few, **given))
+        scouted = at(value, algorithms, min(SCOUTS, particles))
         worth.update(dict.fromkeys(name for name in scouted.ranked()[:2] if name != "random"))
         tell(0.4 * (number + 1) / len(SCOUTED))
     chosen = [(name, own) for label, name, own in jobs_of(algorithms, {}) if label in worth]
-
-    def at(value: float) -> Plan:
-        return _whole(ask(SECONDS, epsilon=value, algorithms=chosen, particles=particles, **given))
-
-    found = at(MOST_EPSILON)
+    found = at(MOST_EPSILON, chosen, particles)
     reference = found.final(REFERENCE)
     target = (1 + within) * reference if regret is None else positive("regret", regret)
+    aim = within if regret is None else None
     if found.final(found.recommended) > target:
-        return Affordable.none(found, target, within if regret is None else None)
+        return Affordable(None, found.recommended, target, aim, found)
     low, high = math.log(LEAST_EPSILON), math.log(MOST_EPSILON)
     tries = 8
     try:
         for number in range(tries):
             middle = 0.5 * (low + high)
-            tried = at(math.exp(middle))
+            tried = at(math.exp(middle), chosen, particles)
             if tried.final(tried.recommended) <= target:
                 high, found = middle, tried
             else:
@@ -190,11 +179,4 @@ def affordable_epsilon(
             tell(0.4 + 0.6 * (number + 1) / tries)
     except KeyboardInterrupt:
         found = replace(found, complete=False)
-    return Affordable.of(found, target, within if regret is None else None)
-
-
-def _whole(found: Plan) -> Plan:
-    """A plan that Ctrl-C cut short would send the search the wrong way."""
-    if not found.complete:
-        raise KeyboardInterrupt
-    return found
+    return Affordable(found.epsilon, found.recommended, target, aim, found)

@@ -7,31 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpbandit.algorithms import registry
-from dpbandit.errors import OptionError, UnknownAlgorithmError, nearest
-from dpbandit.options import SHARED, Options, not_negative, whole
+from dpbandit.errors import OptionError
+from dpbandit.options import SHARED, Options, not_negative, positive, whole
 from dpbandit.planner.effort import SECONDS
 from dpbandit.planner.forecast import REFERENCE, Plan
 from dpbandit.planner.problem import Problem, draw_thetas, known_sample, sample_of
-from dpbandit.planner.work import INTERRUPTED, Job, Progress, Work, notes_on
+from dpbandit.planner.work import INTERRUPTED, Progress, Work, notes_on
 from dpbandit.privacy.accounting import check_delta, check_epsilon
+from dpbandit.simulate.jobs import Job, named, share_out
 
 ROUNDS = 100_000
 PARTICLES = 24
 
-# What a problem is made of, and what is assumed where nothing is said.
-ABOUT: dict[str, Any] = {
-    "dim": None,
-    "arms": None,
-    "reward_range": (-1.0, 1.0),
-    "reward_noise": None,
-    "contexts": None,
-    "covariance": None,
-    "in_order": False,
-    "prior": "contexts",
-    "reward_spread": None,
-    "particles": PARTICLES,
-    "seed": 0,
-}
+Algorithms = Sequence[str | tuple[str, Mapping[str, Any]]]
 
 
 def plan(
@@ -50,9 +38,10 @@ def plan(
     in_order: bool = False,
     prior: Any = "contexts",
     reward_spread: float | None = None,
-    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+    algorithms: Algorithms | None = None,
     particles: int = PARTICLES,
     seed: int = 0,
+    seconds: float | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Plan:
@@ -93,6 +82,8 @@ def plan(
         Worlds to average over. A large question is answered with fewer, and says so.
     seed : int, default 0
         Of the worlds.
+    seconds : float, optional
+        About how long one core may take; 20 if not given.
     progress : callable, optional
         Told what is being predicted, and which share is done.
     **options
@@ -117,173 +108,89 @@ def plan(
     >>> sorted(found.forecasts)
     ['linucb', 'toeplitz', 'tree-gauss']
     """
-    return ask(
-        SECONDS,
-        epsilon=epsilon,
-        delta=delta,
-        horizon=horizon,
-        rounds=rounds,
-        known_contexts=known_contexts,
-        algorithms=algorithms,
-        progress=progress,
-        dim=dim,
-        arms=arms,
-        reward_range=reward_range,
-        reward_noise=reward_noise,
-        contexts=contexts,
-        covariance=covariance,
-        in_order=in_order,
-        prior=prior,
-        reward_spread=reward_spread,
-        particles=particles,
-        seed=seed,
-        **options,
+    for forbidden in ("public_contexts", "context_noise"):
+        if forbidden in options:
+            raise OptionError(
+                f"plan has no option {forbidden!r}: it works with a sample, contexts=…, and a seed "
+                "of its own"
+            )
+    dim, arms, seed = (
+        whole("dim", dim, least=1),
+        whole("arms", arms, least=1),
+        whole("seed", seed, least=0),
     )
-
-
-def ask(
-    seconds: float,
-    /,
-    *,
-    epsilon: float,
-    delta: float,
-    horizon: int | None,
-    rounds: int | None = None,
-    known_contexts: bool = False,
-    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
-    progress: Progress | None = None,
-    **others: Any,
-) -> Plan:
-    """`plan`, in about so many seconds of one core."""
-    about = {**ABOUT, **{name: value for name, value in others.items() if name in ABOUT}}
-    options = {name: value for name, value in others.items() if name not in ABOUT}
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    horizon = (
-        None if horizon is None else whole("horizon", horizon, least=1, also="None for unknown")
-    )
+    shared: dict[str, Any] = {"dim": dim, "epsilon": epsilon, "delta": delta, "horizon": horizon}
+    mine = {name: options[name] for name in options if name in SHARED}
+    checked = Options(**shared, reward_range=reward_range, **mine)
+    horizon = checked.horizon
     if horizon is not None and rounds is not None and whole("rounds", rounds, least=1) > horizon:
         raise OptionError(f"rounds = {rounds} is beyond the horizon, {horizon}")
-    ahead = whole("rounds", rounds or horizon or ROUNDS, least=1)
-    max_norm = options.get("max_norm", 1.0)
-    problem, assumptions = _problem(rounds=ahead, known=known_contexts, max_norm=max_norm, **about)
-    assumptions["contexts known in advance"] = "yes" if known_contexts else "no"
-    shared = _shared(problem, epsilon, delta, horizon, known_contexts, options)
-    work = Work(problem, jobs_of(algorithms, options), shared, algorithms is not None)
-    effort = work.effort(seconds)
-    forecasts = work.forecasts(effort, progress)
-    notes = notes_on(problem, effort, forecasts, delta)
-    complete = all(forecast.why_not != INTERRUPTED for forecast in forecasts.values())
-    return Plan(problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes), complete)
-
-
-def _problem(**given: Any) -> tuple[Problem, dict[str, str]]:
-    dim, arms = whole("dim", given["dim"], least=1), whole("arms", given["arms"], least=1)
-    checked = Options(dim=dim, reward_range=given["reward_range"], max_norm=given["max_norm"])
-    particles = whole("particles", given["particles"], least=2)
-    seed = whole("seed", given["seed"], least=0)
-    noise = checked.width / 4 if given["reward_noise"] is None else given["reward_noise"]
+    noise = checked.width / 4 if reward_noise is None else reward_noise
     noise = not_negative("reward_noise", noise)
-    offered, source = sample_of(
-        given["contexts"], given["covariance"], dim, arms, checked.max_norm, seed
-    )
-    if given["in_order"] and offered.ndim != 3:
+    offered, source = sample_of(contexts, covariance, dim, arms, checked.max_norm, seed)
+    if in_order and offered.ndim != 3:
         raise OptionError(
             "in_order=True needs contexts as slates in the order of time, of shape (n, arms, dim)"
         )
-    if given["known"]:
+    if known_contexts:
         kept = known_sample(offered, seed)
         if len(kept) < len(offered):
             source += f", {len(kept):,} of them kept to be known in advance"
             offered = kept
     if offered.ndim == 2 and len(offered) < arms:
         source += f", fewer than {arms} arms: a round offers some of them twice"
-    thetas, words = draw_thetas(
-        given["prior"],
+    thetas, believed = draw_thetas(
+        prior,
         offered.reshape(-1, dim),
-        particles=particles,
+        particles=whole("particles", particles, least=2),
         reward_range=checked.reward_range,
         reward_noise=noise,
-        reward_spread=given["reward_spread"],
+        reward_spread=reward_spread,
         seed=seed,
     )
     problem = Problem(
-        dim,
-        arms,
-        given["rounds"],
-        checked.reward_range,
-        noise,
-        offered,
-        bool(given["in_order"]),
-        thetas,
-        seed,
+        dim=dim,
+        arms=arms,
+        rounds=whole("rounds", rounds or horizon or ROUNDS, least=1),
+        reward_range=checked.reward_range,
+        reward_noise=noise,
+        offered=offered,
+        in_order=bool(in_order),
+        thetas=thetas,
+        seed=seed,
     )
     assumptions = {
-        "contexts": source + (", in the order of time" if given["in_order"] else ""),
-        "prior": words,
+        "contexts": source + (", in the order of time" if in_order else ""),
+        "prior": believed,
         "reward noise": f"standard deviation {noise:g}"
-        + (" (a quarter of the range's width)" if given["reward_noise"] is None else ""),
+        + (" (a quarter of the range's width)" if reward_noise is None else ""),
         "mean rewards": "linear in the context, θ constant",
+        "contexts known in advance": "yes" if known_contexts else "no",
     }
-    return problem, assumptions
-
-
-def _shared(
-    problem: Problem,
-    epsilon: float,
-    delta: float,
-    horizon: int | None,
-    known: bool,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    for forbidden in ("seed", "public_contexts", "context_noise"):
-        if forbidden in options:
-            raise OptionError(
-                f"plan has no option {forbidden!r}: it works with a sample, contexts=…, and a seed "
-                "of its own"
-            )
-    shared: dict[str, Any] = {
-        "dim": problem.dim,
-        "epsilon": epsilon,
-        "delta": delta,
-        "horizon": horizon,
-        "reward_range": problem.reward_range,
-        "public_contexts": problem.public() if known else None,
+    shared |= {
+        "reward_range": checked.reward_range,
+        "public_contexts": problem.public() if known_contexts else None,
     }
-    Options(**shared, **{name: value for name, value in options.items() if name in SHARED})
-    return shared
+    work = Work(problem, jobs_of(algorithms, options), shared, algorithms is not None)
+    effort = work.effort(SECONDS if seconds is None else positive("seconds", seconds))
+    forecasts = work.forecasts(effort, progress)
+    notes = notes_on(problem, effort, forecasts, delta)
+    complete = all(forecast.why_not != INTERRUPTED for forecast in forecasts.values())
+    return Plan(problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes), complete)
 
 
-def jobs_of(
-    algorithms: Sequence[str | tuple[str, Mapping[str, Any]]] | None, options: dict[str, Any]
-) -> list[Job]:
+def jobs_of(algorithms: Algorithms | None, options: dict[str, Any]) -> list[Job]:
     """Every algorithm to predict, the non-private reference first."""
-    known = registry.algorithms()
-    if isinstance(algorithms, str):
-        algorithms = [algorithms]
-    wanted: list[Job] = []
     if algorithms is None:
+        known = registry.algorithms()
         algorithms = [
             n for n, a in known.items() if n == REFERENCE or re.search(r"(?<!not )proven", a.claim)
         ]
-    for entry in algorithms:
-        name, own = (entry, {}) if isinstance(entry, str) else (entry[0], dict(entry[1]))
-        if name not in known:
-            raise UnknownAlgorithmError(f"no algorithm is called {name!r}: {nearest(name, known)}")
-        label = name + "".join(f" {key}={value}" for key, value in own.items())
-        wanted.append((label, name, own))
-    if not wanted:
-        raise OptionError("no algorithm was given: name at least one, for example ['anytime']")
+    wanted = [
+        (name + "".join(f" {key}={value}" for key, value in own.items()), name, own)
+        for name, own in named(algorithms)
+    ]
     if all(label != REFERENCE for label, _, _ in wanted):
         wanted.insert(0, (REFERENCE, REFERENCE, {}))
-    used = set(SHARED)
-    for _, name, _ in wanted:
-        used |= set(known[name].own_options)
-    for unknown in set(options) - used:
-        raise OptionError(
-            f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}"
-        )
-    taking = {name: set(SHARED) | set(known[name].own_options) for _, name, _ in wanted}
-    return [
-        (label, name, {k: v for k, v in options.items() if k in taking[name]} | own)
-        for label, name, own in wanted
-    ]
+    return share_out(options, wanted)

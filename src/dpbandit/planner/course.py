@@ -56,16 +56,9 @@ def geometric_steps(rounds: int, ratio: float) -> Times:
 
 
 def course_of(times: Times, regrets: Matrix, errors: Matrix, rounds: int) -> Course:
-    """The course of some particles that were played to the last of `times`.
+    """The course until `rounds` of some particles that were played to the last of `times`.
 
-    Parameters
-    ----------
-    times : array of shape (n,)
-        When regret and error were recorded; the last one is the last round that was played.
-    regrets, errors : arrays of shape (particles, n)
-        What was recorded.
-    rounds : int
-        The round to predict for.
+    `regrets` and `errors` have shape (particles, times).
     """
     played = int(times[-1])
     regret, error, final = regrets.mean(axis=0), errors.mean(axis=0), regrets[:, -1].copy()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REFERENCE = "linucb"  # what private algorithms are compared with
+PREDICTED = ("regret", "regret_se", "times_non_private", "theta_error", "close_after")
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,9 @@ class Forecast:
     @property
     def standard_error(self) -> float:
         """Of the final regret, over the worlds tried: what more particles would narrow."""
-        return (
-            float(self.course.final.std(ddof=1) / np.sqrt(len(self.course.final)))
-            if self.course
-            else float("nan")
-        )
+        if self.course is None:
+            return float("nan")
+        return float(self.course.final.std(ddof=1) / np.sqrt(len(self.course.final)))
 
 
 @dataclass(frozen=True)
@@ -154,15 +153,12 @@ class Plan:
     def frame(self, kind: Literal["pandas", "polars", "arrow"] = "pandas") -> Any:
         """A frame of this kind with columns algorithm, round, regret, theta_error."""
         courses = {n: f.course for n, f in self.forecasts.items() if f.course is not None}
-        columns: dict[str, Any] = {
-            "algorithm": [n for n, course in courses.items() for _ in course.rounds]
+        columns = {
+            "algorithm": [n for n, course in courses.items() for _ in course.rounds],
+            "round": np.concatenate([course.rounds for course in courses.values()]),
+            "regret": np.concatenate([course.regret for course in courses.values()]),
+            "theta_error": np.concatenate([course.theta_error for course in courses.values()]),
         }
-        for name, what in (
-            ("round", "rounds"),
-            ("regret", "regret"),
-            ("theta_error", "theta_error"),
-        ):
-            columns[name] = np.concatenate([getattr(course, what) for course in courses.values()])
         return frames.frame(columns, kind)
 
     def table(self) -> pd.DataFrame:
@@ -173,24 +169,18 @@ class Plan:
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of `table`, without pandas."""
-        reference = self.final(REFERENCE)
+        reference = max(self.final(REFERENCE), 1e-300)
         found = []
         for name, forecast in self.forecasts.items():
-            course = forecast.course
-            found.append(
-                {
-                    "algorithm": name,
-                    "regret": None if course is None else float(course.regret[-1]),
-                    "regret_se": None if course is None else forecast.standard_error,
-                    "times_non_private": None
-                    if course is None
-                    else float(course.regret[-1]) / max(reference, 1e-300),
-                    "theta_error": None if course is None else _number(course.theta_error[-1]),
-                    "close_after": None if course is None else self.rounds_until_close(name),
-                    "status": forecast.status,
-                    "note": forecast.why_not,
-                }
-            )
+            row: dict[str, Any] = {"algorithm": name, **dict.fromkeys(PREDICTED)}
+            row |= {"status": forecast.status, "note": forecast.why_not}
+            if (course := forecast.course) is not None:
+                row["regret"] = float(course.regret[-1])
+                row["regret_se"] = forecast.standard_error
+                row["times_non_private"] = row["regret"] / reference
+                row["theta_error"] = _number(course.theta_error[-1])
+                row["close_after"] = self.rounds_until_close(name)
+            found.append(row)
         return sorted(found, key=lambda row: (row["regret"] is None, row["regret"] or 0.0))
 
     def plot(self) -> Figure:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpbandit.planner.forecast import REFERENCE, claim_in_words
-from dpbandit.simulate.figures import COLOURS, DASHES, MARKERS
+from dpbandit.simulate.figures import dress, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,17 +23,9 @@ def courses(plan: Plan) -> Figure:
     left, right = figure.subplots(1, 2)
     names = [row["algorithm"] for row in plan.rows() if row["regret"] is not None]
     best = plan.recommended if plan.ranked() else ""
-    for name, colour, marker, dashes in zip(
-        names, cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False
-    ):
+    for name, style in styled(names):
         course = plan.course(name)
-        style: dict[str, Any] = {} if dashes[0] is None else {"dashes": dashes}
-        style |= {
-            "color": colour,
-            "marker": marker,
-            "markersize": 4.0,
-            "lw": 2.6 if name == best else 1.4,
-        }
+        style |= {"markersize": 4.0, "lw": 2.6 if name == best else 1.4}
         if name == "random":
             style = {"color": "#555555", "ls": ":", "lw": 1.4}
         mark = " (recommended)" if name == best else ""
@@ -44,16 +35,8 @@ def courses(plan: Plan) -> Figure:
         left.plot(course.rounds[shown], course.regret[shown], label=words, markevery=every, **style)
         if name != "random" and np.isfinite(course.theta_error).all():
             right.plot(course.rounds[shown], course.theta_error[shown], markevery=every, **style)
-    for axes, title in (
-        (left, "predicted cumulative regret"),
-        (right, "predicted parameter error ‖θ − θ*‖₂"),
-    ):
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("round")
-        axes.set_ylabel(title)
-        axes.grid(alpha=0.25, lw=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+    dress(left, "predicted cumulative regret", log=True)
+    dress(right, "predicted parameter error ‖θ − θ*‖₂", log=True)
     close = plan.rounds_until_close(best) if best and best != REFERENCE else None
     if close is not None:
         left.axvline(close, color="black", lw=1.0, ls=":")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
 from dpbandit.options import positive
+from dpbandit.worlds.drawn import repeated
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -58,19 +59,10 @@ class Problem:
         return rows if len(rows) <= MOST_CONTEXTS else np.unique(rows, axis=0)
 
     def block(self, particle: int, start: int, count: int) -> tuple[Shown, Matrix, Matrix]:
-        """Rounds start, start + 1, … of a particle: the same for every algorithm.
+        """Rounds start, start + 1, … of a particle, from 0: the same for every algorithm.
 
-        Parameters
-        ----------
-        particle : int
-            Whose θ.
-        start, count : int
-            Rounds from 0; `start` is a multiple of BLOCK and `count` at most that.
-
-        Returns
-        -------
-        shown, means, rewards : arrays of shape (count, arms)
-            Rows of `contexts`, what they pay on average, and what they pay.
+        `start` is a multiple of BLOCK and `count` at most that. Returns arrays of shape
+        (count, arms): rows of `contexts`, what they pay on average, and what they pay.
         """
         rng = np.random.default_rng([self.seed, 2, particle, start // BLOCK])
         noise = self.reward_noise * rng.normal(size=BLOCK)
@@ -114,15 +106,11 @@ def distinct(rng: np.random.Generator, total: int, count: int, arms: int) -> Sho
         ordered = np.sort(found[todo], axis=1)
         todo = todo[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
         if len(todo) == 0:
-            break
+            return found
         rows = found[todo]
-        order = np.argsort(rows, axis=1, kind="stable")
-        ordered = np.take_along_axis(rows, order, axis=1)
-        before = np.zeros(rows.shape, dtype=np.bool_)
-        np.put_along_axis(before, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
-        rows[before] = rng.integers(0, total, size=int(before.sum()))
+        again = repeated(rows)
+        rows[again] = rng.integers(0, total, size=int(again.sum()))
         found[todo] = rows
-    return found
 
 
 def known_sample(offered: Matrix, seed: int) -> Matrix:
@@ -153,43 +141,27 @@ def sample_of(
         drawn = rng.uniform(size=(MOST_CONTEXTS, dim))
         words = "assumed: features U(0, 1), scaled to max_norm, as in the paper's simulation"
         return drawn / np.linalg.norm(drawn, axis=1, keepdims=True) * max_norm, words
-    try:
-        matrix = np.asarray(covariance, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ShapeError(
-            f"covariance must be an array of numbers of shape ({dim}, {dim})"
-        ) from None
+    matrix = _numbers("covariance", covariance, f"({dim}, {dim})")
     if matrix.shape != (dim, dim):
         raise ShapeError(f"covariance must have shape ({dim}, {dim}), not {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        raise NotFiniteError("covariance holds NaN or infinity: give finite numbers")
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     if values[0] < -1e-9 * max(values[-1], 1e-300) or values[-1] <= 0:
         raise OptionError("covariance must be positive semi-definite and not zero")
     drawn = rng.normal(size=(MOST_CONTEXTS, dim)) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-    longest = np.linalg.norm(drawn, axis=1, keepdims=True)
-    return drawn * np.minimum(
-        1.0, max_norm / longest
-    ), "assumed: Gaussian with the given covariance, cut at max_norm"
+    drawn *= np.minimum(1.0, max_norm / np.linalg.norm(drawn, axis=1, keepdims=True))
+    return drawn, "assumed: Gaussian with the given covariance, cut at max_norm"
 
 
 def _checked(
     contexts: Any, dim: int, arms: int, max_norm: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], str]:
-    try:
-        sample = np.ascontiguousarray(contexts, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ShapeError(
-            f"contexts must be an array of numbers of shape (n, {dim}) or (n, {arms}, {dim})"
-        ) from None
+    sample = _numbers("contexts", contexts, f"(n, {dim}) or (n, {arms}, {dim})")
     slates = sample.ndim == 3
     if sample.shape[1:] != ((arms, dim) if slates else (dim,)) or len(sample) == 0:
         raise ShapeError(
             f"contexts must have shape (n, {dim}), or (n, {arms}, {dim}) for slates, not "
             f"{sample.shape}"
         )
-    if not np.isfinite(sample).all():
-        raise NotFiniteError("contexts hold NaN or infinity: give finite numbers")
     longest = float(np.linalg.norm(sample, axis=-1).max())
     if longest > max_norm * (1 + 1e-9):
         raise OptionError(
@@ -199,6 +171,16 @@ def _checked(
     if len(sample) > MOST_CONTEXTS:
         sample = sample[np.sort(rng.choice(len(sample), MOST_CONTEXTS, replace=False))]
     return sample, f"a sample of {len(sample):,} {'slates' if slates else 'contexts'}"
+
+
+def _numbers(what: str, given: Any, shape: str) -> Matrix:
+    try:
+        found = np.ascontiguousarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ShapeError(f"{what} must be an array of numbers of shape {shape}") from None
+    if not np.isfinite(found).all():
+        raise NotFiniteError(f"{what} must be finite numbers, without NaN or infinity")
+    return found
 
 
 def draw_thetas(
@@ -222,16 +204,9 @@ def draw_thetas(
     rng = np.random.default_rng([seed, 1])
     width, dim = reward_range[1] - reward_range[0], contexts.shape[1]
     if not isinstance(prior, str):
-        try:
-            given = np.atleast_2d(np.asarray(prior, dtype=np.float64))
-        except (TypeError, ValueError):
-            raise ShapeError(
-                f"prior must be one of {PRIORS}, or an array of θs of shape (n, {dim})"
-            ) from None
-        if given.ndim != 2 or given.shape[1] != dim or not np.isfinite(given).all():
-            raise ShapeError(
-                f"an array of θs must have shape (n, {dim}) and finite numbers, not {given.shape}"
-            )
+        given = np.atleast_2d(_numbers("prior, if it is not a name,", prior, f"(n, {dim})"))
+        if given.ndim != 2 or given.shape[1] != dim:
+            raise ShapeError(f"an array of θs must have shape (n, {dim}), not {given.shape}")
         chosen = np.arange(particles) % len(given)
         return _spread_out(given[chosen], contexts, reward_spread), f"{len(given)} given θs"
     if prior not in PRIORS:

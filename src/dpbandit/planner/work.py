@@ -12,11 +12,11 @@ from dpbandit.planner.effort import LEAST_ROUNDS, Effort, effort_for, round_cost
 from dpbandit.planner.forecast import REFERENCE, Forecast
 from dpbandit.planner.play import Unplayable, predict
 from dpbandit.planner.problem import Problem
+from dpbandit.simulate.jobs import Job
 
 INTERRUPTED = "interrupted"
 
 Progress = Callable[[str, float], None]
-Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options of its own
 
 
 class Work:
@@ -60,9 +60,14 @@ class Work:
 
     def forecasts(self, effort: Effort, progress: Progress | None) -> dict[str, Forecast]:
         """All predictions; after Ctrl-C those that are finished."""
+
+        def tell(label: str, at: int, part: float) -> None:
+            if progress is not None:
+                progress(label, (at + part) / len(self.makers))
+
         try:
             for at, label in enumerate(self.makers):
-                self._forecast(label, effort, partial(_tell, progress, label, at, len(self.makers)))
+                self._forecast(label, effort, partial(tell, label, at))
         except KeyboardInterrupt:
             finished = [f for f in self.found.values() if f.course is not None]
             if self.found[REFERENCE].course is None or all(f.status != "proven" for f in finished):
@@ -70,29 +75,21 @@ class Work:
         return self.found
 
     def _forecast(self, label: str, effort: Effort, tell: Callable[[float], None]) -> None:
-        before, rounds = self.found[label], effort.rounds[label]
-        course, why_not = None, ""
-        if rounds == 0:
-            seconds = 1e-6 * self.costs[label]
-            why_not = (
-                f"no prediction: a round takes about {seconds:.2g} s, too long to play enough of "
-                "them; ask for fewer algorithms"
-            )
-        else:
-            try:
-                course = predict(self.makers[label], self.problem, effort.particles, rounds, tell)
-            except Unplayable as error:
-                why_not = f"no prediction: {error}"
-        self.found[label] = Forecast(label, before.claim, course, why_not)
+        course, why_not, rounds = None, "", effort.rounds[label]
+        try:
+            if rounds == 0:
+                raise Unplayable(
+                    f"a round takes about {1e-6 * self.costs[label]:.2g} s, too long to play enough "
+                    "of them; ask for fewer algorithms"
+                )
+            course = predict(self.makers[label], self.problem, effort.particles, rounds, tell)
+        except Unplayable as error:
+            why_not = f"no prediction: {error}"
+        self.found[label] = Forecast(label, self.found[label].claim, course, why_not)
 
 
 def _make(name: str, options: dict[str, Any], seed: int) -> Any:
     return registry.construct(name, {**options, "seed": seed})
-
-
-def _tell(progress: Progress | None, label: str, at: int, count: int, part: float) -> None:
-    if progress is not None:
-        progress(label, (at + part) / count)
 
 
 def notes_on(

@@ -5,23 +5,19 @@ One of your own is a class of `Policy` and one line: `policies.add(Mine())`.
 
 from __future__ import annotations
 
-from dpbandit.policies.centred_ucb import CentredUcb
-from dpbandit.policies.index import Index
-from dpbandit.policies.policy import TIE, Policy, Propensities, View
+from dpbandit.policies.bounds import CentredUcb, Index, Ucb
+from dpbandit.policies.policy import TIE as TIE
+from dpbandit.policies.policy import Policy as Policy
+from dpbandit.policies.policy import Propensities as Propensities
+from dpbandit.policies.policy import View as View
 from dpbandit.policies.thompson import Thompson
-from dpbandit.policies.ucb import Ucb
 from dpbandit.policies.uniform import Uniform
 from dpbandit.tables import add_to, find_in
 
 UCB, CENTRED_UCB, THOMPSON, UNIFORM, INDEX = Ucb(), CentredUcb(), Thompson(), Uniform(), Index()
 
-# One line for each policy.
 POLICIES: dict[str, Policy] = {
-    UCB.name: UCB,
-    CENTRED_UCB.name: CENTRED_UCB,
-    THOMPSON.name: THOMPSON,
-    UNIFORM.name: UNIFORM,
-    INDEX.name: INDEX,
+    policy.name: policy for policy in (UCB, CENTRED_UCB, THOMPSON, UNIFORM, INDEX)
 }
 _OURS = frozenset(POLICIES)
 
@@ -56,19 +52,3 @@ def find_policy(wanted: str | Policy) -> Policy:
     'x·θ + α√(xᵀMx)'
     """
     return find_in(POLICIES, wanted, Policy, "policy")  # type: ignore[type-abstract]
-
-
-__all__ = [
-    "CENTRED_UCB",
-    "INDEX",
-    "POLICIES",
-    "THOMPSON",
-    "TIE",
-    "UCB",
-    "UNIFORM",
-    "Policy",
-    "Propensities",
-    "View",
-    "add",
-    "find_policy",
-]

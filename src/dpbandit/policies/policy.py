@@ -10,12 +10,10 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import PropensityError
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix as Matrix
+from dpbandit.types import Vector as Vector
 
 # Scores this close are equal: rounding, and not the model, tells them apart.
 TIE = 1e-12
@@ -101,7 +99,17 @@ class Policy(ABC):
         return find_policy, (self.name,)
 
 
-class BoundPolicy(Policy):
+class MatrixPolicy(Policy):
+    """A policy whose model is all that it looks at: θ, the matrix and α."""
+
+    def record(self, view: View, alpha: float) -> dict[str, Any]:
+        return matrix_record(view, alpha)
+
+    def view_of(self, record: dict[str, Any]) -> tuple[View, float]:
+        return view_of_matrix(record)
+
+
+class BoundPolicy(MatrixPolicy):
     """A policy that plays the highest bound: given what was released, its arm is certain."""
 
     def propensities(
@@ -120,12 +128,6 @@ class BoundPolicy(Policy):
             "earned. 'private-ts' has them; or play another arm with a known probability yourself, "
             "and log that"
         )
-
-    def record(self, view: View, alpha: float) -> dict[str, Any]:
-        return matrix_record(view, alpha)
-
-    def view_of(self, record: dict[str, Any]) -> tuple[View, float]:
-        return view_of_matrix(record)
 
 
 def matrix_record(view: View, alpha: float) -> dict[str, Any]:

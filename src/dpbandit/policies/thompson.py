@@ -6,19 +6,9 @@ best. The draw's randomness is its own, so it is post-processing of what was rel
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from dpbandit.policies.policy import (
-    Matrix,
-    Policy,
-    Propensities,
-    Vector,
-    View,
-    matrix_record,
-    view_of_matrix,
-)
+from dpbandit.policies.policy import Matrix, MatrixPolicy, Propensities, Vector, View
 
 # Draws × arms held at a time: 8 MB in each of a few arrays.
 CHUNK = 1 << 20
@@ -26,7 +16,7 @@ CHUNK = 1 << 20
 DRAWS = 1 << 61
 
 
-class Thompson(Policy):
+class Thompson(MatrixPolicy):
     """x·(θ + α·L·z) with LLᵀ = M, L lower triangular, and one normal z for the whole slate."""
 
     name = "thompson"
@@ -34,7 +24,7 @@ class Thompson(Policy):
     description = "x·(θ + α·L·z), LLᵀ = M, z normal"
 
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
-        from dpbandit.reference.random import normals
+        from dpbandit.reference.random import normals  # a ranker loads nothing else that learns
 
         z = normals(key, decision | DRAWS, len(view.theta))
         drawn: Vector = contexts @ (view.theta + alpha * (np.linalg.cholesky(view.matrix) @ z))
@@ -51,12 +41,6 @@ class Thompson(Policy):
         name: str,
     ) -> Propensities:
         return chances(view.theta, alpha**2 * view.matrix, contexts, draws=draws, seed=seed)
-
-    def record(self, view: View, alpha: float) -> dict[str, Any]:
-        return matrix_record(view, alpha)
-
-    def view_of(self, record: dict[str, Any]) -> tuple[View, float]:
-        return view_of_matrix(record)
 
 
 def half(covariance: Matrix) -> Matrix:

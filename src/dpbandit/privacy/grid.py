@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 GRID_BITS = 40
 STEP = 2.0**-GRID_BITS

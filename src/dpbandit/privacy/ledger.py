@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dpbandit.errors import BudgetError
 
 
-@dataclass
+@dataclass(frozen=True)
 class Lane:
     """Releases that no reward is in twice: one level of a tree, say. A reward pays at most the
     dearest of them.
@@ -56,15 +56,19 @@ class Ledger:
     releases: int = 0
     fingerprint: str = ""
 
-    def charge(
+    def after(
         self, cost: float, *, when: int, what: str, group: int = 0, adds: bool = False
-    ) -> Callable[[], None]:
-        """Record a release that is about to happen; raise BudgetError and change nothing if it is
-        not affordable.
+    ) -> Ledger:
+        """The ledger that a release would leave, or BudgetError if it is not affordable.
 
-        With `adds`, rewards that paid for earlier releases of this lane pay for this one too.
-        Returns a function that takes the charge back, for a release that failed before anyone saw
-        it."""
+        This one stays as it is. Whoever makes the release puts the other one in its place in the
+        same step. With `adds`, rewards that paid for earlier releases of this lane pay for this one
+        too.
+
+        >>> ledger = Ledger(limit=1.0, currency="mu²")
+        >>> ledger.after(0.5, when=1, what="level 0").total, ledger.total
+        (0.5, 0.0)
+        """
         if not cost >= 0:
             raise BudgetError(
                 f"a release at round {when} ({what}) has cost {cost!r}: a cost is a number of at "
@@ -74,45 +78,50 @@ class Ledger:
         lane = lanes.get(what)
         before = lane.dearest if lane else 0.0
         now = before + cost if adds else max(cost, before)
-        total = self._sum(lanes.values()) - before + now
+        total = math.fsum(lane.dearest for lane in lanes.values()) - before + now
         if total > self.limit * (1 + 1e-12):
             raise BudgetError(
                 f"a release at round {when} ({what}) would bring the total to {total:g} "
                 f"{self.currency}; the limit is {self.limit:g}"
             )
-        kept = (
-            None if lane is None else replace(lane),
-            self.total,
-            self.releases,
+        first, releases = (when, 1) if lane is None else (lane.first, lane.releases + 1)
+        booked = {**lanes, what: Lane(what, first, when, releases, now)}
+        return Ledger(
+            self.limit,
+            self.currency,
+            {**self.groups, group: booked},
+            max(self.total, total),
+            self.releases + 1,
             self.fingerprint,
         )
-        if lane is None:
-            self.groups.setdefault(group, {})[what] = Lane(what, when, when, 1, cost)
-        else:
-            lane.last, lane.releases, lane.dearest = when, lane.releases + 1, now
-        self.total = max(self.total, total)
-        self.releases += 1
 
-        def undo() -> None:
-            old, self.total, self.releases, self.fingerprint = kept
-            if old is None:
-                self.groups[group].pop(what, None)
-                if not self.groups[group]:
-                    del self.groups[group]
-            else:
-                self.groups[group][what] = old
+    def charge(
+        self, cost: float, *, when: int, what: str, group: int = 0, adds: bool = False
+    ) -> Callable[[], None]:
+        """The same, in place.
 
-        return undo
+        Returns a function that takes this charge and all later ones back, for releases that failed
+        before anyone saw them.
+        """
+        before, later = (
+            replace(self),
+            self.after(cost, when=when, what=what, group=group, adds=adds),
+        )
+        self._become(later)
+        return lambda: self._become(before)
 
-    def seal(self, released: bytes) -> None:
-        """Chain what was just released into the fingerprint: histories that differ anywhere differ
-        from there on."""
+    def _become(self, other: Ledger) -> None:
+        self.groups, self.total = other.groups, other.total
+        self.releases, self.fingerprint = other.releases, other.fingerprint
+
+    def sealed(self, released: bytes) -> Ledger:
+        """The ledger with what was released chained into its fingerprint: histories that differ
+        anywhere differ from there on."""
         link = f"{self.fingerprint}|{self.releases}|{self.total!r}|".encode() + released
-        self.fingerprint = hashlib.sha256(link).hexdigest()
-
-    @staticmethod
-    def _sum(lanes: Iterable[Lane]) -> float:
-        return math.fsum(lane.dearest for lane in lanes)
+        fingerprint = hashlib.sha256(link).hexdigest()
+        return Ledger(
+            self.limit, self.currency, self.groups, self.total, self.releases, fingerprint
+        )
 
     @property
     def remaining(self) -> float:

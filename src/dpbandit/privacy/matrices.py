@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 
 class MatrixNoise(ABC):
@@ -95,15 +95,3 @@ def unpack(packed: Vector) -> NDArray[np.float64]:
     rows, columns = np.triu_indices(size)
     matrix[rows, columns] = np.where(rows == columns, packed, packed / math.sqrt(2))
     return matrix + np.triu(matrix, 1).T
-
-
-def wishart_log_density(packed: Vector, degrees: float, certain: float) -> float:
-    """log density under W_p(I, degrees), up to a constant; −`certain` outside its support."""
-    matrix = unpack(packed)
-    try:
-        diagonal = np.diagonal(np.linalg.cholesky(matrix))
-    except np.linalg.LinAlgError:
-        return -certain
-    p = len(matrix)
-    logs = float(np.log(diagonal).sum())
-    return (degrees - p - 1.0) * logs - 0.5 * float(np.trace(matrix))

@@ -9,35 +9,14 @@ one that contradicts itself is not added."""
 from __future__ import annotations
 
 from dpbandit.errors import OptionError, nearest
-from dpbandit.privacy.noises.base import (
-    CERTAIN,
-    Budgeted,
-    Currency,
-    Noise,
-    PaidInEpsilon,
-    nothing_or_everything,
-)
+from dpbandit.privacy.noises.base import CERTAIN as CERTAIN
+from dpbandit.privacy.noises.base import Noise as Noise
+from dpbandit.privacy.noises.base import PaidInEpsilon as PaidInEpsilon
+from dpbandit.privacy.noises.base import nothing_or_everything as nothing_or_everything
 from dpbandit.privacy.noises.gaussian import Gaussian
-from dpbandit.privacy.noises.knorm import KNorm
-from dpbandit.privacy.noises.laplace import Laplace
+from dpbandit.privacy.noises.laplace import KNorm, Laplace
 from dpbandit.privacy.noises.wishart import Wishart
 from dpbandit.tables import add_to, find_in
-
-__all__ = [
-    "CERTAIN",
-    "GAUSSIAN",
-    "KNORM",
-    "LAPLACE",
-    "NOISES",
-    "WISHART",
-    "Budgeted",
-    "Currency",
-    "Noise",
-    "PaidInEpsilon",
-    "add",
-    "find_noise",
-    "nothing_or_everything",
-]
 
 GAUSSIAN, LAPLACE, KNORM, WISHART = Gaussian(), Laplace(), KNorm(), Wishart()
 NOISES: dict[str, Noise] = {noise.name: noise for noise in (GAUSSIAN, LAPLACE, KNORM, WISHART)}
@@ -75,19 +54,7 @@ def add(noise: Noise, *, replace: bool = False) -> Noise:
 
 
 def find_noise(name: str | Noise, allowed: tuple[str, ...] | None = None) -> Noise:
-    """The noise of this name, or an error that lists what is allowed.
-
-    Parameters
-    ----------
-    name
-        A name in `NOISES`, or a noise itself.
-    allowed
-        The names that an algorithm takes; None: all.
-
-    Raises
-    ------
-    OptionError
-        If there is no such noise, or it is not among those allowed.
+    """The noise of this name, if an algorithm takes it, or an error that lists what is allowed.
 
     >>> find_noise("laplace").norm
     1

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.errors import NoiseError
-
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 NUMBER = b"f64"  # shifts and costs
 
@@ -29,18 +28,11 @@ MOST = 2.0**63
 GAUSSIAN_REACH, LAPLACE_REACH = 40.0, 745.0
 
 
-class Library(NamedTuple):
-    """The functions of OpenDP's library that make, apply and free: pointers, or errors."""
-
-    as_object: Callable[..., Any]  # a slice of numbers, copied into an object
-    as_slice: Callable[..., Any]  # what an object holds, where it lies
-    invoke: Callable[..., Any]
-    map: Callable[..., Any]
-    free_object: Callable[..., Any]
-    free_slice: Callable[..., Any]
-
+# The functions of OpenDP's library that make, apply and free, by name.
+Library = dict[str, Callable[..., Any]]
 
 # What the wrappers are expected to declare: arguments by kind. All return an `FfiResult`.
+# `as_object` copies a slice of numbers into an object; `as_slice` says where an object's lie.
 DECLARED = {
     "as_object": ("opendp_data__slice_as_object", ("pointer", "text")),
     "as_slice": ("opendp_data__object_as_slice", ("pointer",)),
@@ -91,7 +83,7 @@ class Sampler:
         if self._library is None:
             return float(self._measurement.map(float(shift)))
         out, given = np.empty(1), np.array([shift], dtype=np.float64)
-        _apply(self._library, self._library.map, self._address, given, NUMBER, out)
+        _apply(self._library, self._library["map"], self._address, given, NUMBER, out)
         return float(out[0])
 
     def draw(self, value: Vector) -> Vector:
@@ -104,7 +96,7 @@ class Sampler:
             return np.array(self._measurement(value.tolist()), dtype=self._kind.dtype)
         out = np.empty(self._dim, dtype=self._kind.dtype)
         given = np.ascontiguousarray(value, dtype=self._kind.dtype)
-        _apply(self._library, self._library.invoke, self._address, given, self._kind.vector, out)
+        _apply(self._library, self._library["invoke"], self._address, given, self._kind.vector, out)
         return out
 
     def draw_whole(self) -> list[int]:
@@ -127,20 +119,20 @@ def _apply(
     from opendp._lib import FfiSlice
 
     numbers = FfiSlice(given.ctypes.data, given.size)
-    argument = _unwrap(library.as_object(ctypes.addressof(numbers), kind))
+    argument = _unwrap(library["as_object"](ctypes.addressof(numbers), kind))
     try:
         result = _unwrap(function(address, argument))
         try:
-            where = _unwrap(library.as_slice(result))
+            where = _unwrap(library["as_slice"](result))
             held = FfiSlice.from_address(where)
             length, start = held.len, held.ptr
             if length == out.size:
                 ctypes.memmove(out.ctypes.data, start, out.nbytes)
-            library.free_slice(where)
+            library["free_slice"](where)
         finally:
-            library.free_object(result)
+            library["free_object"](result)
     finally:
-        library.free_object(argument)
+        library["free_object"](argument)
     if length != out.size:
         raise AssertionError(f"OpenDP returned {length} numbers, not {out.size}")
 
@@ -174,7 +166,7 @@ def _look(measurement: Any, dim: int, kind: Kind) -> Library | None:
     payload = dict(getattr(result.get("payload"), "_fields_", ()))
     same = list(_lib.FfiSlice._fields_) == SLICE_FIELDS
     same &= {"tag": result.get("tag"), "Ok": payload.get("Ok")} == RESULT_FIELDS
-    found = {}
+    found: Library = {}
     for name, (symbol, kinds) in DECLARED.items():
         declared = getattr(_lib.lib, symbol, None)
         arguments = getattr(declared, "argtypes", None) or ()
@@ -185,7 +177,7 @@ def _look(measurement: Any, dim: int, kind: Kind) -> Library | None:
         plain = (ctypes.c_void_p if each == "pointer" else ctypes.c_char_p for each in kinds)
         # A function of our own: the wrappers set the types of theirs again and again.
         found[name] = ctypes.CFUNCTYPE(_lib.FfiResult, *plain)((symbol, _lib.lib))
-    return Library(**found)
+    return found
 
 
 def _kind_of(argument: Any) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import NoiseError
 from dpbandit.privacy.grid import PROVEN_SLACK, STEP, grid_exponent, real_scale
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.opendp import Sampler
-
-Vector = NDArray[np.float64]
+from dpbandit.reference.random import NOISE, derive_key
+from dpbandit.types import Vector
 
 
 class Pending(NamedTuple):
@@ -35,41 +34,20 @@ class Source(Protocol):
     def release(
         self, noise: Noise | str, pending: Pending, *, scale: float, shift: float, index: int
     ) -> Vector:
-        """The pending value with noise number `index`.
+        """The pending value with noise of this scale; NoiseError if none can be drawn.
 
-        Parameters
-        ----------
-        noise
-            A noise, or its name.
-        pending
-            The clean value.
-        scale
-            The noise's parameter, in units of the value.
-        shift
-            How far neighbouring values can be apart, in the noise's norm: with `scale` it says what
-            the release was charged.
-        index
-            The round of the release, from 1.
-
-        Raises
-        ------
-        NoiseError
-            If noise of this kind cannot be drawn; then nothing is released.
+        `shift` is how far neighbouring values can be apart, in the noise's norm: with `scale` it
+        says what the release was charged. `index` is the round of the release, from 1.
         """
 
 
 class Simulation:
-    """Seeded noise. The same (seed, index) gives the same noise, so nothing is stored to
-    continue."""
+    """Seeded noise: the same (seed, index) gives the same, so nothing is stored to continue."""
 
     kind: Literal["real", "simulation"] = "simulation"
 
     def __init__(self, seed: int | None = None, *, key: int | None = None) -> None:
-        if key is None:
-            from dpbandit.reference.random import NOISE, derive_key
-
-            key = derive_key(seed or 0, NOISE)
-        self.key = key
+        self.key = derive_key(seed or 0, NOISE) if key is None else key
 
     def release(
         self, noise: Noise | str, pending: Pending, *, scale: float, shift: float, index: int
@@ -78,8 +56,7 @@ class Simulation:
 
 
 class Real:
-    """OpenDP's exact samplers, seeded by the operating system: safe across forks, never
-    reproducible."""
+    """OpenDP's exact samplers, seeded by the system: safe across forks, never reproducible."""
 
     kind: Literal["real", "simulation"] = "real"
 
@@ -109,27 +86,14 @@ def add_whole_noise(
 ) -> list[int]:
     """Whole numbers of `step` with real noise, exactly. What pan-private nodes begin with, too.
 
-    The noise is drawn for zeros and added in Python's own integers: nothing is rounded, at any
-    size.
-
-    Raises
-    ------
-    NoiseError
-        If there is no exact sampler, or noise so large might not fit 64 bits.
+    The noise is drawn for zeros and added in Python's own integers: nothing is ever rounded.
+    NoiseError if there is no exact sampler, or noise so large might not fit 64 bits.
     """
     _refuse_without_noise(scale)
     sampler = _needed(noise, noise.whole_sampler(len(whole), scale * (1 + PROVEN_SLACK) / step))
     _check(sampler.cost(shift / step), noise.share(scale / shift))
     drawn = sampler.draw_whole()
     return [number + extra for number, extra in zip(whole, drawn, strict=True)]
-
-
-def proven_cost(
-    noise: Noise | str, dim: int, scale: float, shift: float, step: float = STEP
-) -> float:
-    """What OpenDP itself proves for one release of whole numbers, in the noise's currency."""
-    noise = find_noise(noise)
-    return _needed(noise, noise.whole_sampler(dim, scale / step)).cost(shift / step)
 
 
 def _refuse_without_noise(scale: float) -> None:

@@ -6,96 +6,35 @@ part of a unit's budget.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 from dpbandit.errors import OptionError
 
 
-class Unit(ABC):
+@dataclass(frozen=True)
+class Unit:
     """Whom a claim speaks of."""
 
-    @property
-    @abstractmethod
-    def rewards_per_unit(self) -> int:
-        """How many rewards share a unit's budget."""
-
-    @property
-    @abstractmethod
-    def cap(self) -> int | None:
-        """How many rewards of one unit are learned; None: they are not counted."""
-
-    @property
-    @abstractmethod
-    def words(self) -> str:
-        """As a claim says it."""
-
-    @property
-    @abstractmethod
-    def words_with_contexts(self) -> str:
-        """The same where contexts are protected too."""
-
-    @property
-    @abstractmethod
-    def option(self) -> Any:
-        """What `dpb.make(unit=…)` takes, and files hold."""
+    words: str  # as a claim says it
+    words_with_contexts: str  # the same where contexts are protected too
+    option: Any  # what `dpb.make(unit=…)` takes, and files hold
+    rewards_per_unit: int  # how many rewards share a unit's budget
+    cap: int | None  # how many rewards of one unit are learned; None: they are not counted
 
 
-@dataclass(frozen=True)
-class OneReward(Unit):
-    """Each reward by itself.
-
-    >>> OneReward().words, OneReward().option
-    ('one reward', 'reward')
-    """
-
-    rewards_per_unit = 1
-    cap = None
-    words = "one reward"
-    words_with_contexts = "one context with its reward"
-    option = "reward"
+ONE_REWARD = Unit("one reward", "one context with its reward", "reward", 1, None)
 
 
-@dataclass(frozen=True)
-class User(Unit):
+def user(most: int) -> Unit:
     """A user, of whom at most `most` rewards are learned.
 
-    >>> User(3).words, User(1).words, User(3).option
+    >>> user(3).words, user(1).words, user(3).option
     ('one user with at most 3 rewards', 'one user with at most 1 reward', ('user', 3))
     """
-
-    most: int
-
-    @property
-    def rewards_per_unit(self) -> int:
-        return self.most
-
-    @property
-    def cap(self) -> int:
-        return self.most
-
-    @property
-    def words(self) -> str:
-        return f"one user with at most {self.most} reward{'s' * (self.most > 1)}"
-
-    @property
-    def words_with_contexts(self) -> str:
-        return f"one user with at most {self.most} contexts and rewards"
-
-    @property
-    def option(self) -> tuple[str, int]:
-        return ("user", self.most)
-
-
-def _user(given: Any) -> User:
-    number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not number or given != given // 1 or given < 1:
-        raise OptionError(
-            "unit's second part, the most rewards per user, must be a whole number of at least 1, "
-            f"not {given!r}"
-        )
-    return User(int(given))
+    words = f"one user with at most {most} reward{'s' * (most > 1)}"
+    both = f"one user with at most {most} contexts and rewards"
+    return Unit(words, both, ("user", most), most, most)
 
 
 def find_unit(given: Any) -> Unit:
@@ -109,8 +48,14 @@ def find_unit(given: Any) -> Unit:
     named = [given] if isinstance(given, str) else given
     if isinstance(named, (tuple, list)) and named:
         if named[0] == "reward" and len(named) == 1:
-            return OneReward()
+            return ONE_REWARD
         if named[0] == "user" and len(named) == 2:
-            value = named[1]
-            return _user(value.item() if hasattr(value, "item") else value)
+            most = named[1].item() if hasattr(named[1], "item") else named[1]
+            number = isinstance(most, (int, float)) and not isinstance(most, bool)
+            if not number or most != most // 1 or most < 1:
+                raise OptionError(
+                    "unit's second part, the most rewards per user, must be a whole number of at "
+                    f"least 1, not {most!r}"
+                )
+            return user(int(most))
     raise OptionError(f"unit must be 'reward' or ('user', m), not {given!r}")

@@ -6,7 +6,10 @@ of that node is at most F(X) + G(Y), where X and Y are χ² with ν = k − p + 
 each,
     F(X) = ½ − (ν/2 − 1)·log(1 + 1/X),   G(Y) = −½ − (ν/2 − 1)·log(1 − 1/Y),
 and E exp(λ(F + G)) ≤ E exp(λF)·E exp(λG) for every λ > 0, whatever v and u are. The rest is
-Chernoff's bound over the levels of the tree."""
+Chernoff's bound over the levels of the tree.
+
+Items are brought to the grid, and a rounded vvᵀ is no vvᵀ: what that adds to the loss is charged
+where `rows` says how large the matrices are."""
 
 from __future__ import annotations
 
@@ -16,11 +19,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError
-
-Vector = NDArray[np.float64]
+from dpbandit.privacy.grid import STEP
+from dpbandit.types import Vector
 
 # The part of δ for noise so small that the loss has no bound, and the margin for rounding in the
 # quadrature.
@@ -40,21 +42,23 @@ class Calibration(NamedTuple):
     each: float
 
 
-def calibrate(*, epsilon: float, delta: float, levels: int) -> Calibration:
+def calibrate(*, epsilon: float, delta: float, levels: int, rows: int = 0) -> Calibration:
     """The fewest degrees of freedom, beyond p − 1, for which one person in a node of each level has
     (ε, δ).
 
     >>> calibrate(epsilon=2.0, delta=1e-5, levels=14).degrees
     73
+    >>> calibrate(epsilon=2.0, delta=1e-5, levels=14, rows=11).degrees  # of rounded items
+    73
     """
-    return _calibrate(float(epsilon), float(delta), int(levels))
+    return _calibrate(float(epsilon), float(delta), int(levels), int(rows))
 
 
 @lru_cache(maxsize=1024)
-def _calibrate(epsilon: float, delta: float, levels: int) -> Calibration:
+def _calibrate(epsilon: float, delta: float, levels: int, rows: int) -> Calibration:
     def fits(degrees: float) -> Calibration | None:
         try:
-            found = losses(degrees, delta=delta, levels=levels)
+            found = losses(degrees, delta=delta, levels=levels, rows=rows)
         except OptionError:
             return None
         return found if found.first + levels * found.each <= epsilon else None
@@ -76,9 +80,37 @@ def _calibrate(epsilon: float, delta: float, levels: int) -> Calibration:
     return found
 
 
-def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
+def rounding(rows: int) -> float:
+    """How far rounding to the grid can move an item of so many rows, in Frobenius norm.
+
+    >>> rounding(0), rounding(2) < 1e-12
+    (0.0, True)
+    """
+    return math.sqrt(rows * (rows + 1) / 2) * STEP / 2
+
+
+def margin(rows: int) -> float:
+    """By how much ‖v‖² must stay below 1 for rounded items: η below, at its largest."""
+    return 2 * rows * rounding(rows)
+
+
+def added_by_rounding(degrees: float, *, least: float, rows: int) -> float:
+    """What rounding both items adds to the loss of one node, where W ⪰ (least/rows)·I.
+
+    Rounding takes at most 2·`rounding` off W in any direction, a share η of it, so that det(W + …)
+    is no less than (1 − η)^rows of what it is with v and u longer by 1/√(1 − η).
+
+    >>> added_by_rounding(73.0, least=20.0, rows=11) < 1e-8
+    True
+    """
+    error = rounding(rows)
+    share = 2 * error * rows / least
+    return (degrees / 2 - 1) * rows * share / (1 - share) + math.sqrt(rows) * error + share
+
+
+def losses(degrees: float, *, delta: float, levels: int, rows: int = 0) -> Calibration:
     """What noise with these degrees of freedom costs, at the λ that is best for all levels
-    together.
+    together. `rows`: of the matrices, whose items are rounded; 0: they are exact.
 
     >>> found = losses(200, delta=1e-5, levels=14)
     >>> 1.0 < found.first + 14 * found.each < 1.2
@@ -93,9 +125,13 @@ def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
     shape = degrees / 2 - 1
     part = TRUNCATED * delta / levels
     least = _lower_quantile(degrees, part)
-    if least <= 1.0:
+    # No eigenvalue of W lies below `lowest`/rows, but with the same probability: each diagonal entry
+    # of W⁻¹ is one over a χ², and their sum is no less than its largest eigenvalue.
+    lowest = _lower_quantile(degrees, part / max(rows, 1))
+    if least <= 1.0 or lowest <= 1.0:
         raise OptionError(f"{degrees} degrees of freedom are too few: the loss has no bound")
-    log_left = math.log(delta * (1 - TRUNCATED) * (1 - MARGIN))
+    rounded = added_by_rounding(degrees, least=lowest, rows=rows)
+    log_left = math.log(delta * (1 - TRUNCATED * (1 + (rows > 0))) * (1 - MARGIN))
     spread = math.sqrt(2 * degrees)
     low, high = max(degrees - 12 * spread, 1e-9), degrees + 14 * spread + 200
     x, weight_x = _quadrature(low, high, degrees)
@@ -110,7 +146,7 @@ def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
         of_f = np.logaddexp(_log_sum_exp(rate * f + weight_x), rate * 0.5 + log_outside)
         of_g = np.logaddexp(_log_sum_exp(rate * g + weight_y), rate * highest_g + math.log(part))
         of_g = np.logaddexp(of_g, rate * g[-1] + log_outside)
-        return float(max(of_f, 0.0) + max(of_g, 0.0)) + 1e-12
+        return float(max(of_f, 0.0) + max(of_g, 0.0)) + rate * rounded + 1e-12
 
     def first(rate: float) -> float:
         # E(1 − e^{ε−L})₊ ≤ λ^λ/(1 + λ)^{1+λ}·E exp(λ(L − ε)), as in Canonne, Kamath & Steinke 2020.
@@ -125,7 +161,7 @@ def losses(degrees: float, *, delta: float, levels: int) -> Calibration:
 
 
 def calibrate_all(
-    *, epsilon: float, delta: float, rewards_per_unit: int, levels: list[int]
+    *, epsilon: float, delta: float, rewards_per_unit: int, levels: list[int], rows: int = 0
 ) -> dict[int, Calibration]:
     """Calibrations by the number of levels, for units of m rewards; none where ε is infinite.
 
@@ -140,7 +176,8 @@ def calibrate_all(
             f"a group of {rewards_per_unit} rewards leaves no δ for one at epsilon = {epsilon:g}: "
             "use noise='gaussian'"
         )
-    return {n: calibrate(epsilon=each, delta=math.exp(log_delta), levels=n) for n in levels}
+    left = math.exp(log_delta)
+    return {n: calibrate(epsilon=each, delta=left, levels=n, rows=rows) for n in levels}
 
 
 def _lowest(function: Callable[[float], float], low: float, high: float) -> float:

@@ -10,12 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.reference.fields import Fields, Holder, Number
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # By how much the bound may be too large before it is computed anew: noise that is 2% larger on
 # average is hardly seen.
@@ -33,12 +30,12 @@ SLACK = 1.0 + 1e-9
 class LazyBound(Holder):
     """The bound and what it must remember; all of it is public."""
 
-    bound = Number()  # when it was last computed; 0: never
-    growth = Number()  # by what it may have grown since
-    moved = Number()  # how far any length can have moved since, up or down
-    rounds = Number()
-    computed = Number()  # the round of that
-    distrusted = Number()
+    bound = Number(float)  # when it was last computed; 0: never
+    growth = Number(float)  # by what it may have grown since
+    moved = Number(float)  # how far any length can have moved since, up or down
+    rounds = Number(float)
+    computed = Number(float)  # the round of that
+    distrusted = Number(float)  # over the ball: A⁻¹ was computed anew since
 
     def __init__(self, *, max_norm: float, norm: int) -> None:
         self.max_norm, self.norm = max_norm, norm
@@ -54,15 +51,22 @@ class LazyBound(Holder):
         self.distrusted = 1.0
 
     def after(
-        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
+        self,
+        inverse: Matrix,
+        arms: Matrix,
+        x: Vector,
+        step: Vector,
+        quadratic: float,
+        anew: float = 0.0,
     ) -> float:
         """The bound after xxᵀ was added to A: `inverse` is A⁻¹, `step` the old A⁻¹x and
-        `quadratic` the old xᵀA⁻¹x.
+        `quadratic` the old xᵀA⁻¹x; `anew` is the Frobenius distance of A⁻¹ from the update of the
+        old one, where it was computed anew.
         """
         self.rounds += 1.0
         if len(arms) == 0:
             return self._over_ball(inverse, step, quadratic)
-        return self._over_arms(inverse, arms, x, step, quadratic)
+        return self._over_arms(inverse, arms, x, step, quadratic, anew)
 
     def _is_due(self) -> bool:
         moved = self.moved / self.bound
@@ -71,25 +75,36 @@ class LazyBound(Holder):
         )
 
     def _over_arms(
-        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float
+        self, inverse: Matrix, arms: Matrix, x: Vector, step: Vector, quadratic: float, anew: float
     ) -> float:
         """‖A⁻¹z‖ of one z can grow although A⁻¹ shrinks as a matrix, so an old maximum needs
-        `growth` on top.
+        `growth` on top, and so does what rounding did to A⁻¹.
         """
-        stale = self.bound <= 0.0 or self.distrusted > 0.0
+        stale = self.bound <= 0.0
         if not stale:
+            square = float(step @ step) / (1.0 + quadratic)
+            apart = ((float(np.trace(inverse)) + square) * 2.0**-51 + anew) * self.max_norm
             factor, moved = growth(x, step, quadratic, self.max_norm, self.norm)
-            self.growth *= min(factor, 1.0 + moved / (self.bound * self.growth))
+            if self.norm == 1:
+                self.growth *= min(factor, 1.0 + moved / (self.bound * self.growth))
+                self.growth += math.sqrt(len(x)) * apart / self.bound
+            else:
+                more = (lift(inverse, step, quadratic) + 2.0 * square * anew) * self.max_norm**2
+                more += (2.0 * self.bound * self.growth + apart) * apart
+                # √(1 + a) ≤ 1 + a/2, and growth is at least 1
+                self.growth += more / (2.0 * self.bound**2)
             self.moved += moved
-            stale = self.growth > 1.0 + TOO_LARGE or self._is_due()
+            stale = not self.growth <= 1.0 + TOO_LARGE or self._is_due()
         if stale:
             self.bound = float(np.linalg.norm(arms @ inverse, ord=self.norm, axis=1).max()) * SLACK
-            self.growth, self.moved, self.computed, self.distrusted = 1.0, 0.0, self.rounds, 0.0
+            self.growth, self.moved, self.computed = 1.0, 0.0, self.rounds
+        self.distrusted = 0.0
         return self.bound * self.growth
 
     def _over_ball(self, inverse: Matrix, step: Vector, quadratic: float) -> float:
-        """λ_max(A⁻¹)·max_norm only shrinks, by no more than ‖step‖²/(1 + quadratic) a round: when
-        that adds up to 5%, it is time to try whether a bound 5% lower holds.
+        """λ_max(A⁻¹)·max_norm only shrinks, by no more than ‖step‖²/(1 + quadratic) a round.
+
+        When that adds up to 5%, it is time to try whether a bound 5% lower holds.
         """
         largest = float(np.linalg.eigvalsh(inverse)[-1])
         if self.distrusted > 0.0:
@@ -118,8 +133,7 @@ class LazyBound(Holder):
 def growth(
     x: Vector, step: Vector, quadratic: float, max_norm: float, norm: int
 ) -> tuple[float, float]:
-    """By what adding xxᵀ to A can at most have multiplied ‖A⁻¹z‖, and how far it can have moved
-    it, for ‖z‖₂ ≤ max_norm.
+    """By what adding xxᵀ to A can have multiplied ‖A⁻¹z‖, and moved it, for ‖z‖₂ ≤ max_norm.
 
     The new A⁻¹z is (1 − vxᵀ/(1 + q))·(the old one), v = `step`, q = `quadratic`. With a =
     ‖v‖‖x‖/(1 + q) that matrix has the L2 norm (a + √(a² + 4/(1 + q)))/2, because its singular
@@ -136,29 +150,15 @@ def growth(
     return max(factor, 1.0), square * max_norm * inside
 
 
-def lemma1(
-    t: float,
-    *,
-    form: str,
-    smallest_eigenvalue: float,
-    delta: float,
-    width_times_norm: float,
-    ridge: float,
-) -> float:
-    """Δ_t as published (Wang, Zhao & Wang 2022): W·L/λ'(t), and at most W·L/ridge because
-    λ_min(A_t) ≥ ridge.
+def lift(inverse: Matrix, step: Vector, quadratic: float) -> float:
+    """By how much ‖A⁻¹z‖₂² can at most have grown when xxᵀ was added to A, for ‖z‖₂ ≤ 1.
 
-    'figure' is 1/t, the scale behind the published figures. λ'(t) is λ₀t/16 from t > 32
-    log(1/δ)/λ₀ on ('simplified'), or λ₀t/4 − 8 log((t + 3)/δ) − 2√(t log((t + 3)/δ)) ('full').
+    `inverse` is the new A⁻¹, v = `step`, q = `quadratic`. With w the old A⁻¹z the new square is
+    ‖w‖² − 2(vᵀz)(vᵀw)/(1 + q) + (vᵀz)²‖v‖²/(1 + q)², which is ‖w‖² − 2(vᵀz)(hᵀz)/(1 + q) with
+    h = A⁻¹v + ½‖v‖²v/(1 + q); and −2(vᵀz)(hᵀz) is at most ‖v‖‖h‖ − vᵀh.
     """
-    if form == "figure":
-        return 1.0 / t
-    if form == "simplified":
-        late = t > 32.0 * math.log(1.0 / delta) / smallest_eigenvalue
-        eigenvalue = smallest_eigenvalue * t / 16.0 if late else 0.0
-    elif form == "full":
-        log = math.log((t + 3.0) / delta)
-        eigenvalue = smallest_eigenvalue * t / 4.0 - 8.0 * log - 2.0 * math.sqrt(t * log)
-    else:
-        raise ValueError(f"form {form!r} is not 'figure', 'simplified' or 'full'")
-    return width_times_norm / max(eigenvalue, ridge)
+    inside, square = 1.0 / (1.0 + quadratic), float(step @ step)
+    h = inverse @ step + 0.5 * inside * square * step
+    found = max(math.sqrt(square * float(h @ h)) - float(step @ h), 0.0)
+    whole = float(np.trace(inverse)) + inside * square  # the old trace
+    return inside * (found + square * whole * (len(step) + 8) * 2.0**-50)

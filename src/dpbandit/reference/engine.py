@@ -1,5 +1,4 @@
-"""The engine in plain NumPy: what the compiled core must do, in the shortest words that are still
-right.
+"""The engine in plain NumPy: what the compiled core must do, in the shortest right words.
 
 An engine admits, clips, adds up and picks arms. It draws no real noise and knows no budget. Its
 parts come from the spec by name; a part that it does not know is refused by name. A release or a
@@ -8,23 +7,12 @@ policy that only Python has works here too.
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpbandit.codes import (
-    BUSY,
-    DIMENSION,
-    DUE,
-    HORIZON,
-    LEARNED,
-    NO_ARMS,
-    NO_RELEASE,
-    NOT_AN_ARRAY,
-)
+from dpbandit import codes
 from dpbandit.learners.arms import ArmsLearner
 from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.joint import JointLearner
@@ -41,10 +29,9 @@ from dpbandit.reference.fields import Fields
 from dpbandit.reference.gate import Gate
 from dpbandit.reference.random import lots, normals
 from dpbandit.reference.spec import check
+from dpbandit.release.base import MAX_LEVELS
 from dpbandit.release.toeplitz import MOST_ROUNDS as TOEPLITZ_ROUNDS
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # Perturbations of contexts that were not selected last have numbers of their own.
 UNSEEN = 1 << 40
@@ -67,18 +54,7 @@ SITES: dict[str, type[Learner]] = {
 
 
 class Engine:
-    """One bandit's rounds.
-
-    Parameters
-    ----------
-    spec : dict
-        The public choices in plain values; see `reference.spec` for its keys.
-
-    Raises
-    ------
-    ValueError
-        If a key is missing or unknown, or names a part that is not known.
-    """
+    """One bandit's rounds, from public choices in plain values: `reference.spec` has the keys."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         check(spec, LEARNERS, SITES)
@@ -89,9 +65,8 @@ class Engine:
         kind = SITES[spec["site"]] if spec["learner"] == "ridge" else LEARNERS[spec["learner"]]
         self._learner = kind(self.spec, self._clock)
         self._pending: Pending | None = None
-        self._perturbed: dict[
-            bytes, Vector
-        ] = {}  # contexts as `select` scored them, by what they were
+        self._held = False
+        self._perturbed: dict[bytes, Vector] = {}  # contexts as `select` scored them
         self._fresh = self.snapshot()
 
     # ------------------------------------------------------------------ choosing
@@ -108,7 +83,7 @@ class Engine:
     def rank(self, contexts: Matrix, k: int, alpha: float = math.nan) -> list[int] | int:
         """The k best arms, best first, or a code."""
         code = self._admit_slate(contexts)
-        if code != LEARNED:
+        if code != codes.LEARNED:
             return code
         decision = self._clock.decisions
         offered = self._as_scored(contexts, decision)
@@ -136,8 +111,7 @@ class Engine:
         return self._policy.scores(view, contexts, width, int(self.spec["ties_key"]), decision)
 
     def _as_scored(self, contexts: Matrix, decision: int) -> Matrix:
-        """Contexts with noise of their own where `context_noise` says so (Corollary 1 of Wang,
-        Zhao & Wang 2022).
+        """Contexts with noise of their own where asked for (Wang, Zhao & Wang 2022, Corollary 1).
 
         They are brought back to norm `max_norm`: otherwise the noise on sums, scaled for that
         norm, would not cover them.
@@ -164,65 +138,74 @@ class Engine:
 
     def admit(self, x: Vector, reward: float) -> int:
         """0, or the code with which this row would be refused."""
-        return self._admit_rows(
-            x[None, :] if _is_array(x, 1) else x, np.array([reward], dtype=np.float64)
-        )
+        row = x[None, :] if _is_array(x, 1) else x
+        return self._admit_rows(row, np.array([reward], dtype=np.float64))
 
     def _admit_slate(self, contexts: Any) -> int:
+        if self._held:
+            return codes.BUSY
         if not _is_array(contexts, 2):
-            return NOT_AN_ARRAY
+            return codes.NOT_AN_ARRAY
         if len(contexts) == 0:
-            return NO_ARMS
+            return codes.NO_ARMS
         return self._gate.admit(contexts)
 
     def _admit_rows(self, xs: Any, rs: Any) -> int:
         if not _is_array(xs, 2) or not _is_array(rs, 1):
-            return NOT_AN_ARRAY
+            return codes.NOT_AN_ARRAY
         if len(xs) != len(rs):
-            return DIMENSION
+            return codes.DIMENSION
         code = self._gate.admit(xs) or self._gate.admit_rewards(rs)
-        if code == LEARNED and self._pending is not None:
-            return BUSY
-        return (
-            HORIZON if code == LEARNED and self._clock.rounds + len(rs) > self.most_rounds else code
-        )
+        if code != codes.LEARNED:
+            return code
+        if self._pending is not None or self._held:
+            return codes.BUSY
+        return codes.HORIZON if self._clock.rounds + len(rs) > self.most_rounds else codes.LEARNED
 
     @property
-    def most_rounds(self) -> float:
+    def most_rounds(self) -> int:
         """How many rewards may be learned."""
         if self.spec["horizon"] > 0:
             return int(self.spec["horizon"])
         # Rounding in Toeplitz buffers is paid for up to here.
-        return TOEPLITZ_ROUNDS if self.spec.get("release") == "toeplitz" else math.inf
+        if self.spec.get("release") == "toeplitz":
+            return TOEPLITZ_ROUNDS
+        # Numbers of simulated starts are 64 to a round.
+        starts = self.spec.get("release") == "pan-private"
+        return (1 << (57 if starts else MAX_LEVELS)) - 1  # the next one would need a level more
 
-    def learn(self, x: Vector, reward: float) -> int:
+    def learn(self, x: Vector, reward: float, told: list[Any] | None = None) -> int:
         """0: learned; 1: a release is due and nothing was changed; or a code."""
         code = self.admit(x, reward)
-        return code if code != LEARNED else self._learn_quietly(x, reward)
+        if code == codes.LEARNED:
+            code = self._learn_quietly(x, reward)
+        if code == codes.LEARNED and told is not None:
+            told.append(1)
+        return code
 
     def _learn_quietly(self, x: Vector, reward: float) -> int:
         seen = self._as_seen(x)
         if not self._learner.quiet(seen):
-            return DUE
+            return codes.DUE
         before = self.snapshot()
         try:
             self._prepare(seen, reward, in_public_set=True)
         except BaseException:  # Ctrl-C, say: half an item is no item
             self.restore(before)
             raise
-        return LEARNED
+        return codes.LEARNED
 
-    def learn_many(self, xs: Matrix, rs: Vector) -> tuple[int, int]:
-        """How many rows were learned before a release was due, and 0, 1 or a code. All rows are
-        admitted first.
-        """
+    def learn_many(self, xs: Matrix, rs: Vector, told: list[Any] | None = None) -> tuple[int, int]:
+        """Admit all rows, then learn: how many until a release was due, and 0, 1 or a code."""
         code = self._admit_rows(xs, rs)
-        if code != LEARNED:
+        if code != codes.LEARNED:
             return 0, code
         for n in range(len(rs)):
-            if self._learn_quietly(xs[n], float(rs[n])) == DUE:
-                return n, DUE
-        return len(rs), LEARNED
+            if self._learn_quietly(xs[n], float(rs[n])) == codes.DUE:
+                return n, codes.DUE
+            if told is not None:
+                told.append(1)
+        return len(rs), codes.LEARNED
 
     def prepare(self, x: Vector, reward: float, in_public_set: bool = True) -> float:
         """Learn from one admitted row. The noise scale of what is pending then, or NO_RELEASE."""
@@ -239,7 +222,7 @@ class Engine:
             self._learner.leave_public_set()
         self._clock.rounds += 1
         self._pending = self._learner.prepare(x, clipped)
-        return NO_RELEASE if self._pending is None else self._pending.scale
+        return codes.NO_RELEASE if self._pending is None else self._pending.scale
 
     def pending(self) -> Vector:
         """The clean numbers to release, as doubles."""
@@ -267,19 +250,22 @@ class Engine:
 
     def starts(self) -> list[int]:
         """Pan-private: the levels of the nodes that begin with the coming round."""
-        return self._learner.starts()
+        sums = self._learner.pan_private
+        return [] if sums is None else sums.starts(self._clock.rounds + 1)
 
     def begin(self, level: int, whole: list[int]) -> None:
         """Pan-private: noise into the node of this level, in whole numbers of the grid."""
-        self._learner.begin(level, np.array(whole, dtype=object))
+        if self._learner.pan_private is None:
+            raise ValueError("only the pan-private release has nodes that begin with noise")
+        self._learner.pan_private.begin(level, np.array(whole, dtype=object))
 
     def begin_simulated(self, start_key: int) -> None:
         """Pan-private: seeded noise into all of them."""
-        t = self._clock.rounds + 1
+        t, zeros = self._clock.rounds + 1, np.zeros(int(self.spec["dim"]))
         for level in self.starts():
-            zeros, scale = np.zeros(int(self.spec["dim"])), self._learner.start_scale()
+            scale = self._learner.scale(self._learner.place(t).levels)
             start = self._noise.simulate(start_key, t * 64 + level, scale, zeros)
-            self._learner.begin(level, to_whole(start))
+            self.begin(level, to_whole(start).tolist())
 
     def simulate(
         self, x: Vector, reward: float, in_public_set: bool, noise_key: int, start_key: int
@@ -294,7 +280,7 @@ class Engine:
     ) -> float:
         self.begin_simulated(start_key)
         scale = self._prepare(x, reward, in_public_set)
-        if scale != NO_RELEASE:
+        if scale != codes.NO_RELEASE:
             self.commit(self._noise.simulate(noise_key, self._clock.rounds, scale, self.pending()))
         return scale
 
@@ -371,7 +357,19 @@ class Engine:
 
     def copy(self) -> Engine:
         """Another one in the same state."""
-        return copy.deepcopy(self)
+        made = type(self)(self.spec)
+        made.restore(self.snapshot())
+        return made
+
+    def draft(self) -> Engine:
+        """The same, to work on. Until `go_on` this one neither chooses nor learns."""
+        made = self.copy()
+        self._held = True
+        return made
+
+    def go_on(self) -> None:
+        """The draft came to nothing, or this one is nobody's."""
+        self._held = False
 
     # ------------------------------------------------------------------ loops
 

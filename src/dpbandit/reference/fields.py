@@ -1,49 +1,45 @@
-"""Numbers that change, kept in arrays of one entry, so that everything a bandit must save is an
-array with a name.
-"""
+"""Numbers that change, in arrays of one entry: all that must be saved is then an array by name."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Fields = dict[str, NDArray[Any]]
+Kind = TypeVar("Kind", int, float)
 
 
 class Holder:
     """An object with numbers of its own. It must set each of them before it reads one."""
 
     numbers: Fields
+    arrays: ClassVar[str] = ""  # the attributes that are arrays and change
 
     def __new__(cls, *_args: Any, **_given: Any) -> Any:
         made = super().__new__(cls)
         made.numbers = {}
         return made
 
-
-class Number:
-    """A float of a holder."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, holder: Holder, kind: type | None = None) -> float:
-        return float(holder.numbers[self.name][0])
-
-    def __set__(self, holder: Holder, value: float) -> None:
-        holder.numbers.setdefault(self.name, np.zeros(1))[0] = value
+    def fields(self) -> Fields:
+        """Everything that changes, by name."""
+        return {**{name: getattr(self, name) for name in self.arrays.split()}, **self.numbers}
 
 
-class Count:
-    """A whole number of a holder."""
+class Number(Generic[Kind]):
+    """A number of a holder: whole, or a float."""
+
+    def __init__(self, kind: type[Kind]) -> None:
+        self.kind: Callable[[Any], Kind] = kind
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, holder: Holder, kind: type | None = None) -> int:
-        return int(holder.numbers[self.name][0])
+    def __get__(self, holder: Holder, owner: type | None = None) -> Kind:
+        return self.kind(holder.numbers[self.name][0])
 
-    def __set__(self, holder: Holder, value: int) -> None:
-        holder.numbers.setdefault(self.name, np.zeros(1, dtype=np.int64))[0] = value
+    def __set__(self, holder: Holder, value: Kind) -> None:
+        empty = np.zeros(1, dtype=np.int64 if self.kind is int else np.float64)
+        holder.numbers.setdefault(self.name, empty)[0] = value

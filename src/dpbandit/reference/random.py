@@ -1,5 +1,4 @@
-"""Random numbers for simulations: Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011) and what is
-made of it.
+"""Random numbers for simulations, of Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011).
 
 A number is a function of (key, stream, index), so it is the same on every machine and in every
 order. Logarithm, sine and cosine are polynomials whose operations are rounded one by one: the
@@ -14,7 +13,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
+
 Words = NDArray[np.uint64]
 
 # Purposes have keys of their own, so that no number is used twice.
@@ -134,8 +134,7 @@ def gamma(key: int, number: int, shape: float) -> float:
 
 
 def wishart(key: int, stream: int, degrees: float, entries: int) -> Vector:
-    """A Wishart matrix W_p(I, degrees) of so many entries, packed: its upper triangle row by row,
-    √2 off the diagonal.
+    """A Wishart matrix W_p(I, degrees), packed: the upper triangle by rows, √2 off the diagonal.
 
     By Bartlett's decomposition T·Tᵀ, T lower triangular with χ on its diagonal and normals below
     it. No degrees, no noise.

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpbandit.policies import POLICIES
 from dpbandit.privacy.noise import NOISES
+from dpbandit.privacy.sensitivity import FORMS
 from dpbandit.release import Release
 
 COMMON = (
@@ -33,13 +34,10 @@ FITTING = {
     "own": ("tree",),
     "increment": ("tree",),
 }
-FORMS = ("figure", "simplified", "full")
 
 
 def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str]) -> None:
-    """ValueError, with the name, for a key that is missing or unknown, and for a part that is not
-    known.
-    """
+    """ValueError, with the name, for a key that is missing or unknown, or an unknown part."""
     _among("learner", spec.get("learner"), (*learners, "ridge"))
     wanted = {*COMMON.split(), *KEYS[spec["learner"]].split()}
     if wanted - set(spec):
@@ -58,8 +56,9 @@ def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str
     _among("form", spec["form"], FORMS)
     release = spec["release"]
     if spec["site"] == "moments" and isinstance(release, Release):
-        if not callable(getattr(release, "scale", None)):
-            raise ValueError(f"release {release.name!r} does not say its scale(t)")
+        for word in ("scale", "sums"):
+            if not callable(getattr(release, word, None)):
+                raise ValueError(f"release {release.name!r} does not say its {word}")
     else:
         _among(f"release for site {spec['site']!r}:", release, FITTING[spec["site"]])
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.reference.random import circle, lots, normals, philox, uniforms
+from dpbandit.types import Matrix
 
-Matrix = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 LOT = 1024  # rounds that are drawn together

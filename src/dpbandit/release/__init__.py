@@ -1,56 +1,29 @@
 """How private sums are shown over time: what each way costs, how good it is, and its reference in
 NumPy."""
 
-from dpbandit.release.anytime import Anytime
-from dpbandit.release.base import MAX_LEVELS, Charge, Clock, PythonRelease, Release, Sums
-from dpbandit.release.episodes import Episodes
-from dpbandit.release.honaker import Honaker
-from dpbandit.release.once import Nothing, Once
-from dpbandit.release.pair import Pair
-from dpbandit.release.pan_private import PanPrivate
-from dpbandit.release.toeplitz import Toeplitz
-from dpbandit.release.tree import ArmTrees, GramTree, Tree, WishartTree, levels_for
-from dpbandit.release.whole import WholeRows
+from dpbandit.release.anytime import Anytime as Anytime
+from dpbandit.release.base import MAX_LEVELS as MAX_LEVELS
+from dpbandit.release.base import Charge as Charge
+from dpbandit.release.base import Clock as Clock
+from dpbandit.release.base import PythonRelease as PythonRelease
+from dpbandit.release.base import Release as Release
+from dpbandit.release.base import Sums as Sums
+from dpbandit.release.episodes import Episodes as Episodes
+from dpbandit.release.honaker import Honaker as Honaker
+from dpbandit.release.once import Nothing as Nothing
+from dpbandit.release.once import Once as Once
+from dpbandit.release.pair import Pair as Pair
+from dpbandit.release.pan_private import PanPrivate as PanPrivate
+from dpbandit.release.toeplitz import Toeplitz as Toeplitz
+from dpbandit.release.tree import ArmTrees as ArmTrees
+from dpbandit.release.tree import GramTree as GramTree
+from dpbandit.release.tree import Tree as Tree
+from dpbandit.release.tree import WishartTree as WishartTree
+from dpbandit.release.tree import levels_for as levels_for
+from dpbandit.release.whole import WholeRows as WholeRows
 
+_TREES = (Tree, GramTree, WishartTree, ArmTrees, Honaker, PanPrivate)
 # Those that the compiled core has. Any other is a `PythonRelease`, and needs no line here.
 RELEASES: dict[str, type[Release]] = {
-    release.name: release
-    for release in (
-        Anytime,
-        ArmTrees,
-        Episodes,
-        GramTree,
-        Honaker,
-        Nothing,
-        Once,
-        Pair,
-        PanPrivate,
-        Toeplitz,
-        Tree,
-        WishartTree,
-    )
+    release.name: release for release in (*_TREES, Anytime, Episodes, Nothing, Once, Pair, Toeplitz)
 }
-
-__all__ = [
-    "Anytime",
-    "ArmTrees",
-    "Charge",
-    "Clock",
-    "Episodes",
-    "GramTree",
-    "Honaker",
-    "MAX_LEVELS",
-    "Nothing",
-    "Once",
-    "Pair",
-    "PanPrivate",
-    "PythonRelease",
-    "RELEASES",
-    "Release",
-    "Sums",
-    "Toeplitz",
-    "Tree",
-    "WholeRows",
-    "WishartTree",
-    "levels_for",
-]

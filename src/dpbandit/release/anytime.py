@@ -1,5 +1,4 @@
-"""The anytime release: a sum shown again and again, for ever, at a cost that never exceeds one
-budget.
+"""The anytime release: a sum shown again and again, for ever, at the cost of one budget.
 
 Keep S, the sum of the items so far, each of norm at most 1 when it enters. A release shows qS with
 noise and then shrinks S by ρ, where q² + ρ² = 1: an item that has weight ω left spends q²ω² and
@@ -22,8 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.errors import OptionError
 from dpbandit.privacy.grid import STEP
-from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums, Vector
+from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums
 from dpbandit.release.whole import Whole, WholeRows, share_of
+from dpbandit.types import Vector
 
 POWER = 4.0
 
@@ -34,12 +34,11 @@ def next_time(j: int, ratio: float) -> int:
     >>> next_time(10, 1.025), next_time(1000, 1.025)
     (11, 1025)
     """
-    return max(math.ceil(j * ratio), j + 1)
+    return max(min(math.ceil(j * ratio), 1 << MAX_LEVELS), j + 1)  # no clock goes further
 
 
 def kept(j: int, later: int, knee: float) -> float:
-    """ρ: the factor that a release at round j, with the next one due at `later`, leaves on every
-    item.
+    """ρ, what a release at round j leaves of every item when the next one is due at `later`.
 
     >>> round(kept(100, 200, knee=100.0) ** 2, 6)  # ((1 + 1) / (1 + 2))⁴
     0.197531
@@ -72,8 +71,7 @@ def times(first: int, ratio: float, horizon: int) -> NDArray[np.int64]:
 
 
 def most_releases(ratio: float) -> int:
-    """More releases than there can be in 2⁶² rounds: one a round while ratio·j < j + 1, then
-    geometric.
+    """More than there can be in 2⁶² rounds: one a round while ratio·j < j + 1, then geometric.
 
     >>> len(times(1, 1.025, 2**62)) <= most_releases(1.025) < 1800
     True
@@ -159,7 +157,7 @@ class Anytime(Release):
 
     def charge(self, engine: Clock, t: int) -> Charge:
         """What the rewards that were in the first release pay: they have paid most."""
-        whole = self.noise.share(self.noise.multiplier(self.budget, 1))
+        whole = self.whole_share
         left = ((self.knee + self.first) / (self.knee + t)) ** POWER
         q = shown(kept(t, next_time(t, self.ratio), self.knee))
         shift = q * self.noise.shift_of(self.scale, whole) + math.sqrt(self.dim) * STEP
@@ -174,6 +172,3 @@ class Anytime(Release):
 
     def core(self) -> dict[str, Any]:
         return {"scale": self.scale, "knee": self.knee, "ratio": self.ratio, "first": self.first}
-
-    def sums(self, dim: int) -> AnytimeSums:
-        return AnytimeSums(dim, knee=self.knee, ratio=self.ratio, first=self.first)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -16,10 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.errors import OptionError
 from dpbandit.privacy.noise import Noise
+from dpbandit.types import Vector
 
-Vector = NDArray[np.float64]
-
-# 2⁶² rounds are enough for anyone: a clock holds no more.
+# A tree has no more levels, so no bandit learns more than 2⁶² − 1 rewards: the next is refused.
 MAX_LEVELS = 62
 
 
@@ -108,13 +108,25 @@ class Release(ABC):
         `noise.tail(dim, zeta)·√squares` bounds each coordinate.
         """
 
-    @abstractmethod
     def core(self) -> dict[str, Any]:
-        """What an engine must know, by its names."""
+        """What an engine must know, by its names: here, of a release without levels."""
+        return ridge_keys(
+            release=self.name,
+            levels=1,
+            unknown_horizon=self.horizon is None,
+            sensitivity=self.sensitivity,
+            multipliers=self.multipliers,
+        )
 
-    @abstractmethod
-    def sums(self, dim: int) -> Sums:
-        """The reference: an empty state for items of so many numbers."""
+    @cached_property
+    def multipliers(self) -> Vector:
+        """Noise scale per unit of sensitivity when 1, 2, … levels share the budget; 0 is unused."""
+        return self.noise.multipliers(self.budget, MAX_LEVELS)
+
+    @property
+    def whole_share(self) -> float:
+        """What a release costs that has the whole budget to itself."""
+        return self.noise.share(self.noise.multiplier(self.budget, 1))
 
     def no_log(self) -> str:
         """Why its bandit cannot start from a log; empty if it can."""
@@ -137,6 +149,10 @@ class PythonRelease(Release, ABC):
         """The noise scale of what is shown in round t. Public: no reward decides it."""
 
     @abstractmethod
+    def sums(self, dim: int) -> Sums:
+        """The reference: an empty state for items of so many numbers."""
+
+    @abstractmethod
     def lane(self, t: int) -> str:
         """Which lane round t's release is in, in words: no reward is in two releases of a lane."""
 
@@ -151,27 +167,14 @@ class PythonRelease(Release, ABC):
 
     def core(self) -> dict[str, Any]:
         """The release itself. Nothing may be read off multipliers, so they are no numbers."""
-        return ridge_keys(
-            release=self,
-            levels=1,
-            unknown_horizon=self.horizon is None,
-            sensitivity=self.sensitivity,
-            multipliers=np.full(MAX_LEVELS + 1, np.nan),
-        )
+        unread = np.full(MAX_LEVELS + 1, np.nan)
+        return {**super().core(), "release": self, "multipliers": unread}
 
 
 def ridge_keys(**given: Any) -> dict[str, Any]:
     """The keys of a release that the ridge learner expects; those not given are of no use to it."""
     none: dict[str, Any] = {"growth": float("inf"), "rates": np.empty(0), "weights": np.empty(0)}
     return {**none, **given}
-
-
-def check_rounds(t: ArrayLike, horizon: int | None, dtype: Any = np.float64) -> NDArray[Any]:
-    """Rounds as an array, or an error where one lies outside the horizon."""
-    rounds = np.asarray(t, dtype=dtype)
-    if (rounds < 0).any() or (horizon is not None and (rounds > horizon).any()):
-        raise OptionError(f"t must lie between 0 and the horizon, {horizon!r}, not {t!r}")
-    return rounds
 
 
 def check_horizon(horizon: int | None) -> None:

@@ -1,5 +1,4 @@
-"""One release for each episode, of that episode's sum: every reward is shown once (Azize & Basu
-2024).
+"""One release for each episode, of its sum: a reward is shown once (Azize & Basu 2024).
 
 When an episode ends depends on contexts alone, which are public.
 """
@@ -12,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums, Vector, ridge_keys
+from dpbandit.release.base import Charge, Clock, Release, Sums
 from dpbandit.release.whole import Whole, WholeRows
+from dpbandit.types import Vector
 
 
 class EpisodeSums(Sums):
@@ -62,8 +62,7 @@ class Episodes(Release):
         return self.noise.multiplier(self.budget, 1) * self.sensitivity
 
     def charge(self, engine: Clock, t: int) -> Charge:
-        share = self.noise.share(self.noise.multiplier(self.budget, 1))
-        return Charge(share, "the reward's episode")
+        return Charge(self.whole_share, "the reward's episode")
 
     def room(self, engine: Clock) -> None:
         """There is always room: a reward is in one episode, however many there are."""
@@ -75,14 +74,4 @@ class Episodes(Release):
         return np.asarray(self.scale**2 * (1 + grown / self.growth))
 
     def core(self) -> dict[str, Any]:
-        return ridge_keys(
-            release=self.name,
-            levels=1,
-            unknown_horizon=self.horizon is None,
-            sensitivity=self.sensitivity,
-            multipliers=self.noise.multipliers(self.budget, MAX_LEVELS),
-            growth=self.growth,
-        )
-
-    def sums(self, dim: int) -> EpisodeSums:
-        return EpisodeSums(dim)
+        return {**super().core(), "growth": self.growth}

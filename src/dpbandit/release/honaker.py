@@ -8,7 +8,6 @@ and v_l is also the own value's weight."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbandit.errors import OptionError
-from dpbandit.release.base import Charge, Clock, Vector
-from dpbandit.release.tree import Tree, TreeSums, tree_standard_error
+from dpbandit.release.base import Charge, Clock
+from dpbandit.release.tree import Tree, TreeSums
+from dpbandit.types import Vector
 
 
 class HonakerSums(TreeSums):
@@ -59,13 +59,11 @@ class Honaker(Tree):
             )
 
     def charge(self, engine: Clock, t: int) -> Charge:
-        return Charge(self._share(self.levels) * self.levels, "all levels, set aside")
+        return Charge(self.share(self.place(t)) * self.levels, "all levels, set aside")
 
     def squares(self, t: ArrayLike) -> Vector:
+        """v_l of one node's variance for each node in use: the binary digits of t."""
         rounds = np.minimum(np.asarray(t, dtype=np.int64), self.horizon or 2**62)
-        error = tree_standard_error(rounds, self.horizon, honaker=True) / math.sqrt(self.levels)
-        one = float(self.multipliers[self.levels]) * self.sensitivity
-        return np.asarray((one * error) ** 2)
-
-    def sums(self, dim: int) -> HonakerSums:
-        return HonakerSums(dim, levels=self.levels, unknown_horizon=False)
+        weights = 2.0 ** np.arange(self.levels) / (2.0 ** np.arange(1, self.levels + 1) - 1)
+        used = rounds[..., None] >> np.arange(self.levels) & 1
+        return np.asarray(used @ weights * self.scale(1) ** 2)

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums, Vector, ridge_keys
-
-
-class OnceSums(Sums):
-    """Shows the item of a round; sums of them are the learner's."""
-
-    def add(self, t: int, item: Any) -> Any:
-        return item
-
-    def publish(self, t: int, noisy: Vector) -> Vector:
-        return noisy
-
-    def fields(self) -> dict[str, NDArray[Any]]:
-        return {}
+from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release
+from dpbandit.types import Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +24,11 @@ class Once(Release):
     def draws(dim: int, horizon: int | None) -> int:
         return 2
 
-    @property
-    def multipliers(self) -> Vector:
-        """Noise scale per unit of sensitivity; only entry 1, the whole budget, is used."""
-        return self.noise.multipliers(self.budget, MAX_LEVELS)
-
     def no_log(self) -> str:
         return "each reward needs noise of its own: one release for all of them would not be local"
 
     def charge(self, engine: Clock, t: int) -> Charge:
-        share = self.noise.share(self.noise.multiplier(self.budget, 1))
-        return Charge(share, "the reward itself")
+        return Charge(self.whole_share, "the reward itself")
 
     def room(self, engine: Clock) -> None:
         """There is always room."""
@@ -54,18 +37,6 @@ class Once(Release):
         """Of the noise on one reward, whatever the round."""
         one = (self.noise.multiplier(self.budget, 1) * self.sensitivity) ** 2
         return np.full(np.shape(t), one)
-
-    def core(self) -> dict[str, Any]:
-        return ridge_keys(
-            release=self.name,
-            levels=1,
-            unknown_horizon=self.horizon is None,
-            sensitivity=self.sensitivity,
-            multipliers=self.multipliers,
-        )
-
-    def sums(self, dim: int) -> OnceSums:
-        return OnceSums()
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +47,7 @@ class Nothing(Once):
     in_core = True
     log_field = "moments"
 
-    @property
+    @cached_property
     def multipliers(self) -> Vector:
         """No noise."""
         return np.zeros(MAX_LEVELS + 1)

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from dpbandit.privacy.grid import STEP
 from dpbandit.release.anytime import Anytime, kept, next_time, shown
-from dpbandit.release.base import Charge, Clock, Sums, Vector
+from dpbandit.release.base import Charge, Clock, Sums
 from dpbandit.release.whole import Whole, WholeRows, share_of
+from dpbandit.types import Vector
 
 
 def packed_size(n: int) -> int:
@@ -149,7 +150,7 @@ class Pair(Anytime):
 
     def charge(self, engine: Clock, t: int) -> Charge:
         """What the people who were in the first release pay: they have paid most."""
-        whole = self.noise.share(self.noise.multiplier(self.budget, 1))
+        whole = self.whole_share
         later, begun = next_time(t, self.ratio), self.shown_whole[:1] or (math.inf,)
         share = self._paid(later, begun[0] <= t) - self._paid(t, begun[0] < t)
         q = 1.0 if t in self.shown_whole else shown(kept(t, later, self.knee))
@@ -164,24 +165,10 @@ class Pair(Anytime):
 
     def core(self) -> dict[str, Any]:
         return {
-            "scale": self.scale,
-            "knee": self.knee,
-            "ratio": self.ratio,
-            "first": self.first,
+            **super().core(),
             "change": self.change,
             "growth": self.growth,
             "versions": self.versions,
             "first_eta2": self.first_eta2,
             "later_eta2": self.later_eta2,
         }
-
-    def sums(self, dim: int) -> PairSums:  # type: ignore[override]
-        return PairSums(
-            self.n,
-            knee=self.knee,
-            ratio=self.ratio,
-            first=self.first,
-            change=self.change,
-            growth=self.growth,
-            versions=self.versions,
-        )

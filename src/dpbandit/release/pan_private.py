@@ -13,8 +13,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dpbandit.release.base import Vector
 from dpbandit.release.tree import Tree, TreeSums
+from dpbandit.types import Vector
 
 
 class PanPrivateSums(TreeSums):
@@ -55,6 +55,3 @@ class PanPrivate(Tree):
 
     def squares(self, t: ArrayLike) -> Vector:
         return 2 * super().squares(t)
-
-    def sums(self, dim: int) -> PanPrivateSums:
-        return PanPrivateSums(dim, levels=self.levels, unknown_horizon=self.unknown_horizon)

@@ -19,20 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.errors import BudgetError, OptionError
 from dpbandit.privacy.grid import FLOAT_GRID_BITS, to_floats
-from dpbandit.release.base import (
-    MAX_LEVELS,
-    Charge,
-    Clock,
-    Release,
-    Sums,
-    Vector,
-    check_horizon,
-    check_rounds,
-    ridge_keys,
-)
+from dpbandit.release.base import Charge, Clock, Release, Sums, check_horizon
 from dpbandit.release.toeplitz_table import TABLE
-
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # What rounding of the buffers adds grows with the rounds, so it is charged for this many when the
 # horizon is unknown (4e-5 of the noise), and the round after them is refused: at a million a
@@ -43,8 +32,7 @@ ITEM_SIZE = 0.51
 
 
 class ToeplitzSums(Sums):
-    """A buffer for each decay, of clean items and of decoded ones, with what rounding lost beside
-    it."""
+    """A buffer for each decay, of clean items and of decoded ones, and what rounding lost of it."""
 
     def __init__(self, dim: int, *, rates: Vector, weights: Vector) -> None:
         self.rates, self.weights = rates[:, None], weights[:, None]  # 1 − θ, and ω
@@ -117,11 +105,17 @@ class Toeplitz(Release):
 
     @cached_property
     def column(self) -> float:
-        """How much longer a reward's shift is over all releases than in one, with rounding and
-        grid."""
+        """How much longer a reward's shift is over all releases than in one, rounding included."""
         rounds = self.horizon or MOST_ROUNDS
         norm = column_norm(self.horizon)
-        norm += encoding_slack(rounds, horizon=self.horizon, size=ITEM_SIZE / self.sensitivity)
+        slack = encoding_slack(rounds, horizon=self.horizon, size=ITEM_SIZE / self.sensitivity)
+        if slack > norm:
+            raise OptionError(
+                f"a sensitivity of {self.sensitivity:.3g} is lost in the rounding of items of norm "
+                "1/2, which noise would have to cover: scale items so that a reward can move them "
+                "by about 1"
+            )
+        norm += slack
         if self.real and math.isfinite(self.budget):
             # Each release is rounded to the grid, and a neighbour may fall to the other side of a
             # step. The step is a share of the noise, which must cover that too.
@@ -143,8 +137,7 @@ class Toeplitz(Release):
         """The first reward has paid most: c_k² of the whole for the k-th release after its own."""
         rates, weights = decays_for(self.horizon)
         decay = float(weights @ (1 - rates) ** (t - 2)) if t > 1 else 1.0
-        whole = self.noise.share(self.noise.multiplier(self.budget, 1))
-        newest = whole / column_norm(self.horizon) ** 2
+        newest = self.whole_share / column_norm(self.horizon) ** 2
         shift = self.noise.shift_of(self.scale, newest)
         return Charge(newest * decay**2, "encoded sums", adds=True, shift=shift)
 
@@ -161,23 +154,11 @@ class Toeplitz(Release):
 
     def core(self) -> dict[str, Any]:
         rates, weights = decays_for(self.horizon)
-        return ridge_keys(
-            release=self.name,
-            levels=1,
-            unknown_horizon=self.horizon is None,
-            sensitivity=self.sensitivity * self.column,
-            multipliers=self.noise.multipliers(self.budget, MAX_LEVELS),
-            rates=rates,
-            weights=weights,
-        )
-
-    def sums(self, dim: int) -> ToeplitzSums:
-        rates, weights = decays_for(self.horizon)
-        return ToeplitzSums(dim, rates=rates, weights=weights)
+        longer = self.sensitivity * self.column
+        return {**super().core(), "sensitivity": longer, "rates": rates, "weights": weights}
 
 
-# ------------------------------------------------------------------ how much noise, how good the
-# sums
+# ------------------------------------------------------------------ how much noise, how good
 
 
 def decays_for(horizon: int | None) -> tuple[Vector, Vector]:
@@ -196,11 +177,9 @@ def decays_for(horizon: int | None) -> tuple[Vector, Vector]:
 
 @lru_cache(maxsize=256)
 def column_norm(horizon: int | None) -> float:
-    """The L2 sensitivity of the encoded stream to one item of norm 1, whatever its round; rounded
-    up.
+    """The L2 sensitivity of the encoded stream to an item of norm 1 in any round, rounded up.
 
-    A horizon beyond the table has the norm of a stream that never ends: √(1 + Σ_ij ω_i ω_j/(1 − θ_i
-    θ_j)).
+    Beyond the table, that of a stream that never ends: √(1 + Σ_ij ω_i ω_j/(1 − θ_i θ_j)).
 
     >>> column_norm(1) < 1 + 1e-11, round(column_norm(1000), 3), round(column_norm(None), 3)
     (True, 1.751, 2.324)
@@ -213,8 +192,7 @@ def column_norm(horizon: int | None) -> float:
 
 
 def encoding_slack(rounds: int, *, horizon: int | None, size: float) -> float:
-    """By how much float rounding can lengthen a column, L2, in this many rounds of items of norm ≤
-    `size`.
+    """By how much rounding can lengthen a column, L2, in so many rounds of items of norm ≤ `size`.
 
     A rounding in a buffer's change is at most 8·2⁻⁵³ of ω·size and dies with its rate, so a buffer
     is off by 8·2⁻⁵³ of its largest value ω·size/(1 − θ), and by one more for what is kept beside
@@ -227,19 +205,6 @@ def encoding_slack(rounds: int, *, horizon: int | None, size: float) -> float:
     rates, weights = decays_for(horizon)
     largest = 1 + float((weights / rates).sum())
     return 2 * math.sqrt(rounds) * (len(rates) + 9) * 2.0**-53 * largest * size
-
-
-def standard_error(t: ArrayLike, horizon: int | None) -> Vector:
-    """The standard error of each coordinate of the sum shown at rounds t, for items of norm 1 and ρ
-    = ½.
-
-    For another budget multiply by the sensitivity and divide by √(2ρ).
-
-    >>> standard_error([1, 1000], horizon=1000).round(2).tolist()
-    [1.75, 3.27]
-    """
-    rounds = check_rounds(t, horizon)
-    return column_norm(horizon) * np.sqrt(squared_row(*decays_for(horizon), rounds))
 
 
 def squared_column(rates: Vector, weights: Vector, n: Vector) -> Vector:
@@ -262,8 +227,7 @@ def squared_row(rates: Vector, weights: Vector, n: Vector) -> Vector:
 
 
 def inverse_decays(rates: Vector, weights: Vector) -> tuple[Vector, Vector]:
-    """B's coefficients as b_k = Σ_i β_i (1 − r_i)^k: the rates r, with r_0 = 0 for what never
-    decays, and β > 0.
+    """B's coefficients as b_k = Σ_i β_i (1 − r_i)^k: r, where r_0 = 0 never decays, and β > 0.
 
     C's generating function vanishes at 1/φ where 1 + Σ ω_i/(φ − θ_i) = 0: one φ between
     neighbouring θ's and one below all, so 1 − φ are the eigenvalues of diag(1 − θ) + √ω√ωᵀ, and the
@@ -277,10 +241,8 @@ def inverse_decays(rates: Vector, weights: Vector) -> tuple[Vector, Vector]:
     zeros = np.linalg.eigvalsh(np.diag(rates) + np.outer(root, root))
     for _ in range(2):  # good to an ulp of the largest; Newton makes the smallest as good
         gaps = rates[:, None] - zeros
-        value, slope = (
-            (weights[:, None] / gaps).sum(axis=0),
-            (weights[:, None] / gaps**2).sum(axis=0),
-        )
+        value = (weights[:, None] / gaps).sum(axis=0)
+        slope = (weights[:, None] / gaps**2).sum(axis=0)
         zeros = zeros - (1 + value) / slope
     poles = np.concatenate([[0.0], zeros])
     others = poles[:, None] - poles + np.eye(len(poles))

@@ -1,5 +1,4 @@
-"""The binary tree (Dwork et al. 2010; Chan et al. 2011), and its hybrid form for an unknown
-horizon.
+"""The binary tree (Dwork et al. 2010; Chan et al. 2011), and its hybrid for an unknown horizon.
 
 Round t needs one new node, (t − lowbit(t), t]; its noise is drawn once and serves while the node is
 part of a prefix. A reward is in at most one node of each level, so the levels share the budget:
@@ -19,18 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.errors import BudgetError
 from dpbandit.privacy.wishart import Calibration
-from dpbandit.release.base import (
-    MAX_LEVELS,
-    Charge,
-    Clock,
-    Release,
-    Sums,
-    Vector,
-    check_horizon,
-    check_rounds,
-    ridge_keys,
-)
+from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums, check_horizon
 from dpbandit.release.whole import WholeRows
+from dpbandit.types import Vector
 
 
 class Place(NamedTuple):
@@ -98,8 +88,7 @@ class TreeSums(Sums):
         return np.asarray(self.carry + self.noisy[level])
 
     def _before(self, index: int, level: int) -> Vector:
-        """The noisy sum of the block's rounds before the node of this level that ends at
-        `index`."""
+        """The noisy sum of the block's rounds before the node of this level that ends here."""
         rest = index - (1 << level)
         return self.noisy[(rest & -rest).bit_length() - 1] if rest else np.zeros(self.dim)
 
@@ -151,7 +140,7 @@ class Tree(Release):
         """Noise scale per unit of sensitivity when 1, 2, … levels share the budget; 0 is unused."""
         if self.published_multipliers is not None:
             return self.published_multipliers
-        return self.noise.multipliers(self.budget, MAX_LEVELS)
+        return super().multipliers
 
     def place(self, t: int) -> Place:
         """Where round t stands."""
@@ -161,13 +150,13 @@ class Tree(Release):
         """The noise scale of the node that round t completes."""
         return float(self.multipliers[self.place(t).levels]) * self.sensitivity
 
-    def _share(self, levels: int) -> float:
-        return self.noise.share(float(self.multipliers[levels]))
+    def share(self, place: Place) -> float:
+        """What the node that ends here costs."""
+        return self.noise.share(float(self.multipliers[place.levels]))
 
     def charge(self, engine: Clock, t: int) -> Charge:
-        _index, level, levels = self.place(t)
-        block = t.bit_length() - 1 if self.unknown_horizon else 0
-        return Charge(self._share(levels), f"tree level {level}", block)
+        where, block = self.place(t), t.bit_length() - 1 if self.unknown_horizon else 0
+        return Charge(self.share(where), f"tree level {where.level}", block)
 
     def room(self, engine: Clock) -> None:
         t = engine.rounds + 1
@@ -203,7 +192,7 @@ class Tree(Release):
         return np.array(total).reshape(rounds.shape)
 
     def core(self) -> dict[str, Any]:
-        return ridge_keys(release=self.name, **self.tree_keys())
+        return {**super().core(), "levels": self.levels}
 
     def tree_keys(self) -> dict[str, Any]:
         """What an engine must know of the tree alone."""
@@ -213,9 +202,6 @@ class Tree(Release):
             "sensitivity": self.sensitivity,
             "multipliers": self.multipliers,
         }
-
-    def sums(self, dim: int) -> TreeSums:
-        return TreeSums(dim, levels=self.levels, unknown_horizon=self.unknown_horizon)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,13 +242,12 @@ class WishartTree(GramTree):
             degrees[levels] = found.degrees + self.dim
         return degrees
 
-    def charge(self, engine: Clock, t: int) -> Charge:
-        _index, level, levels = self.place(t)
-        block = t.bit_length() - 1 if self.unknown_horizon else 0
-        found = self.calibrations.get(levels)
+    def share(self, place: Place) -> float:
+        found = self.calibrations.get(place.levels)
+        if found is None:
+            return math.inf
         # Level 0 comes first in every block: it carries what the first release costs beyond others.
-        share = math.inf if found is None else found.each + (found.first if level == 0 else 0.0)
-        return Charge(share, f"tree level {level}", block)
+        return found.each + (found.first if place.level == 0 else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,34 +282,3 @@ class ArmTrees(Tree):
 
     def no_log(self) -> str:
         return "its arms have trees of their own"
-
-
-def tree_standard_error(t: ArrayLike, horizon: int | None, *, honaker: bool) -> Vector:
-    """The standard error of each coordinate of the sum shown at rounds t, for items of norm 1, ρ =
-    ½.
-
-    A node has variance h, for the h levels that share its block's budget. For another budget
-    multiply by the sensitivity and divide by √(2ρ).
-
-    >>> tree_standard_error([511, 512], 1000, honaker=False).round(2).tolist()  # √(9·10), √10
-    [9.49, 3.16]
-    >>> tree_standard_error([511, 512], 1000, honaker=True).round(2).tolist()
-    [7.28, 2.24]
-    """
-    rounds = check_rounds(t, horizon, np.int64)
-    levels = levels_for(horizon)
-    variances = [2.0**k / (2.0 ** (k + 1) - 1) if honaker else 1.0 for k in range(levels)]
-    variance = np.zeros(rounds.shape)
-    index, share = rounds, np.full(rounds.shape, float(levels))
-    if horizon is None:
-        index, share = np.zeros_like(rounds), np.ones(rounds.shape)
-        for block in range(levels):
-            begun = rounds >= 1 << block
-            finished = rounds >= (2 << block) - 1
-            variance += np.where(finished, (block + 1) * variances[block], 0.0)
-            running = begun & ~finished
-            index = np.where(running, rounds - (1 << block) + 1, index)
-            share = np.where(running, block + 1.0, share)
-    for level in range(levels):
-        variance += np.where(index >> level & 1 == 1, share * variances[level], 0.0)
-    return np.sqrt(variance)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,6 +15,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 Headers = tuple[tuple[bytes, bytes], ...]
+Answer = tuple[int, bytes, bytes]  # status, content type, body
+T = TypeVar("T")
 
 encode = msgspec.json.Encoder().encode
 
@@ -49,21 +52,26 @@ def why_refused(error: Refused | DpbanditError | Overloaded) -> tuple[int, str, 
     return 422, str(error), ()
 
 
-def why_undecodable(error: Exception) -> Refused:
+def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     """400 for what is not JSON, 422 for JSON of another shape. The text never names values."""
-    if isinstance(error, msgspec.ValidationError):
-        return Refused(422, f"the body does not fit: {error}")
-    if isinstance(error, RecursionError):
-        return Refused(400, "the body is nested too deeply")
-    return Refused(400, "the body is not JSON in UTF-8")
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Refused(422, f"the body does not fit: {error}") from None
+    except RecursionError:
+        raise Refused(400, "the body is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeError):
+        raise Refused(400, "the body is not JSON in UTF-8") from None
+
+
+def place_of(error: BaseException) -> str:
+    """Where something unexpected happened, for the log. A message might quote what was sent."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "; ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in frames)
 
 
 async def respond(
-    send: Send,
-    status: int,
-    body: bytes,
-    kind: bytes = JSON,
-    headers: Headers = (),
+    send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()
 ) -> None:
     """One whole answer."""
     head = [

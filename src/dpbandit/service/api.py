@@ -1,5 +1,5 @@
-"""The HTTP API as one ASGI application. Decisions and rewards are handled here, with as little in
-between as possible; the rest is in `pages`.
+"""The HTTP API as one ASGI application: what every request goes through. Which handler answers it
+is in `openapi`; decisions and rewards are in `rounds`, the rest in `pages`.
 
 No answer, log line or metric shows a reward, a clean statistic, or noise.
 """
@@ -7,17 +7,10 @@ No answer, log line or metric shows a reward, a clean statistic, or noise.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import math
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
-
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import DpbanditError
 from dpbandit.service.access import AccessLog
@@ -28,56 +21,20 @@ from dpbandit.service.answers import (
     Scope,
     Send,
     encode,
+    place_of,
     respond,
     why_refused,
-    why_undecodable,
 )
 from dpbandit.service.catalog import Catalog, Served
 from dpbandit.service.dashboard import Dashboard
 from dpbandit.service.journal import Journal
 from dpbandit.service.metrics import Metrics
-from dpbandit.service.records import (
-    CONFLICT,
-    UNKNOWN,
-    Asked,
-    Earlier,
-    decision_id,
-    parse_decision_id,
-)
+from dpbandit.service.openapi import ROUTES, Route
 from dpbandit.service.settings import Settings
 
 log = logging.getLogger("dpbandit.service")
 
 UNEXPECTED = b'{"error":"unexpected: this is a bug, and nothing was changed"}'
-LONGEST_TEXT = 256
-LONGEST_REQUEST = 64
-
-
-class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST …/decisions`."""
-
-    contexts: list[list[float]]
-    arms: list[str] | None = None
-    user: str | None = None
-    request: str | None = None
-
-
-class RewardRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST …/rewards`, or one of a list."""
-
-    decision: str
-    reward: float
-
-
-class DecisionAnswer(msgspec.Struct):
-    decision: str
-    arm: int
-    arm_id: str | None
-    model_version: int
-
-
-decode_decision = msgspec.json.Decoder(DecisionRequest).decode
-decode_rewards = msgspec.json.Decoder(RewardRequest | list[RewardRequest]).decode
 
 
 def no_key() -> Refused:
@@ -101,7 +58,6 @@ class App:
         self.access = AccessLog(settings.store)
         self.dashboard = Dashboard()
         self._housekeeper: asyncio.Task[None] | None = None
-        self._pages: Any = None
         self._reading: dict[asyncio.Task[Any], float] = {}
         self._too_slow: set[asyncio.Task[Any]] = set()
 
@@ -184,42 +140,39 @@ class App:
             key, role = who
             if length > self.settings.max_body:
                 raise self._too_large()
-            parts = path.split("/")
-            hot = len(parts) == 5 and parts[4] in ("decisions", "rewards")
-            hot = hot and parts[1] == "v1" and parts[2] == "bandits"
-            if hot and scope["method"] == "POST" and self.settings.role != "learner":
-                action, bandit = parts[4], parts[3]
-                if action == "decisions":
-                    status, body = await self._decide(bandit, key, role, receive)
-                else:
-                    status, body = 200, await self._reward(bandit, key, role, receive)
-                await respond(send, status, body)
-            else:
-                action, bandit, status = await self._other(scope, receive, send, key, role)
+            route, name = self._route(path, scope["method"])
+            if route.action in ("decisions", "rewards"):  # noted also when they are refused
+                action, bandit = route.action, name
+            if role not in route.roles:
+                why = f"this needs a key of role {' or '.join(route.roles)}"
+                raise Refused(403, route.refusal or why)
+            status, kind, body = await route.handler(self, name, key, receive)
+            action, bandit = route.action, name
+            await respond(send, status, body, kind)
         except (Refused, DpbanditError, Overloaded) as error:
             status, why, headers = why_refused(error)
             await respond(send, status, encode({"error": why}), headers=headers)
         except Exception as error:
             status = 500
             # The type alone: a message might quote what was sent.
-            where = "; ".join(
-                f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}"
-                for f in traceback.extract_tb(error.__traceback__)
-            )
-            log.error("unexpected %s in %s at %s", type(error).__name__, action, where)
+            log.error("unexpected %s in %s at %s", type(error).__name__, action, place_of(error))
             await respond(send, 500, UNEXPECTED)
         self.metrics.count(action, status)
         self.access.note(key, action, bandit if bandit in self.catalog.bandits else "", status)
 
-    async def _other(
-        self, scope: Scope, receive: Receive, send: Send, key: str, role: str
-    ) -> tuple[str, str, int]:
-        if self._pages is None:
-            from dpbandit.service.pages import Pages
-
-            self._pages = Pages(self)
-        answered: tuple[str, str, int] = await self._pages.answer(scope, receive, send, key, role)
-        return answered
+    def _route(self, path: str, method: str) -> tuple[Route, str]:
+        """What answers this, and the bandit that the path names."""
+        parts, name = path.split("/"), ""
+        if len(parts) in (4, 5) and parts[1:3] == ["v1", "bandits"] and parts[3]:
+            name, parts[3] = parts[3], "{name}"
+            path = "/".join(parts)
+        methods = ROUTES.get(path)
+        if methods is None or (self.settings.role == "learner" and path != "/metrics"):
+            raise Refused(404, "there is nothing here")
+        if method not in methods:
+            allowed = ", ".join(sorted(methods)).encode()
+            raise Refused(405, "this method is not possible here", ((b"allow", allowed),))
+        return methods[method], name
 
     def _too_large(self) -> Refused:
         most = self.settings.max_body
@@ -268,132 +221,3 @@ class App:
         if served is None:
             raise Refused(404, "there is no bandit of this name")
         return served
-
-    # ------------------------------------------------------------------ the two hot endpoints
-
-    async def _decide(self, name: str, key: str, role: str, receive: Receive) -> tuple[int, bytes]:
-        began = time.perf_counter()
-        if role == "reward":
-            raise Refused(403, "this key may report rewards, not ask for decisions")
-        body = await self.body(receive)
-        served = self.catalog.bandits.get(name) or await self.served(name)
-        try:
-            asked = decode_decision(body)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            raise why_undecodable(error) from None
-        contexts, arms, user = asked.contexts, asked.arms, asked.user
-        if len(contexts) > self.settings.max_arms:
-            raise Refused(
-                413, f"{len(contexts):,} arms are more than the {self.settings.max_arms:,} allowed"
-            )
-        version, model = served.version, served.model
-        given = model.check(contexts)
-        arm = model.choose(given)
-        arm_id = None
-        if arms is not None:
-            if len(arms) != len(contexts):
-                raise Refused(422, f"{len(arms)} arms were named for {len(contexts)} contexts")
-            if max(map(len, arms)) > LONGEST_TEXT or any("\0" in name for name in arms):
-                raise Refused(
-                    422,
-                    f"the name of an arm has at most {LONGEST_TEXT} characters, none of them NUL",
-                )
-            arm_id = arms[arm]
-        person = None
-        if served.needs_user:
-            if not user or len(user) > LONGEST_TEXT:
-                raise Refused(
-                    422,
-                    f"this bandit protects users: say whose decision it is, in 1 to {LONGEST_TEXT} "
-                    "characters",
-                )
-            # A name is not needed to count by: what is kept is a keyed hash.
-            person = hashlib.blake2b(
-                user.encode(), key=self.catalog.person_key, digest_size=16
-            ).digest()
-        decision = (served.id, arm, arm_id, given[arm].tobytes(), person, version, key)
-        place = await self.journal.decide(
-            decision, None if asked.request is None else self._fingerprint(asked, given)
-        )
-        if place is None:
-            raise Refused(404, "there is no bandit of this name")
-        if isinstance(place, Earlier):
-            if not place.same:
-                raise Refused(
-                    409,
-                    "this request id was used with other contexts, arms or another user: choose a "
-                    "new one",
-                )
-            earlier = DecisionAnswer(
-                decision_id(place.seq, place.nonce), place.arm, place.arm_id, place.version
-            )
-            return 200, encode(earlier)
-        answer = encode(DecisionAnswer(decision_id(*place), arm, arm_id, version))
-        self.metrics.decided(time.perf_counter() - began)
-        return 201, answer
-
-    def _fingerprint(self, asked: DecisionRequest, given: NDArray[np.float64]) -> Asked:
-        """The request id and a hash of all else that was asked, whichever way the numbers were
-        written. Keyed like that of a person, whose name may be in it."""
-        request = asked.request or ""
-        if not 0 < len(request) <= LONGEST_REQUEST or "\0" in request:
-            raise Refused(
-                422, f"a request id has 1 to {LONGEST_REQUEST} characters, none of them NUL"
-            )
-        # + 0.0: a zero is a zero, with or without its minus
-        digest = hashlib.blake2b(
-            (given + 0.0).tobytes(), key=self.catalog.person_key, digest_size=16, person=b"request"
-        )
-        digest.update(encode((given.shape, asked.arms, asked.user)))
-        return request, digest.digest()
-
-    async def _reward(self, name: str, key: str, role: str, receive: Receive) -> bytes:
-        if role == "rank":
-            raise Refused(403, "this key may ask for decisions, not report rewards")
-        body = await self.body(receive)
-        served = self.catalog.bandits.get(name) or await self.served(name)
-        try:
-            asked = decode_rewards(body)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            raise why_undecodable(error) from None
-        low, high = served.reward_range
-        if not isinstance(asked, list):
-            place = parse_decision_id(asked.decision)
-            if place is None:
-                raise Refused(404, "there is no such decision")
-            value = _clip(asked.reward, low, high)
-            (status,) = await self.journal.report(served.id, served.window, key, [(*place, value)])
-            if status == CONFLICT:
-                raise Refused(409, "another reward was reported for this decision")
-            if status == UNKNOWN:
-                raise Refused(404, "there is no such decision")
-            return b'{"status":"%s"}' % status.encode()
-        if len(asked) > self.settings.max_rewards:
-            raise Refused(
-                413,
-                f"{len(asked):,} rewards are more than the {self.settings.max_rewards:,} allowed "
-                "in a call",
-            )
-        places = [parse_decision_id(item.decision) for item in asked]
-        reports = [
-            (*place, _clip(item.reward, low, high))
-            for item, place in zip(asked, places, strict=True)
-            if place is not None
-        ]
-        found = iter(
-            await self.journal.report(served.id, served.window, key, reports) if reports else []
-        )
-        statuses = [UNKNOWN if place is None else next(found) for place in places]
-        return encode(
-            [
-                {"decision": item.decision, "status": status}
-                for item, status in zip(asked, statuses, strict=True)
-            ]
-        )
-
-
-def _clip(reward: float, low: float, high: float) -> float:
-    """Nothing outside the range is ever kept."""
-    if not math.isfinite(reward):
-        raise Refused(422, "a reward is a finite number")
-    return min(max(reward, low), high)

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from dpbandit.bandit import Bandit
 from dpbandit.errors import BudgetError, HorizonError, PrivacyWarning
-from dpbandit.files import pack, unpack
+from dpbandit.files import unpack
 from dpbandit.privacy.noise import Noise
 from dpbandit.privacy.sources import Pending, Source
+from dpbandit.saving import pack
 from dpbandit.service import blueprint
 from dpbandit.service.store import Line
 from dpbandit.service.trusted import NewRelease, StreamError, TrustedStore

@@ -30,7 +30,6 @@ REFUSED = {
     "context_noise": "the process that learns perturbs contexts, and here another one ranks",
 }
 
-
 GIVEN_APART = ("dim", "epsilon", "delta", "horizon")
 
 
@@ -68,23 +67,18 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
     if not low <= default <= high:
         raise OptionError("default_reward must lie within reward_range")
     for name, why in REFUSED.items():
-        if request.options.get(name):
+        given = request.options.get(name)
+        if given or (name == "seed" and given is not None):
             raise OptionError(f"option {name!r} cannot be served: {why}")
-        if name == "seed" and request.options.get("seed") is not None:
-            raise OptionError(f"option 'seed' cannot be served: {why}")
     own = set(msgspec.structs.asdict(request)) & set(request.options)
     if own:
         raise OptionError(f"{min(own)!r} is not one of the options: give it beside them")
-    unit = request.unit if isinstance(request.unit, str) else list(request.unit)
-    config = msgspec.structs.asdict(request) | {
+    return msgspec.structs.asdict(request) | {
         "default_reward": default,
         "reward_range": [low, high],
-        "unit": unit,
+        "unit": request.unit if isinstance(request.unit, str) else list(request.unit),
+        "options": {k: v for k, v in request.options.items() if k not in REFUSED and v is not None},
     }
-    config["options"] = {
-        k: v for k, v in request.options.items() if k not in REFUSED and v is not None
-    }
-    return config
 
 
 def canonical(config: dict[str, Any]) -> str:
@@ -130,7 +124,7 @@ def draft(config: dict[str, Any], *, allow_unproven: bool) -> Bandit:
 
 def records(bandit: Bandit) -> dict[str, Any]:
     """What the store keeps of a new bandit."""
-    from dpbandit.files import pack
+    from dpbandit.saving import pack
 
     return {
         "identity": bandit.identity,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpbandit.errors import CapError
@@ -32,14 +32,8 @@ class Total:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; an infinite ε becomes None."""
-        return {
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
-            "delta": self.delta,
-            "mu": self.mu,
-            "pure_epsilon": self.pure_epsilon if math.isfinite(self.pure_epsilon) else None,
-            "proven": self.proven,
-            "bandits": self.bandits,
-        }
+        infinite = dict.fromkeys(n for n, number in asdict(self).items() if number == math.inf)
+        return asdict(self) | infinite
 
 
 def add_up(claims: Iterable[tuple[dict[str, Any], int]], *, delta: float | None = None) -> Total:
@@ -82,9 +76,8 @@ def add_up(claims: Iterable[tuple[dict[str, Any], int]], *, delta: float | None 
     else:
         gaussian = epsilon_of(mu=mu, delta=left) if 0 < left < 1 else math.inf
     together = pure + other_epsilon + gaussian
-    if own <= at * (
-        1 + 1e-12
-    ):  # adding up all ε's and all δ's is valid too, and better for a single bandit
+    # Adding up all ε's and all δ's is valid too, and better for a single bandit.
+    if own <= at * (1 + 1e-12):
         together = min(together, plain)
     return Total(together, at, mu, pure, proven, count)
 

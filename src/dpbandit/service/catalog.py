@@ -12,18 +12,16 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dpbandit.errors import DpbanditError, SaveError, StoreError
 from dpbandit.model import ReleasedModel
 from dpbandit.service.keys import KeyRing
-from dpbandit.service.store import DELETED, Line, Store
+from dpbandit.service.store import DELETED, Kept, Line, Store
 
 log = logging.getLogger("dpbandit.service")
 
 T = TypeVar("T")
-
-Models = dict[int, tuple[int, ReleasedModel]]  # bandit → (version, model)
 
 REFRESH_SECONDS = 0.25
 # Asking for what is not there makes the catalog look again, at most this often.
@@ -32,17 +30,6 @@ ASK_AGAIN_SECONDS = 0.02
 
 class Served:
     """A bandit as the hot endpoints need it."""
-
-    __slots__ = (
-        "id",
-        "line",
-        "model",
-        "needs_user",
-        "reward_range",
-        "traffic",
-        "version",
-        "window",
-    )
 
     def __init__(self, line: Line, version: int, model: ReleasedModel) -> None:
         self.id = line.id
@@ -68,12 +55,22 @@ def _older(served: Served, line: Line) -> bool:
     return served.line.timelines < line.timelines or served.version < line.version
 
 
+class _Reading(NamedTuple):
+    """What the store said."""
+
+    lines: list[Line]
+    models: dict[int, tuple[int, ReleasedModel]]  # bandit → (version, model), where one is newer
+    keys: list[Any]
+    person_key: bytes
+    now: int
+    restored: str | None
+
+
 class Catalog:
     """The bandits by name and the keys in force."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._store: Store | None = None
+        self._kept = Kept(url, Store)
         self._refreshing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.bandits: dict[str, Served] = {}
@@ -94,8 +91,7 @@ class Catalog:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        if self._store is not None:
-            self._store.close()
+        self._kept.close()
 
     @property
     def ready(self) -> bool:
@@ -119,21 +115,25 @@ class Catalog:
             except StoreError as error:
                 self.problem = str(error)
                 raise
-            self._take(*found)
+            self._take(found)
             self.refreshed_at, self.problem = began, ""
 
-    def _read(self, store: Store) -> tuple[list[Line], list[Any], Models, bytes, int, str | None]:
-        lines = store.lines()
-        keys = store.connection.all("SELECT id, hash, role FROM keys WHERE revoked_at IS NULL")
-        models = {}
+    def _read(self, store: Store) -> _Reading:
+        lines, models = store.lines(), {}
         for line in lines:
             served = self.bandits.get(line.name)
             if line.status != DELETED and (served is None or _older(served, line)):
                 found = store.model(line.id)
                 if found is not None and (read := self._model(line, *found)) is not None:
                     models[line.id] = (found[0], read)
-        person_key = self.person_key or bytes.fromhex(store.meta("person_key") or "")
-        return lines, keys, models, person_key, store.now(), store.meta("restored")
+        return _Reading(
+            lines,
+            models,
+            store.connection.all("SELECT id, hash, role FROM keys WHERE revoked_at IS NULL"),
+            self.person_key or bytes.fromhex(store.meta("person_key") or ""),
+            store.connection.now(),
+            store.meta("restored"),
+        )
 
     def _model(self, line: Line, version: int, record: dict[str, Any]) -> ReleasedModel | None:
         """The model of a record; None for one that this version cannot read. The others go on."""
@@ -145,20 +145,13 @@ class Catalog:
                 log.error("%s: model %d cannot be read: %s", line.name, version, error)
         return None
 
-    def _take(
-        self,
-        lines: list[Line],
-        keys: list[Any],
-        models: Models,
-        person_key: bytes,
-        store_now: int,
-        restored: str | None,
-    ) -> None:
-        self.keys.replace(keys)
-        self.person_key, self.store_now, self.restored = person_key, store_now, restored
+    def _take(self, found: _Reading) -> None:
+        self.keys.replace(found.keys)
+        self.person_key, self.store_now = found.person_key, found.now
+        self.restored, models = found.restored, found.models
         bandits = {}
         now = time.monotonic()
-        for line in lines:
+        for line in found.lines:
             if line.status == DELETED:
                 self.unreadable.pop(line.name, None)
                 continue
@@ -185,24 +178,14 @@ class Catalog:
             return await asyncio.to_thread(self._with_store, action)
 
     def _with_store(self, action: Callable[[Store], T]) -> T:
-        try:
-            if self._store is None:
-                self._store = Store(self._url)
-            return action(self._store)
-        except StoreError:
-            if self._store is not None:
-                with contextlib.suppress(Exception):
-                    self._store.close()
-            self._store = None
-            raise
+        with self._kept.opened() as store:
+            return action(store)
 
     async def find(self, name: str) -> Served | None:
         """The bandit of this name, looking again if it is not known."""
-        served = self.bandits.get(name)
-        if served is None:
+        if name not in self.bandits:
             await self._look_again()
-            served = self.bandits.get(name)
-        return served
+        return self.bandits.get(name)
 
     async def authorise(self, authorization: bytes) -> tuple[str, str] | None:
         """(key id, role), looking again for an id that is not known."""

@@ -32,46 +32,42 @@ _FILES = {
 }
 
 
+# Kept, but asked about each time: after an upgrade nobody runs an old page against a new API.
+_HEADERS = (
+    (b"cache-control", b"no-cache"),
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
 class Dashboard:
-    """The files in memory, with the headers of each."""
+    """The files in memory, each with its type and its tag."""
 
     def __init__(self) -> None:
         folder = files("dpbandit.service") / "static"
-        self._pages = {
-            path: self._prepared((folder / name).read_bytes(), kind)
-            for path, (name, kind) in _FILES.items()
-        }
-
-    @staticmethod
-    def _prepared(body: bytes, kind: bytes) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
-        tag = b'"%s"' % hashlib.sha256(body).hexdigest()[:20].encode()
-        head = [
-            (b"content-type", kind),
-            # Kept, but asked about each time: after an upgrade nobody runs an old page against a
-            # new API.
-            (b"cache-control", b"no-cache"),
-            (b"etag", tag),
-            (b"content-security-policy", POLICY.encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"x-frame-options", b"DENY"),
-            (b"referrer-policy", b"no-referrer"),
-            (b"cross-origin-opener-policy", b"same-origin"),
-            (b"cross-origin-resource-policy", b"same-origin"),
-        ]
-        return body, tag, head
+        self._pages = {}
+        for path, (name, kind) in _FILES.items():
+            body = (folder / name).read_bytes()
+            tag = b'"%s"' % hashlib.sha256(body).hexdigest()[:20].encode()
+            self._pages[path] = body, kind, tag
 
     def has(self, scope: Scope) -> bool:
         return scope["path"] in self._pages and scope["method"] in ("GET", "HEAD")
 
     async def answer(self, scope: Scope, send: Send) -> None:
         """The file, or 304 for whoever has it."""
-        body, tag, head = self._pages[scope["path"]]
+        body, kind, tag = self._pages[scope["path"]]
+        head = [(b"content-type", kind), (b"etag", tag), *_HEADERS]
         unchanged = any(
             name == b"if-none-match" and tag in value for name, value in scope["headers"]
         )
-        status, body = (304, b"") if unchanged else (200, body)
-        length = [] if unchanged else [(b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": status, "headers": [*head, *length]})
-        await send(
-            {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body}
-        )
+        if not unchanged:
+            head.append((b"content-length", b"%d" % len(body)))
+        shown = b"" if unchanged or scope["method"] == "HEAD" else body
+        status = 304 if unchanged else 200
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        await send({"type": "http.response.body", "body": shown})

@@ -8,13 +8,14 @@ Nothing above this file knows which of the two it talks to.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 from dpbandit.errors import StoreError
@@ -27,48 +28,64 @@ CHUNKS = tuple(1 << k for k in range(8, -1, -1))
 BUSY_SECONDS = 20.0
 
 
-class Connection(Protocol):
+class _Shared:
     """One connection, for one thread at a time. SQL uses `?` for parameters."""
 
-    kind: str
+    _begin: str
+    _db: Any
+    _problems: type[Exception]
+    # Who may write now, where the database does not see to it in a fair way.
+    _turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
-    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]: ...
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int: ...
-    def write(self) -> contextlib.AbstractContextManager[None]: ...
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]
-    ) -> None: ...
-    def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]: ...
-    def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]: ...
-    def now(self) -> int: ...
-    def share(self, what: int, bandit: int) -> None: ...
-    def exclude(self, what: int, bandit: int) -> None: ...
-    def overwrite_erased(self, rows: int, *, more: bool) -> None: ...
-    def close(self) -> None: ...
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        with self._errors():
+            rows: list[Row] = self._execute(sql, parameters).fetchall()
+            return rows
 
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> Row | None:
+        """The first row, or None."""
+        return next(iter(self.all(sql, parameters)), None)
 
-def one(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> Row | None:
-    """The first row, or None."""
-    rows = connection.all(sql, parameters)
-    return rows[0] if rows else None
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """How many rows it changed."""
+        with self._errors():
+            return int(self._execute(sql, parameters).rowcount)
 
+    def add(self, table: str, **row: Any) -> None:
+        """Insert one row."""
+        marks = ", ".join("?" * len(row))
+        self.run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
 
-def connect(url: str, *, create: bool = True) -> Connection:
-    """Open a store by URL: `sqlite:///file.db` (four slashes for an absolute path) or
-    `postgresql://…`."""
-    if url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
-        return _Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1))
-    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
-        return _SQLite(Path(unquote(url[len("sqlite:///") :])), create=create)
-    raise StoreError(
-        "a store is sqlite:///file.db or postgresql://user@host/name, not "
-        f"{_without_password(url)!r}"
-    )
+    @contextlib.contextmanager
+    def write(self) -> Iterator[None]:
+        """A transaction: all that the block writes, or nothing."""
+        with self._turn:
+            self.run(self._begin)
+            try:
+                yield
+                with self._errors():
+                    self._commit()
+            except BaseException:
+                with contextlib.suppress(self._problems):
+                    self._db.execute("ROLLBACK")
+                raise
 
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> Any:
+        return self._db.execute(sql, parameters)
 
-def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    return f"{head.split('//')[0]}//…@{tail}" if at else url
+    def _commit(self) -> None:
+        self._db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._problems as error:
+            raise StoreError(f"the store answered: {self._words(error)}") from None
+
+    def _words(self, error: Exception) -> str:
+        # Parameters are never part of it: a reward might be among them.
+        return type(error).__name__
 
 
 class _Turn:
@@ -80,29 +97,32 @@ class _Turn:
     """
 
     def __init__(self, path: Path) -> None:
-        import fcntl
+        self._turnstile, self._lock = (
+            os.open(f"{path}-{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            for name in ("turn", "lock")
+        )
 
-        self._flock, self._shared, self._free = fcntl.flock, fcntl.LOCK_EX, fcntl.LOCK_UN
-        self._turnstile = os.open(f"{path}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def take(self) -> None:
-        self._flock(self._turnstile, self._shared)
+    def __enter__(self) -> None:
+        fcntl.flock(self._turnstile, fcntl.LOCK_EX)
         try:
-            self._flock(self._lock, self._shared)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
         finally:
-            self._flock(self._turnstile, self._free)
+            fcntl.flock(self._turnstile, fcntl.LOCK_UN)
 
-    def give(self) -> None:
-        self._flock(self._lock, self._free)
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def close(self) -> None:
         os.close(self._turnstile)
         os.close(self._lock)
 
 
-class _SQLite:
+class SQLite(_Shared):
+    """A file on this machine."""
+
     kind = "sqlite"
+    _begin, _problems = "BEGIN IMMEDIATE", sqlite3.Error
+    _turn: _Turn
 
     def __init__(self, path: Path, *, create: bool) -> None:
         if not create and not path.exists():
@@ -110,10 +130,8 @@ class _SQLite:
         if not path.parent.is_dir():
             raise StoreError(f"there is no folder {path.parent} to keep the store in")
         try:
-            if not path.exists():
-                os.close(
-                    os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                )  # rewards are in it
+            if not path.exists():  # for its owner alone: rewards are in it
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = sqlite3.connect(
                 path,
                 timeout=BUSY_SECONDS,
@@ -123,57 +141,27 @@ class _SQLite:
             )
             # FULL: a commit has reached the disk when it returns. secure_delete: an erased reward
             # is overwritten.
-            for pragma in (
-                "journal_mode=WAL",
-                "synchronous=FULL",
-                "secure_delete=ON",
-                "wal_autocheckpoint=2000",
-            ):
+            pragmas = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON")
+            for pragma in (*pragmas, "wal_autocheckpoint=2000"):
                 self._db.execute(f"PRAGMA {pragma}").fetchall()
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
         self._turn = _Turn(path)
         self._erased = 0  # rows that may still be readable in the log
 
-    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        with _named_errors():
-            return self._db.execute(sql, parameters).fetchall()
+    def _words(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {error}"
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        with _named_errors():
-            return self._db.execute(sql, parameters).rowcount
-
-    @contextlib.contextmanager
-    def write(self) -> Iterator[None]:
-        self._turn.take()
-        try:
-            with _named_errors():
-                self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                with _named_errors():
-                    self._db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-        finally:
-            self._turn.give()
-
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]
-    ) -> None:
+    def insert(self, table: str, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
+        """Insert many rows; `columns` are names with PostgreSQL's types."""
         # One statement for many rows: Python gives up its lock at every step of SQLite, and under
         # load it takes milliseconds to get it back.
-        del types
         width, at = f"({','.join('?' * len(columns))})", 0
         for size in CHUNKS:
             while len(rows) - at >= size:
                 values = [value for row in rows[at : at + size] for value in row]
-                self.run(
-                    f"INSERT INTO {table} ({','.join(columns)}) VALUES {','.join([width] * size)}",
-                    values,
-                )
+                places = ",".join([width] * size)
+                self.run(f"INSERT INTO {table} ({','.join(columns)}) VALUES {places}", values)
                 at += size
 
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
@@ -186,9 +174,8 @@ class _SQLite:
 
     def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]:
         """Rows for `sql` that reads from the table NAMES, whose one column is `names.value`."""
-        return self.all(
-            sql.replace("NAMES", "json_each(?) AS names"), (json.dumps(list(names)), *after)
-        )
+        sql = sql.replace("NAMES", "json_each(?) AS names")
+        return self.all(sql, (json.dumps(list(names)), *after))
 
     def now(self) -> int:
         return time.time_ns() // 1000
@@ -204,16 +191,11 @@ class _SQLite:
         self._erased += rows
         if more or not self._erased:
             return
-        self._turn.take()
-        try:
-            with _named_errors():
-                self._db.execute(
-                    "PRAGMA busy_timeout=200"
-                )  # who reads for long, a backup say, is not waited for
-                ((busy, _, _),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                self._db.execute(f"PRAGMA busy_timeout={int(1000 * BUSY_SECONDS)}")
-        finally:
-            self._turn.give()
+        with self._turn, self._errors():
+            # Who reads for long, a backup say, is not waited for.
+            self._db.execute("PRAGMA busy_timeout=200")
+            ((busy, _, _),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._db.execute(f"PRAGMA busy_timeout={int(1000 * BUSY_SECONDS)}")
         if not busy:
             self._erased = 0
 
@@ -222,8 +204,11 @@ class _SQLite:
         self._turn.close()
 
 
-class _Postgres:
+class Postgres(_Shared):
+    """A server, for several machines."""
+
     kind = "postgresql"
+    _begin = "BEGIN"
 
     def __init__(self, url: str) -> None:
         try:
@@ -232,13 +217,12 @@ class _Postgres:
             raise StoreError(
                 "PostgreSQL needs the extra 'postgres': pip install 'dpbandit[postgres]'"
             ) from None
-        self._psycopg, self._url = psycopg, url
-        self._db: Any = None
+        self._connect, self._problems, self._url = psycopg.connect, psycopg.Error, url
         self._open()
 
     def _open(self) -> None:
         try:
-            self._db = self._psycopg.connect(
+            self._db = self._connect(
                 self._url,
                 autocommit=True,
                 connect_timeout=10,
@@ -249,27 +233,11 @@ class _Postgres:
                 options="-c idle_in_transaction_session_timeout=10000 -c lock_timeout=20000 "
                 "-c synchronous_commit=on -c enable_seqscan=off -c jit=off",
             )
-        except self._psycopg.Error as error:
+        except self._problems as error:
+            why = str(error).strip().split("\n", 1)[0]
             raise StoreError(
-                f"cannot reach the store {_without_password(self._url)}: {_first_line(error)}"
+                f"cannot reach the store {_without_password(self._url)}: {why}"
             ) from None
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except self._psycopg.Error as error:
-            # Parameters are never part of the message: a reward might be among them.
-            raise StoreError(f"the store answered: {type(error).__name__}") from None
-
-    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        with self._errors():
-            found: list[Row] = self._execute(sql, parameters).fetchall()
-            return found
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        with self._errors():
-            return int(self._execute(sql, parameters).rowcount)
 
     def _execute(self, sql: str, parameters: Sequence[Any]) -> Any:
         if self._db.closed:
@@ -277,46 +245,27 @@ class _Postgres:
         # binary: doubles arrive bit for bit
         return self._db.cursor(binary=True).execute(sql.replace("?", "%s"), parameters)
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[None]:
-        with self._errors():
-            self._execute("BEGIN", ())
-        try:
-            yield
-            with self._errors():
-                status = self._db.cursor().execute("COMMIT").statusmessage
-            if status != "COMMIT":
-                raise StoreError("the store rolled a transaction back")
-        except BaseException:
-            with contextlib.suppress(self._psycopg.Error):
-                self._db.cursor().execute("ROLLBACK")
-            raise
+    def _commit(self) -> None:
+        if self._db.execute("COMMIT").statusmessage != "COMMIT":
+            raise StoreError("the store rolled a transaction back")
 
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[Row], *, types: Sequence[str]
-    ) -> None:
+    def insert(self, table: str, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
         if rows:
-            arrays = ",".join(f"%s::{kind}[]" for kind in types)
+            arrays = ",".join(f"?::{kind}[]" for kind in columns.values())
             sql = f"INSERT INTO {table} ({','.join(columns)}) SELECT * FROM unnest({arrays})"
-            with self._errors():
-                self._db.cursor(binary=True).execute(
-                    sql, [list(column) for column in zip(*rows, strict=True)]
-                )
+            self.run(sql, [list(column) for column in zip(*rows, strict=True)])
 
     def matching(self, sql: str, before: Sequence[Any], numbers: Sequence[int]) -> list[Row]:
-        return self.all(
-            sql.replace("NUMBERS", "(SELECT unnest(?::bigint[]))"), (*before, list(numbers))
-        )
+        sql = sql.replace("NUMBERS", "(SELECT unnest(?::bigint[]))")
+        return self.all(sql, (*before, list(numbers)))
 
     def naming(self, sql: str, names: Sequence[str], after: Sequence[Any]) -> list[Row]:
-        return self.all(
-            sql.replace("NAMES", "unnest(?::text[]) AS names(value)"), (list(names), *after)
-        )
+        sql = sql.replace("NAMES", "unnest(?::text[]) AS names(value)")
+        return self.all(sql, (list(names), *after))
 
     def now(self) -> int:
-        return int(
-            self.all("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0][0]
-        )
+        rows = self.all("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+        return int(rows[0][0])
 
     def share(self, what: int, bandit: int) -> None:
         self.all("SELECT pg_advisory_xact_lock_shared(?::int, ?::int)", (what, bandit))
@@ -331,13 +280,22 @@ class _Postgres:
         self._db.close()
 
 
-@contextlib.contextmanager
-def _named_errors() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StoreError(f"the store answered: {type(error).__name__}: {error}") from None
+Connection = SQLite | Postgres
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]
+def connect(url: str, *, create: bool = True) -> Connection:
+    """Open a store by URL: `sqlite:///file.db` (four slashes for an absolute path) or
+    `postgresql://…`."""
+    if url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        return Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1))
+    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        return SQLite(Path(unquote(url[len("sqlite:///") :])), create=create)
+    raise StoreError(
+        "a store is sqlite:///file.db or postgresql://user@host/name, not "
+        f"{_without_password(url)!r}"
+    )
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"{head.split('//')[0]}//…@{tail}" if at else url

@@ -17,8 +17,8 @@ from typing import Any
 
 from dpbandit.errors import StoreError
 from dpbandit.service.answers import Overloaded
-from dpbandit.service.database import Connection, connect
 from dpbandit.service.records import Asked, Decision, Placed, Report, judge, place
+from dpbandit.service.store import Kept, Store
 
 # A burst is not held back until all of it has been looked at.
 FIRST_BATCH = 48
@@ -28,7 +28,6 @@ class Journal:
     """The writer of one ranker process."""
 
     def __init__(self, url: str, *, most_waiting: int = 20_000) -> None:
-        self._url = url
         self._most = most_waiting
         self._decisions: list[tuple[Decision, asyncio.Future[Placed], Asked | None]] = []
         self._reports: list[tuple[int, float, str, list[Report], asyncio.Future[list[str]]]] = []
@@ -37,8 +36,8 @@ class Journal:
         self._nudged = False
         self._in_flight: tuple[float, list[asyncio.Future[Any]]] | None = None
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._connection: Connection | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._kept = Kept(url, Store)
+        self._loop: asyncio.AbstractEventLoop  # of `start`
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self.batches = 0
         self.last_seconds = 0.0
@@ -59,7 +58,6 @@ class Journal:
     def decide(self, decision: Decision, asked: Asked | None = None) -> asyncio.Future[Placed]:
         """Write a decision. The answer: its (seq, nonce) once durable, or the one made before."""
         self._make_room(1)
-        assert self._loop is not None
         future: asyncio.Future[Placed] = self._loop.create_future()
         self._decisions.append((decision, future, asked))
         self._nudge()
@@ -70,7 +68,6 @@ class Journal:
     ) -> asyncio.Future[list[str]]:
         """Write rewards; the answer is a status for each, once those accepted are durable."""
         self._make_room(len(reports))
-        assert self._loop is not None
         future: asyncio.Future[list[str]] = self._loop.create_future()
         self._reports.append((bandit, window, key, reports, future))
         self._nudge()
@@ -84,7 +81,6 @@ class Journal:
                 self._send()
             elif not self._nudged:
                 self._nudged = True
-                assert self._loop is not None
                 self._loop.call_soon(self._send_soon)
 
     def _send_soon(self) -> None:
@@ -104,8 +100,7 @@ class Journal:
             self._busy = False
             return
         self._decisions, self._reports = [], []
-        futures: list[asyncio.Future[Any]] = [*(d[1] for d in decisions), *(r[4] for r in reports)]
-        self._in_flight = (time.monotonic(), futures)
+        self._in_flight = (time.monotonic(), _futures(decisions, reports))
         self._work.put(lambda: self._write(decisions, reports))
 
     def _done(
@@ -128,11 +123,7 @@ class Journal:
         they sent: asking again is safe for rewards and under a request id, and leaves a decision
         without a reward otherwise."""
         if self._in_flight is not None and time.monotonic() - self._in_flight[0] > seconds:
-            waiting: list[asyncio.Future[Any]] = [
-                *(d[1] for d in self._decisions),
-                *(r[4] for r in self._reports),
-            ]
-            for future in (*self._in_flight[1], *waiting):
+            for future in self._in_flight[1] + _futures(self._decisions, self._reports):
                 if not future.done():
                     future.set_exception(StoreError("the store takes too long"))
 
@@ -141,41 +132,32 @@ class Journal:
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             work()
-        if self._connection is not None:
-            self._connection.close()
+        self._kept.close()
 
     def _write(self, decisions: list[Any], reports: list[Any]) -> None:
         count = len(decisions) + sum(len(entry[3]) for entry in reports)
         error: StoreError | None = None
-        placed: list[Any] = []
-        judged: list[Any] = []
+        placed, judged = list[Any](), list[Any]()
         try:
-            if self._connection is None:
-                self._connection = connect(self._url)
-            with self._connection.write():
+            with self._kept.opened() as store, store.connection.write():
                 if decisions:
-                    placed = place(self._connection, decisions)
+                    placed = place(store.connection, decisions)
                 if reports:
-                    judged = judge(self._connection, reports)
+                    judged = judge(store.connection, reports)
             self.batches += 1
         except StoreError as problem:
             error = problem
-            self._drop_connection()
-        except (
-            Exception
-        ) as problem:  # answered, never swallowed: the caller must know that nothing was written
+        except Exception as problem:
+            # Answered, never swallowed: the caller must know that nothing was written.
             error = StoreError(f"the journal failed: {type(problem).__name__}")
-            self._drop_connection()
-        if error is not None:
-            placed, judged = [None] * len(decisions), [None] * len(reports)
-        results = [(entry[1], answer) for entry, answer in zip(decisions, placed, strict=True)]
-        results += [(entry[4], answer) for entry, answer in zip(reports, judged, strict=True)]
-        assert self._loop is not None
+            self._kept.close()
+        futures = _futures(decisions, reports)
+        answers = [None] * len(futures) if error else [*placed, *judged]
+        results = list(zip(futures, answers, strict=True))
         with contextlib.suppress(RuntimeError):  # the loop has ended: so has everybody who waited
             self._loop.call_soon_threadsafe(self._done, results, count, error)
 
-    def _drop_connection(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(Exception):
-                self._connection.close()
-        self._connection = None
+
+def _futures(decisions: list[Any], reports: list[Any]) -> list[asyncio.Future[Any]]:
+    """Who waits for these."""
+    return [*(entry[1] for entry in decisions), *(entry[4] for entry in reports)]

@@ -31,10 +31,8 @@ def create(connection: Connection, role: str, *, label: str = "") -> str:
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     identity, secret = secrets.token_hex(6), "".join(secrets.choice(letters) for _ in range(43))
     with connection.write():
-        connection.run(
-            "INSERT INTO keys (id, hash, role, label, created_at) VALUES (?, ?, ?, ?, ?)",
-            (identity, _hash(secret.encode()), role, label, connection.now()),
-        )
+        row = {"role": role, "label": label, "created_at": connection.now()}
+        connection.add("keys", id=identity, hash=_hash(secret.encode()), **row)
     return f"dpb_{identity}_{secret}"
 
 
@@ -43,14 +41,11 @@ def revoke(connection: Connection, identity: str) -> bool:
     found = KEY.match(identity.encode())
     identity = found[1].decode() if found else identity.removeprefix("dpb_")
     with connection.write():
-        now = connection.now()
-        return (
-            connection.run(
-                "UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL",
-                (now, identity),
-            )
-            > 0
+        ended = connection.run(
+            "UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL",
+            (connection.now(), identity),
         )
+    return ended > 0
 
 
 class KeyRing:

@@ -29,7 +29,7 @@ from dpbandit.errors import (
 from dpbandit.service import budgets, restore
 from dpbandit.service.batch import LearningBandit, learn_batch
 from dpbandit.service.settings import Settings
-from dpbandit.service.store import DELETED, FAILED, LEARNING, RESTORED, SPENT, Line
+from dpbandit.service.store import DELETED, FAILED, LEARNING, RESTORED, SPENT, Kept, Line
 from dpbandit.service.trusted import StreamError, TrustedStore
 from dpbandit.service.witness import BrokenWitnessError, Witness, WitnessError, default_place
 
@@ -65,16 +65,11 @@ class Learner:
         folder = settings.witness or default_place(self.store.meta("store") or "")
         self.witness = Witness(folder)
         self._tokens: dict[int, int] = {}  # bandit → token, of all leases that were taken
-        self._leases: dict[
-            int, int
-        ] = {}  # those to be prolonged: their stores were found to be the newest
+        # Those to be prolonged: their stores were found to be the newest.
+        self._leases: dict[int, int] = {}
         self._held: dict[int, LearningBandit] = {}
-        self._refused: dict[
-            int, int
-        ] = {}  # leases seen in other hands: bandit → when they would expire
-        self._again: dict[
-            int, float
-        ] = {}  # bandits that wait for something: when to look at them again
+        self._refused: dict[int, int] = {}  # leases in other hands: bandit → when they would expire
+        self._again: dict[int, float] = {}  # bandits that wait for something: until when
         self._said: dict[int, str] = {}
         self._erased = 0.0
         self._looked = -math.inf
@@ -115,23 +110,20 @@ class Learner:
     def _keep_leases(self, over: threading.Event) -> None:
         """Prolong the leases, whatever keeps the learner busy. That a lease lasts proves nothing: a
         token does, at every write."""
-        store: TrustedStore | None = None
+        kept = Kept(self.settings.store, TrustedStore)
         while not over.wait(self.settings.lease_seconds / 3):
             leases = dict(self._leases)
             if not leases or not self.healthy:
                 continue
             try:
-                store = store or TrustedStore(self.settings.store)
-                for bandit in store.renew(leases, self.settings.lease_seconds):
+                with kept.opened() as store:
+                    lost = store.renew(leases, self.settings.lease_seconds)
+                for bandit in lost:
                     if self._leases.get(bandit) == leases[bandit]:
                         self._leases.pop(bandit, None)
             except StoreError as error:
                 log.warning("leases could not be prolonged: %s", error)
-                if store is not None:
-                    store.close()
-                store = None
-        if store is not None:
-            store.close()
+        kept.close()
 
     def stop(self) -> None:
         """Give the leases back, so that the next learner need not wait."""
@@ -148,11 +140,8 @@ class Learner:
             self._looked = time.monotonic()
             with contextlib.suppress(WitnessError):  # looked for again before anything new is begun
                 self._look_for_lost()
-        lines = [
-            line
-            for line in self.store.lines()
-            if not self.settings.bandits or line.name in self.settings.bandits
-        ]
+        wanted = self.settings.bandits
+        lines = [line for line in self.store.lines() if not wanted or line.name in wanted]
         for line in lines:
             self._moved = time.monotonic()
             if line.status != LEARNING:
@@ -188,15 +177,12 @@ class Learner:
         except LeaseError as error:
             log.warning("%s: %s", line.name, error)
             self._forget(line.id)
-        except (_Waits, WitnessError) as error:
-            if isinstance(error, BrokenWitnessError):
-                self._end(line, RESTORED, str(error))
-            else:
-                self._say(line, f"learning waits: {error}", logging.ERROR)
-                self._again[line.id] = time.monotonic() + WAIT_SECONDS
-                self._give_up(line.id)  # a learner on another machine may do better
-        except RollbackError as error:
+        except (RollbackError, BrokenWitnessError) as error:
             self._end(line, RESTORED, str(error))
+        except (_Waits, WitnessError) as error:
+            self._say(line, f"learning waits: {error}", logging.ERROR)
+            self._again[line.id] = time.monotonic() + WAIT_SECONDS
+            self._give_up(line.id)  # a learner on another machine may do better
         except SaveError as error:  # its words name a format or a field, never a number
             self._end(line, FAILED, UNREADABLE.format(error))
         except (StreamError, CapError) as error:
@@ -235,7 +221,7 @@ class Learner:
     # ------------------------------------------------------------------ the right to learn
 
     def _take(self, line: Line) -> LearningBandit | None:
-        if line.lease_until > self.store.now() and line.holder != self.holder:
+        if line.lease_until > self.store.connection.now() and line.holder != self.holder:
             self._follow(line)
             return None
         # No longer than it takes to compare: whoever sees a lease that lasts may believe what its
@@ -322,17 +308,13 @@ class Learner:
     def _learn(self, held: LearningBandit) -> bool:
         line, store = held.line, self.store
         seconds = self.settings.lease_seconds
-        upto = store.due(
-            line.id,
-            held.position,
-            window=float(line.config["reward_window"]),
-            limit=self.settings.batch,
-        )
+        window, limit = float(line.config["reward_window"]), self.settings.batch
+        upto = store.due(line.id, held.position, window=window, limit=limit)
         if upto == held.position:
             return False
         store.close_up_to(line.id, upto, held.token, seconds)
         new, ended = learn_batch(held, upto, store, keep_transcript=self.settings.keep_transcript)
-        full = upto - held.position == self.settings.batch
+        full = upto - held.position == limit
         if new.position > held.position:
             self.before_publishing(held)
             # Two copies of a store that share a witness: while one publishes the other waits, and

@@ -10,36 +10,34 @@ import bisect
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any
 
 from dpbandit import __version__
-from dpbandit.service.catalog import Catalog, Served
+from dpbandit.service.catalog import Catalog
 from dpbandit.service.journal import Journal
+from dpbandit.service.store import LEARNING, RESTORED, Line
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
-# name → (words, the number for a bandit at the store's time)
-OF_A_BANDIT: dict[str, tuple[str, Callable[[Served, int], float]]] = {
-    "decisions": ("Decisions made.", lambda served, now: served.line.decisions),
-    "learned": ("Decisions learned from.", lambda served, now: served.line.learned),
-    "waiting": (
-        "Decisions not yet learned from.",
-        lambda served, now: served.line.decisions - served.line.learned,
-    ),
-    "model_version": ("The model this process ranks with.", lambda served, now: served.version),
+# name → words, and the number for a bandit and its model's version at the store's time
+OF_A_BANDIT: dict[str, tuple[str, Callable[[Line, int, int], float]]] = {
+    "decisions": ("Decisions made.", lambda line, *_: line.decisions),
+    "learned": ("Decisions learned from.", lambda line, *_: line.learned),
+    "waiting": ("Decisions not yet learned from.", lambda line, *_: line.decisions - line.learned),
+    "model_version": ("The model this process ranks with.", lambda line, version, now: version),
     "learning": (
         "1 if the bandit learns, 0 if its budget is spent or learning was stopped.",
-        lambda served, now: served.line.status == "learning",
+        lambda line, *_: line.status == LEARNING,
     ),
-    "learner_up": (
-        "1 if a learner holds the lease.",
-        lambda served, now: served.line.lease_until > now,
-    ),
+    "learner_up": ("1 if a learner holds the lease.", lambda line, _, now: line.lease_until > now),
     "restored": (
         "1 if the store has an old copy of this bandit.",
-        lambda served, now: served.line.status == "restored",
+        lambda line, *_: line.status == RESTORED,
     ),
 }
 
@@ -49,26 +47,26 @@ class Metrics:
 
     def __init__(self) -> None:
         self.started = time.time()
-        self.requests: dict[tuple[str, int], int] = {}
+        self.requests: Counter[tuple[str, int]] = Counter()
         self._counts = [0] * (len(BUCKETS) + 1)
         self._sum = 0.0
 
     def count(self, action: str, status: int) -> None:
         if action != "rewards":
-            self.requests[action, status] = self.requests.get((action, status), 0) + 1
+            self.requests[action, status] += 1
 
     def decided(self, seconds: float) -> None:
         self._counts[bisect.bisect_left(BUCKETS, seconds)] += 1
         self._sum += seconds
 
     def render(self, catalog: Catalog, journal: Journal) -> bytes:
-        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client import generate_latest
 
-        registry = CollectorRegistry()
-        registry.register(_Families(self, catalog, journal))
+        # All that is asked of a registry here.
+        registry: Any = SimpleNamespace(collect=lambda: self._families(catalog, journal))
         return bytes(generate_latest(registry))
 
-    def families(self, catalog: Catalog, journal: Journal) -> Iterator[Any]:
+    def _families(self, catalog: Catalog, journal: Journal) -> Iterator[Any]:
         from prometheus_client.core import (
             CounterMetricFamily,
             GaugeMetricFamily,
@@ -85,23 +83,18 @@ class Metrics:
         for (action, status), count in sorted(self.requests.items()):
             requests.add_metric([action, str(status)], count)
         yield requests
-        running, buckets = 0, []
-        for bound, count in zip((*map(str, BUCKETS), "+Inf"), self._counts, strict=True):
-            running += count
-            buckets.append((bound, running))
+        bounds = (*map(str, BUCKETS), "+Inf")
+        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
         words = "From request to durable decision."
         latency = HistogramMetricFamily("dpbandit_decision_seconds", words)
         latency.add_metric([], buckets=buckets, sum_value=self._sum)
         yield latency
+        lacks = catalog.restored is not None
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         peak *= 1 if sys.platform == "darwin" else 1024
         for name, words, value in (
             ("store_up", "1 if the store was reached lately.", catalog.ready),
-            (
-                "store_restored",
-                "1 if the store lacks bandits that were seen.",
-                catalog.restored is not None,
-            ),
+            ("store_restored", "1 if the store lacks bandits that were seen.", lacks),
             ("journal_seconds", "The last group commit.", journal.last_seconds),
             ("start_time_seconds", "When this process started.", self.started),
             ("peak_memory_bytes", "Largest memory of this process.", peak),
@@ -113,14 +106,6 @@ class Metrics:
             kind = counters.get(name, GaugeMetricFamily)
             family = kind(f"dpbandit_{name}", words, labels=["bandit"])
             for bandit, served in bandits:
-                family.add_metric([bandit], float(number_of(served, catalog.store_now)))
+                number = number_of(served.line, served.version, catalog.store_now)
+                family.add_metric([bandit], float(number))
             yield family
-
-
-class _Families:
-    def __init__(self, metrics: Metrics, catalog: Catalog, journal: Journal) -> None:
-        self._ask = (metrics, catalog, journal)
-
-    def collect(self) -> Iterator[Any]:
-        metrics, catalog, journal = self._ask
-        return metrics.families(catalog, journal)

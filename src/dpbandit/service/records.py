@@ -10,45 +10,23 @@ from __future__ import annotations
 
 import os
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpbandit.service.database import Connection, one
+from dpbandit.service.database import Connection
 from dpbandit.service.schema import LOCK_REWARDS
 from dpbandit.service.store import DELETED, RETIRED, SPENT
 
-DECISION_COLUMNS = (
-    "bandit",
-    "seq",
-    "nonce",
-    "decided_at",
-    "arm",
-    "arm_id",
-    "context",
-    "person",
-    "version",
-    "key",
-)
-DECISION_TYPES = (
-    "int",
-    "bigint",
-    "bigint",
-    "bigint",
-    "int",
-    "text",
-    "bytea",
-    "bytea",
-    "bigint",
-    "text",
-)
+# Columns with their types in PostgreSQL.
+_DECISION = {"bandit": "int", "seq": "bigint", "nonce": "bigint", "decided_at": "bigint"}
+_DECISION |= {"arm": "int", "arm_id": "text", "context": "bytea", "person": "bytea"}
+_DECISION |= {"version": "bigint", "key": "text"}
 # Only batches that hold a request id pay for one.
-REQUEST_COLUMNS, REQUEST_TYPES = (
-    (*DECISION_COLUMNS, "request", "digest"),
-    (*DECISION_TYPES, "text", "bytea"),
-)
-REWARD_COLUMNS = ("bandit", "seq", "value", "received_at", "key")
-REWARD_TYPES = ("int", "bigint", "float8", "bigint", "text")
+_REQUEST = _DECISION | {"request": "text", "digest": "bytea"}
+_REWARD = {"bandit": "int", "seq": "bigint", "value": "float8", "received_at": "bigint"}
+_REWARD |= {"key": "text"}
 
 # (bandit, arm, arm_id, context, person, model version, key)
 Decision = tuple[int, int, str | None, bytes, bytes | None, int, str]
@@ -57,13 +35,8 @@ Asked = tuple[str, bytes]
 # (seq, nonce, value)
 Report = tuple[int, int, float]
 
-ACCEPTED, DUPLICATE, LATE, CONFLICT, UNKNOWN = (
-    "accepted",
-    "duplicate",
-    "late",
-    "conflict",
-    "unknown",
-)
+ACCEPTED, DUPLICATE, LATE = "accepted", "duplicate", "late"
+CONFLICT, UNKNOWN = "conflict", "unknown"
 
 
 def decision_id(seq: int, nonce: int) -> str:
@@ -102,40 +75,31 @@ Placed = tuple[int, int] | Earlier | None
 
 def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]]) -> list[Placed]:
     """Give each decision its place and write it down."""
-    counts: dict[int, int] = {}
-    requests: dict[int, dict[str, int]] = {}  # bandit → how often each request id is among these
+    counts = Counter(decision[0] for decision, _, _ in entries)
+    requests: dict[int, Counter[str]] = {}  # bandit → how often each request id is among these
     for decision, _, asked in entries:
-        counts[decision[0]] = counts.get(decision[0], 0) + 1
         if asked is not None:
-            named = requests.setdefault(decision[0], {})
-            named[asked[0]] = named.get(asked[0], 0) + 1
+            requests.setdefault(decision[0], Counter())[asked[0]] += 1
     free: dict[int, int] = {}
     answered: dict[tuple[int, str], tuple[bytes, Earlier]] = {}
-    for bandit in sorted(
-        counts
-    ):  # in one order everywhere, so that no two rankers wait for each other
+    # In one order everywhere, so that no two rankers wait for each other.
+    for bandit in sorted(counts):
         # The row stays locked until the commit: another ranker's decisions come after these.
-        row = one(
-            db,
+        row = db.one(
             "UPDATE streams SET last_seq = last_seq + ? WHERE bandit = ? AND EXISTS (SELECT 1 FROM "
             "bandits WHERE id = ? AND status <> ?) RETURNING last_seq",
             (counts[bandit], bandit, bandit, DELETED),
         )
-        if row is not None:
-            free[bandit] = int(row[0]) - counts[bandit]
-            if bandit in requests:
-                before = _asked_before(db, bandit, requests[bandit])
-                answered |= before
-                again = sum(
-                    n - ((bandit, name) not in before) for name, n in requests[bandit].items()
-                )
-                if (
-                    again
-                ):  # seldom: places that are not needed, given back before anybody can see them
-                    db.run(
-                        "UPDATE streams SET last_seq = last_seq - ? WHERE bandit = ?",
-                        (again, bandit),
-                    )
+        if row is None:
+            continue
+        free[bandit] = int(row[0]) - counts[bandit]
+        if bandit in requests:
+            before = _asked_before(db, bandit, requests[bandit])
+            answered |= before
+            again = sum(n - ((bandit, name) not in before) for name, n in requests[bandit].items())
+            if again:  # seldom: places not needed are given back before anybody can see them
+                sql = "UPDATE streams SET last_seq = last_seq - ? WHERE bandit = ?"
+                db.run(sql, (again, bandit))
     now = db.now()
     nonces = struct.unpack(f"<{len(entries)}Q", os.urandom(8 * len(entries)))
     rows: list[tuple[Any, ...]] = []
@@ -156,15 +120,12 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
             answered[bandit, asked[0]] = (asked[1], Earlier(True, seq, nonce, arm, arm_id, version))
         rows.append((*row, *(asked or (None, None))) if requests else row)
         places.append((seq, nonce))
-    columns, types = (
-        (REQUEST_COLUMNS, REQUEST_TYPES) if requests else (DECISION_COLUMNS, DECISION_TYPES)
-    )
-    db.insert("decisions", columns, rows, types=types)
+    db.insert("decisions", _REQUEST if requests else _DECISION, rows)
     return places
 
 
 def _asked_before(
-    db: Connection, bandit: int, requests: dict[str, int]
+    db: Connection, bandit: int, requests: Counter[str]
 ) -> dict[tuple[int, str], tuple[bytes, Earlier]]:
     """What these requests have led to. While the stream is locked nobody can add another."""
     # CROSS JOIN: SQLite takes the names first and looks each up; left to itself it reads the whole
@@ -192,7 +153,7 @@ def judge(
         for bandit, window, key, reports, _future in entries
     ]
     rows = [row for one_bandit in found.values() for row in one_bandit.new]
-    db.insert("rewards", REWARD_COLUMNS, rows, types=REWARD_TYPES)
+    db.insert("rewards", _REWARD, rows)
     return answers
 
 
@@ -204,8 +165,7 @@ class _Decisions:
         self.bandit = bandit
         self.new: list[tuple[Any, ...]] = []
         self.values: dict[int, float] = {}
-        state = one(
-            db,
+        state = db.one(
             "SELECT p.closed, p.learned, s.last_seq, b.status FROM progress p JOIN streams s ON "
             "s.bandit = p.bandit JOIN bandits b ON b.id = p.bandit WHERE p.bandit = ?",
             (bandit,),
@@ -221,19 +181,16 @@ class _Decisions:
         self.decisions = {seq: (nonce, decided_at) for seq, nonce, decided_at, _ in found}
         for seq, _, _, rewarded in found:
             if rewarded:  # seldom: a retry
-                row = one(
-                    db, "SELECT value FROM rewards WHERE bandit = ? AND seq = ?", (bandit, seq)
-                )
-                if row is not None:
+                sql = "SELECT value FROM rewards WHERE bandit = ? AND seq = ?"
+                if (row := db.one(sql, (bandit, seq))) is not None:  # not erased meanwhile
                     self.values[seq] = float(row[0])
 
     def judge(self, seq: int, nonce: int, value: float, now: int, window: float, key: str) -> str:
         found = self.decisions.get(seq)
         if found is None:
             # Its decision was learned and erased long ago.
-            return (
-                LATE if seq <= min(self.learned, self.last) and self.status != DELETED else UNKNOWN
-            )
+            erased = seq <= min(self.learned, self.last) and self.status != DELETED
+            return LATE if erased else UNKNOWN
         nonce_then, decided_at = found
         if nonce_then != nonce:
             return UNKNOWN
@@ -242,11 +199,8 @@ class _Decisions:
             return DUPLICATE if before == value else CONFLICT
         # One that is paused (failed, restored) may go on: what is reported meanwhile is learned
         # then.
-        if (
-            seq <= self.closed
-            or now - decided_at > window * 1e6
-            or self.status in (SPENT, RETIRED, DELETED)
-        ):
+        ended = self.status in (SPENT, RETIRED, DELETED)
+        if ended or seq <= self.closed or now - decided_at > window * 1e6:
             return LATE
         self.values[seq] = value
         self.new.append((self.bandit, seq, value, now, key))

@@ -66,16 +66,14 @@ def report_lost(store: Store, lost: dict[str, Seen | None]) -> list[str]:
     with db.write():
         db.exclude(LOCK_BUDGET, 0)
         reported: dict[str, str] = json.loads(store.meta("lost") or "{}")
-        new = {
-            identity: _name(identity, seen)
-            for identity, seen in lost.items()
-            if identity not in reported
-        }
+        named = {identity: _name(identity, seen) for identity, seen in lost.items()}
+        new = [name for identity, name in named.items() if identity not in reported]
         if new:
-            reported |= new
-            _set(store, "lost", json.dumps(reported))
-            _set(store, "restored", f"an old copy: it lacks {', '.join(sorted(reported.values()))}")
-    return sorted(new.values())
+            reported = named | reported
+            names = ", ".join(sorted(reported.values()))
+            store.put_meta("lost", json.dumps(reported))
+            store.put_meta("restored", f"an old copy: it lacks {names}")
+    return sorted(new)
 
 
 def _name(identity: str, seen: Seen | None) -> str:
@@ -89,15 +87,13 @@ def accept_restore(store: Store, witness: Witness, name: str, *, pay_again: bool
     """What an operator decides about a bandit of a restored store.
 
     Retired: it ranks and never learns again. Paid again: it goes on from the old copy. The lost
-        continuation and the new one
-    are two runs over the same rewards, each within its budget, so the bandit counts once more from
-        now on, in its own claim
-    and in the sum over all bandits (which the cap may refuse).
+    continuation and the new one are two runs over the same rewards, each within its budget, so the
+    bandit counts once more from now on, in its own claim and in the sum over all bandits (which the
+    cap may refuse).
     """
     line = _find(store, name, RESTORED)
-    if (
-        not pay_again
-    ):  # the witness keeps its mark: the same copy, put in place again, is still an old one
+    if not pay_again:
+        # The witness keeps its mark: the same copy, put in place again, is still an old one.
         store.set_status(line.id, RETIRED, "retired after the store was restored from an old copy")
         return "retired: it ranks, and never learns again"
     db = store.connection
@@ -121,7 +117,7 @@ def accept_restore(store: Store, witness: Witness, name: str, *, pay_again: bool
                 "began": list(mark),
                 "given_up": [] if seen is None else [*seen.trail, list(seen.mark)],
             }
-            _set(store, f"forks {line.identity}", json.dumps([*forks(store, line), fork]))
+            store.put_meta(f"forks {line.identity}", json.dumps([*forks(store, line), fork]))
         witness.note(line.identity, name=line.name, claim=line.claim, mark=mark, vouched=True)
     return f"resumed, and counted once more: {timelines} times in all"
 
@@ -162,47 +158,28 @@ def accept_lost(store: Store, witness: Witness) -> list[str]:
         lines = store.lines()
         there, names = {line.identity for line in lines}, {line.name for line in lines}
         reported: dict[str, str] = json.loads(store.meta("lost") or "{}")
-        unknown = sorted(
-            name
-            for identity, name in reported.items()
-            if identity not in there and identity not in lost
-        )
+        explained = there | lost.keys()
+        unknown = sorted(name for identity, name in reported.items() if identity not in explained)
         if unknown:
             raise OptionError(
                 f"the witness in {witness.folder} knows nothing of {', '.join(unknown)}: use that "
                 "of the learner that noticed"
             )
-        booked = [
-            (identity, seen)
-            for identity, seen in lost.items()
-            if seen is not None and identity not in there
-        ]
-        for identity, seen in booked:
-            _book(
-                store,
-                identity,
-                seen,
-                f"{seen.name} (lost {identity[:8]})" if seen.name in names else seen.name,
+        booked = {i: seen for i, seen in lost.items() if seen is not None and i not in there}
+        for identity, seen in booked.items():
+            store.add_bandit(
+                identity=identity,
+                name=f"{seen.name} (lost {identity[:8]})" if seen.name in names else seen.name,
+                config="{}",
+                claim=json.dumps(seen.claim),
+                status=DELETED,
+                reason="lost when the store was restored",
+                timelines=seen.timelines,
+                created_by="",
             )
-        _set(store, "lost", None)
-        _set(store, "restored", None)
-    return [seen.name for _, seen in booked]
-
-
-def _book(store: Store, identity: str, seen: Seen, name: str) -> None:
-    db = store.connection
-    db.run(
-        "INSERT INTO bandits (identity, name, config, claim, status, reason, timelines, "
-        "created_at, created_by) VALUES (?, ?, '{}', ?, ?, 'lost when the store was restored', ?, "
-        "?, '')",
-        (identity, name, json.dumps(seen.claim), DELETED, seen.timelines, db.now()),
-    )
-    (bandit,) = db.all("SELECT id FROM bandits WHERE identity = ?", (identity,))[0]
-    db.run("INSERT INTO streams (bandit, last_seq) VALUES (?, 0)", (bandit,))
-    db.run("INSERT INTO progress (bandit, closed, learned, version) VALUES (?, 0, 0, 0)", (bandit,))
-
-
-# ---------------------------------------------------------------------- small change
+        store.put_meta("lost", None)
+        store.put_meta("restored", None)
+    return [seen.name for seen in booked.values()]
 
 
 def _find(store: Store, name: str, *statuses: str) -> Line:
@@ -212,10 +189,3 @@ def _find(store: Store, name: str, *statuses: str) -> Line:
     if line.status not in statuses:
         raise OptionError(f"{name!r} is not waiting for a decision: its status is {line.status!r}")
     return line
-
-
-def _set(store: Store, name: str, value: str | None) -> None:
-    """As `set_meta`, inside a transaction."""
-    store.connection.run("DELETE FROM meta WHERE name = ?", (name,))
-    if value is not None:
-        store.connection.run("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))

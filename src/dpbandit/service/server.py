@@ -16,13 +16,13 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpbandit.errors import StoreError
+from dpbandit.service.answers import place_of
 from dpbandit.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -156,14 +156,8 @@ class _Helper(threading.Thread):
                 self.stop.wait()
         except BaseException as error:
             # Type and place alone, unless the words are ours: a message might quote a reward.
-            where = "; ".join(
-                f"{Path(f.filename).name}:{f.lineno}"
-                for f in traceback.extract_tb(error.__traceback__)
-            )
-            log.error(
-                "the learner: %s",
-                error if isinstance(error, StoreError) else f"{type(error).__name__} at {where}",
-            )
+            other = f"{type(error).__name__} at {place_of(error)}"
+            log.error("the learner: %s", error if isinstance(error, StoreError) else other)
         self.failed = not self.stop.is_set()
         # Told before it listened to signals, the server would not know: until it has ended it is
         # told again.
@@ -194,8 +188,7 @@ def _keep_a_learner(settings: Settings, stop: threading.Event) -> None:
         )
         assert child.stdin is not None
         record = asdict(replace(settings, role="learner"))
-        record["witness"] = None if settings.witness is None else str(settings.witness)
-        child.stdin.write(json.dumps(record).encode() + b"\n")
+        child.stdin.write(json.dumps(record, default=str).encode() + b"\n")
         child.stdin.flush()
         while child.poll() is None and not stop.wait(0.1):
             pass
@@ -213,7 +206,7 @@ def _keep_a_learner(settings: Settings, stop: threading.Event) -> None:
 
 def _child() -> None:
     record = json.loads(sys.stdin.readline())
-    record["witness"] = None if record["witness"] is None else Path(record["witness"])
+    record["witness"] = record["witness"] and Path(record["witness"])
     record["bandits"] = tuple(record["bandits"])
     settings = Settings(**record)
     _log_to_stderr(settings)
@@ -253,17 +246,9 @@ class _JsonLines(logging.Formatter):
         words = record.getMessage()
         if record.exc_info:
             words += "\n" + self.formatException(record.exc_info)
-        at = (
-            time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03}Z"
-        )
-        line = {
-            "time": at,
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": words,
-        }
-        return json.dumps(line, ensure_ascii=False)
+        second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {"time": f"{second}.{int(record.msecs):03}Z", "level": record.levelname.lower()}
+        return json.dumps(line | {"logger": record.name, "message": words}, ensure_ascii=False)
 
 
 if __name__ == "__main__":

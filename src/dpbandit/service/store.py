@@ -7,14 +7,16 @@ the learner may read or write is in `trusted`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from dpbandit.errors import CapError, OptionError
+from dpbandit.errors import CapError, OptionError, StoreError
 from dpbandit.service import budgets
-from dpbandit.service.database import Connection, Row, connect, one
+from dpbandit.service.database import Connection, connect
 from dpbandit.service.schema import LOCK_BUDGET, LOCK_REWARDS, migrate
 
 # Why a bandit does not learn. It ranks in all of these but 'deleted'.
@@ -24,12 +26,13 @@ RESTORED, RETIRED, DELETED = "restored", "retired", "deleted"
 # Rankers need the latest model; a few older ones are kept for those that are just loading one.
 MODELS_KEPT = 5
 
-
 # How many releases back those that charged nothing are kept: long enough to look at.
 UNCHARGED_KEPT = 1_000
 
 # Rows of a table that one transaction erases: rewards wait while it lasts.
 ERASE_LOT = 5_000
+
+_END_LEASE = "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?"
 
 # Rankers read all settings several times a second, and contexts known in advance may be among them.
 # Nobody changes what is parsed.
@@ -67,20 +70,21 @@ class Store:
     def close(self) -> None:
         self.connection.close()
 
-    def now(self) -> int:
-        return self.connection.now()
-
     # ------------------------------------------------------------------ settings
 
     def meta(self, name: str) -> str | None:
-        found = one(self.connection, "SELECT value FROM meta WHERE name = ?", (name,))
+        found = self.connection.one("SELECT value FROM meta WHERE name = ?", (name,))
         return None if found is None else str(found[0])
 
     def set_meta(self, name: str, value: str | None) -> None:
         with self.connection.write():
-            self.connection.run("DELETE FROM meta WHERE name = ?", (name,))
-            if value is not None:
-                self.connection.run("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))
+            self.put_meta(name, value)
+
+    def put_meta(self, name: str, value: str | None) -> None:
+        """The same inside a transaction."""
+        self.connection.run("DELETE FROM meta WHERE name = ?", (name,))
+        if value is not None:
+            self.connection.add("meta", name=name, value=value)
 
     def cap(self) -> dict[str, float] | None:
         """The budget that all bandits share: ε at a δ. None if there is no cap."""
@@ -129,56 +133,53 @@ class Store:
         key: str,
     ) -> bool:
         """Add a bandit; False if the very same one is there, OptionError if another one is."""
-        db = self.connection
+        db, name = self.connection, config["name"]
         with db.write():
             db.exclude(LOCK_BUDGET, 0)
-            there = one(db, "SELECT config, status FROM bandits WHERE name = ?", (config["name"],))
+            there = db.one("SELECT config, status FROM bandits WHERE name = ?", (name,))
+            if there is not None and there[1] == DELETED:
+                raise OptionError(
+                    "a bandit of this name was deleted: its budget stays spent, and names are not "
+                    "used again"
+                )
+            if there is not None and there[0] != text:
+                raise OptionError(
+                    "another bandit of this name exists: choose another name, or ask for the same "
+                    "settings"
+                )
             if there is not None:
-                return not self._same(there, text)
-            restored = one(db, "SELECT value FROM meta WHERE name = 'restored'")
-            if restored is not None:
+                return False
+            if self.meta("restored") is not None:
                 raise CapError(
                     "this store was restored from an old copy: new bandits wait until an operator "
                     "has decided (dpbandit store accept-restore --lost)"
                 )
-            cap = one(db, "SELECT value FROM meta WHERE name = 'cap'")
-            budgets.check_cap(self.claims(), claim, None if cap is None else json.loads(cap[0]))
-            now = db.now()
-            columns = "identity, name, config, claim, status, created_at, created_by"
-            db.run(
-                f"INSERT INTO bandits ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (identity, config["name"], text, json.dumps(claim), LEARNING, now, key),
+            budgets.check_cap(self.claims(), claim, self.cap())
+            bandit = self.add_bandit(
+                identity=identity,
+                name=name,
+                config=text,
+                claim=json.dumps(claim),
+                status=LEARNING,
+                created_by=key,
             )
-            bandit = db.all("SELECT id FROM bandits WHERE name = ?", (config["name"],))[0][0]
-            db.run("INSERT INTO streams (bandit, last_seq) VALUES (?, 0)", (bandit,))
-            db.run(
-                "INSERT INTO progress (bandit, closed, learned, version) VALUES (?, 0, 0, 0)",
-                (bandit,),
-            )
-            db.run("INSERT INTO states (bandit, number, state) VALUES (?, 0, ?)", (bandit, state))
-            self._insert_release(bandit, 0, now, 0, 0, "", 0, privacy, None, model, None)
+            db.add("states", bandit=bandit, number=0, state=state)
+            self.add_release(bandit, privacy=privacy, model=model)
         return True
 
-    @staticmethod
-    def _same(there: Row, text: str) -> bool:
-        if there[1] == DELETED:
-            raise OptionError(
-                "a bandit of this name was deleted: its budget stays spent, and names are not used "
-                "again"
-            )
-        if there[0] != text:
-            raise OptionError(
-                "another bandit of this name exists: choose another name, or ask for the same "
-                "settings"
-            )
-        return True
+    def add_bandit(self, **row: Any) -> int:
+        """In a transaction: a bandit without decisions; returns its number."""
+        db = self.connection
+        db.add("bandits", created_at=db.now(), **row)
+        (bandit,) = db.all("SELECT id FROM bandits WHERE identity = ?", (row["identity"],))[0]
+        db.add("streams", bandit=bandit, last_seq=0)
+        db.add("progress", bandit=bandit, closed=0, learned=0, version=0)
+        return int(bandit)
 
     def set_status(self, bandit: int, status: str, reason: str) -> None:
         """Stop or restart learning. A deleted or retired bandit stays so; its lease is lost."""
         with self.connection.write():
-            self.connection.run(
-                "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,)
-            )
+            self.connection.run(_END_LEASE, (bandit,))
             self.connection.run(
                 "UPDATE bandits SET status = ?, reason = ? WHERE id = ? AND status NOT IN "
                 "('deleted', 'retired')",
@@ -190,12 +191,9 @@ class Store:
         db = self.connection
         with db.write():
             db.exclude(LOCK_REWARDS, bandit)
-            db.run(
-                "UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?", (DELETED, bandit)
-            )
-            db.run(
-                "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?", (bandit,)
-            )
+            sql = "UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?"
+            db.run(sql, (DELETED, bandit))
+            db.run(_END_LEASE, (bandit,))
             db.run("DELETE FROM states WHERE bandit = ?", (bandit,))
         while self.erase_deleted(bandit):
             pass
@@ -203,39 +201,31 @@ class Store:
     def erase_deleted(self, bandit: int, *, lot: int = ERASE_LOT) -> int:
         """Erase some of what is left of a deleted bandit: others need not wait for all of it."""
         db, erased = self.connection, 0
-        for table, key in (("rewards", "seq"), ("decisions", "seq"), ("people", "person")):
-            some = f"SELECT {key} FROM {table} WHERE bandit = ? LIMIT ?"
+        gone = "UPDATE releases SET model = NULL, noisy = NULL"
+        for table, key, what, where in (
+            ("rewards", "seq", "DELETE FROM rewards", ""),
+            ("decisions", "seq", "DELETE FROM decisions", ""),
+            ("people", "person", "DELETE FROM people", ""),
+            ("releases", "number", gone, "AND (model IS NOT NULL OR noisy IS NOT NULL)"),
+        ):
+            some = f"SELECT {key} FROM {table} WHERE bandit = ? {where} LIMIT ?"
+            sql = f"{what} WHERE bandit = ? AND {key} IN ({some})"
             with db.write():
-                erased += db.run(
-                    f"DELETE FROM {table} WHERE bandit = ? AND {key} IN ({some})",
-                    (bandit, bandit, lot),
-                )
-        some = (
-            "SELECT number FROM releases WHERE bandit = ? AND "
-            "(model IS NOT NULL OR noisy IS NOT NULL) LIMIT ?"
-        )
-        with db.write():
-            erased += db.run(
-                "UPDATE releases SET model = NULL, noisy = NULL WHERE bandit = ? AND number IN "
-                f"({some})",
-                (bandit, bandit, lot),
-            )
+                erased += db.run(sql, (bandit, bandit, lot))
         db.overwrite_erased(erased, more=erased >= lot)
         return erased
 
     # ------------------------------------------------------------------ releases
 
-    def _insert_release(self, *values: Any) -> None:
-        self.connection.run(
-            "INSERT INTO releases (bandit, number, made_at, position, token, fingerprint, charged, "
-            "privacy, noise_scale, model, noisy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            values,
-        )
+    def add_release(self, bandit: int, **row: Any) -> None:
+        """In a transaction. What is not said is as it was before the first release."""
+        start = {"number": 0, "position": 0, "token": 0, "fingerprint": "", "charged": 0}
+        made_at = self.connection.now()
+        self.connection.add("releases", bandit=bandit, made_at=made_at, **start | row)
 
     def model(self, bandit: int) -> tuple[int, dict[str, Any]] | None:
         """The latest released model and its number."""
-        found = one(
-            self.connection,
+        found = self.connection.one(
             "SELECT number, model FROM releases WHERE bandit = ? AND model IS NOT NULL ORDER BY "
             "number DESC LIMIT 1",
             (bandit,),
@@ -273,10 +263,35 @@ class Store:
         """The fingerprint of the ledger at this release; None if it was not made here."""
         # Releases that charged nothing are dropped in time; they had the fingerprint of the one
         # before.
-        found = one(
-            self.connection,
+        found = self.connection.one(
             "SELECT r.fingerprint FROM releases r JOIN progress p ON p.bandit = r.bandit WHERE "
             "r.bandit = ? AND r.number <= ? AND p.version >= ? ORDER BY r.number DESC LIMIT 1",
             (bandit, number, number),
         )
         return None if found is None else str(found[0])
+
+
+AnyStore = TypeVar("AnyStore", bound=Store)
+
+
+class Kept(Generic[AnyStore]):
+    """A store that one thread at a time opens when it needs it, and anew after it failed."""
+
+    def __init__(self, url: str, kind: Callable[[str], AnyStore]) -> None:
+        self._url, self._kind = url, kind
+        self._store: AnyStore | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[AnyStore]:
+        try:
+            self._store = self._store or self._kind(self._url)
+            yield self._store
+        except StoreError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._store is not None:
+            with contextlib.suppress(Exception):
+                self._store.close()
+        self._store = None

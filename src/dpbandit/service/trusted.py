@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from dpbandit.errors import DpbanditError, LeaseError
-from dpbandit.service.database import one
 from dpbandit.service.schema import LOCK_REWARDS
 from dpbandit.service.store import (
     DELETED,
@@ -22,8 +21,6 @@ from dpbandit.service.store import (
     UNCHARGED_KEPT,
     Store,
 )
-
-_RENEW = "UPDATE leases SET expires_at = ? WHERE bandit = ? AND token = ?"
 
 
 class StreamError(DpbanditError):
@@ -60,14 +57,14 @@ class TrustedStore(Store):
 
     def state(self, bandit: int) -> tuple[int, int, bytes]:
         """(number, position, packed bandit) to go on from."""
-        rows = self.connection.all(
+        row = self.connection.one(
             "SELECT s.number, p.learned, s.state FROM states s JOIN progress p ON p.bandit = "
             "s.bandit WHERE s.bandit = ?",
             (bandit,),
         )
-        if not rows:
+        if row is None:
             raise StreamError("this bandit has no state to go on from")
-        return rows[0][0], rows[0][1], bytes(rows[0][2])
+        return row[0], row[1], bytes(row[2])
 
     # ------------------------------------------------------------------ leases
 
@@ -77,7 +74,6 @@ class TrustedStore(Store):
         db = self.connection
         with db.write():
             now = db.now()
-            until = now + int(seconds * 1e6)
             db.run(
                 "INSERT INTO leases (bandit, holder, token, expires_at) VALUES (?, '', 0, 0) ON "
                 "CONFLICT (bandit) DO NOTHING",
@@ -86,39 +82,39 @@ class TrustedStore(Store):
             taken = db.run(
                 "UPDATE leases SET holder = ?, token = token + 1, expires_at = ? WHERE bandit = ? "
                 "AND (expires_at < ? OR holder = ?)",
-                (holder, until, bandit, now, holder),
+                (holder, now + int(seconds * 1e6), bandit, now, holder),
             )
-            if not taken:
-                return None
-            return int(db.all("SELECT token FROM leases WHERE bandit = ?", (bandit,))[0][0])
+            row = db.one("SELECT token FROM leases WHERE bandit = ?", (bandit,)) if taken else None
+        return None if row is None else int(row[0])
 
     def _fence(self, bandit: int, token: int, seconds: float) -> None:
         """In a transaction: go on only if this token is still the newest, and renew its lease."""
-        db = self.connection
-        until = db.now() + int(seconds * 1e6)
-        renewed = db.run(_RENEW, (until, bandit, token))
-        learning = one(db, "SELECT status FROM bandits WHERE id = ?", (bandit,))
-        if renewed != 1 or learning is None or learning[0] != LEARNING:
+        renewed = self._prolong(bandit, token, self._until(seconds))
+        status = self.connection.one("SELECT status FROM bandits WHERE id = ?", (bandit,))
+        if not renewed or status != (LEARNING,):
             raise LeaseError(
                 "this learner no longer has the lease, or the bandit no longer learns: nothing was "
                 "written"
             )
 
+    def _until(self, seconds: float) -> int:
+        return self.connection.now() + int(seconds * 1e6)
+
+    def _prolong(self, bandit: int, token: int, until: int) -> bool:
+        sql = "UPDATE leases SET expires_at = ? WHERE bandit = ? AND token = ?"
+        return self.connection.run(sql, (until, bandit, token)) == 1
+
     def renew(self, leases: Mapping[int, int], seconds: float) -> list[int]:
         """Prolong leases, bandit → token; returns those that are lost. Whether something may be
         written is for the fence."""
-        db = self.connection
-        with db.write():
-            until = db.now() + int(seconds * 1e6)
-            pairs = sorted(leases.items())
-            return [
-                bandit for bandit, token in pairs if db.run(_RENEW, (until, bandit, token)) != 1
-            ]
+        with self.connection.write():
+            until, pairs = self._until(seconds), sorted(leases.items())
+            return [bandit for bandit, token in pairs if not self._prolong(bandit, token, until)]
 
     def give_up(self, bandit: int, token: int) -> None:
         """End the lease early, so that the next learner need not wait."""
         with self.connection.write():
-            self.connection.run(_RENEW, (0, bandit, token))
+            self._prolong(bandit, token, 0)
 
     def end(self, bandit: int, token: int, status: str, reason: str) -> None:
         """Stop learning. Whoever has the lease decides: nobody else knows the store as it is."""
@@ -173,15 +169,9 @@ class TrustedStore(Store):
 
     def people(self, bandit: int, who: set[bytes]) -> dict[bytes, int]:
         """How many decisions of these people have entered learning."""
-        counts = {}
-        for person in who:
-            row = one(
-                self.connection,
-                "SELECT decisions FROM people WHERE bandit = ? AND person = ?",
-                (bandit, person),
-            )
-            counts[person] = 0 if row is None else int(row[0])
-        return counts
+        sql = "SELECT decisions FROM people WHERE bandit = ? AND person = ?"
+        rows = {person: self.connection.one(sql, (bandit, person)) for person in who}
+        return {person: 0 if row is None else int(row[0]) for person, row in rows.items()}
 
     def publish(self, bandit: int, new: NewRelease, token: int, seconds: float) -> None:
         """Release, state, position and ledger entry: all of it or nothing."""
@@ -195,15 +185,15 @@ class TrustedStore(Store):
             )
             if moved != 1:
                 raise LeaseError("another learner has published meanwhile: nothing was written")
-            account = (new.fingerprint, new.charged, new.privacy, new.noise_scale)
-            place = (bandit, new.number, db.now(), new.position, token)
-            self._insert_release(*place, *account, new.model, new.noisy)
+            row = asdict(new)
+            state, people = row.pop("state"), row.pop("people")
+            self.add_release(bandit, token=token, **row)
             db.run(
                 "UPDATE states SET number = ?, state = ? WHERE bandit = ?",
-                (new.number, new.state, bandit),
+                (new.number, state, bandit),
             )
             self._thin(bandit, new.number)
-            for person, count in new.people.items():
+            for person, count in people.items():
                 db.run(
                     "INSERT INTO people (bandit, person, decisions) VALUES (?, ?, ?) ON CONFLICT "
                     "(bandit, person) DO UPDATE SET decisions = excluded.decisions",
@@ -213,15 +203,11 @@ class TrustedStore(Store):
     def _thin(self, bandit: int, newest: int) -> None:
         """Keep what a release was; drop what only the newest need. No table is searched."""
         db = self.connection
-        last = one(
-            db, "SELECT privacy FROM releases WHERE bandit = ? AND number = ?", (bandit, newest - 1)
-        )
+        which = "WHERE bandit = ? AND number = ?"
+        last = db.one(f"SELECT privacy FROM releases {which}", (bandit, newest - 1))
         if last is not None:
             slim = json.dumps({"spent": json.loads(last[0])["spent"]})
-            db.run(
-                "UPDATE releases SET privacy = ? WHERE bandit = ? AND number = ?",
-                (slim, bandit, newest - 1),
-            )
+            db.run(f"UPDATE releases SET privacy = ? {which}", (slim, bandit, newest - 1))
         db.run(
             "UPDATE releases SET model = NULL WHERE bandit = ? AND number BETWEEN ? AND ?",
             (bandit, newest - 2 * MODELS_KEPT, newest - MODELS_KEPT),
@@ -233,7 +219,7 @@ class TrustedStore(Store):
             (bandit, old),
         )
         if len(pair) == 2 and pair[0][0] == old and pair[0][1] == pair[1][1]:
-            db.run("DELETE FROM releases WHERE bandit = ? AND number = ?", (bandit, old))
+            db.run(f"DELETE FROM releases {which}", (bandit, old))
 
     def erase(
         self, bandit: int, *, rewards_after: float, decisions_after: float, limit: int | None = None
@@ -242,8 +228,7 @@ class TrustedStore(Store):
         db = self.connection
         limit = limit or ERASE_LOT
         erased = 0
-        row = one(
-            db,
+        row = db.one(
             "SELECT p.learned, b.status FROM progress p JOIN bandits b ON b.id = p.bandit WHERE "
             "p.bandit = ?",
             (bandit,),
@@ -262,7 +247,7 @@ class TrustedStore(Store):
             before = db.now() - int(age * 1e6)
             some = f"SELECT seq, {time} FROM {table} WHERE bandit = ? AND seq <= ?"
             oldest = f"{some} ORDER BY seq LIMIT ?"
-            first = one(db, oldest, (bandit, upto, 1))
+            first = db.one(oldest, (bandit, upto, 1))
             if first is None or first[1] >= before:
                 continue
             last = max(seq for seq, at in db.all(oldest, (bandit, upto, limit)) if at < before)
@@ -276,10 +261,8 @@ class TrustedStore(Store):
 
     def erase_access_log(self, age: float) -> None:
         """Forget who asked what, this many seconds ago."""
-        before = self.connection.now() // 1_000_000 - int(age)
-        if (
-            one(self.connection, "SELECT 1 FROM access_log WHERE bucket < ? LIMIT 1", (before,))
-            is not None
-        ):
-            with self.connection.write():
-                self.connection.run("DELETE FROM access_log WHERE bucket < ?", (before,))
+        db = self.connection
+        before = db.now() // 1_000_000 - int(age)
+        if db.one("SELECT 1 FROM access_log WHERE bucket < ? LIMIT 1", (before,)) is not None:
+            with db.write():
+                db.run("DELETE FROM access_log WHERE bucket < ?", (before,))

@@ -80,16 +80,13 @@ class Witness:
     def seen(self, identity: str) -> Seen | None:
         """What was written down last about this bandit."""
         path = self.folder / f"{identity}.json"
-        try:
-            found = Seen(**json.loads(path.read_text()))
+        with contextlib.suppress(ValueError, TypeError), _named_errors(path, "read"):
+            try:
+                found = Seen(**json.loads(path.read_text()))
+            except FileNotFoundError:
+                return None
             if {type(part) for part in (found.timelines, found.number)} == {int}:
                 return found
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise WitnessError(f"the witness {path} cannot be read: {error.strerror}") from None
-        except (ValueError, TypeError):
-            pass
         raise BrokenWitnessError(
             f"{path} is not a readable witness: put it back, or let an operator decide (dpbandit "
             "store trust, or accept-restore)"
@@ -103,12 +100,8 @@ class Witness:
 
     def everything(self) -> dict[str, Seen | None]:
         """All bandits ever seen, by identity; None for a file that cannot be read."""
-        try:
+        with _named_errors(self.folder, "read"):
             names = sorted(os.listdir(self.folder))
-        except OSError as error:
-            raise WitnessError(
-                f"the witness {self.folder} cannot be read: {error.strerror}"
-            ) from None
         found = [name.removesuffix(".json") for name in names if name.endswith(".json")]
         return {identity: self.if_readable(identity) for identity in found}
 
@@ -136,7 +129,7 @@ class Witness:
 
     def _write(self, identity: str, seen: Seen) -> None:
         temporary = self.folder / f".{identity}.{os.getpid()}"
-        try:
+        with _named_errors(self.folder, "written"):
             with temporary.open("w") as file:
                 file.write(json.dumps(asdict(seen), indent=1))
                 file.flush()
@@ -147,22 +140,13 @@ class Witness:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-        except OSError as error:
-            raise WitnessError(
-                f"the witness {self.folder} cannot be written: {error.strerror}"
-            ) from None
 
     @contextlib.contextmanager
     def locked(self, identity: str) -> Iterator[None]:
         """Alone with this bandit's witness: what is compared stays true until it is written."""
-        try:
-            handle = os.open(
-                self.folder / f".{identity}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            raise WitnessError(
-                f"the witness {self.folder} cannot be written: {error.strerror}"
-            ) from None
+        path = self.folder / f".{identity}.lock"
+        with _named_errors(self.folder, "written"):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._wait_for(handle)
             yield
@@ -179,3 +163,11 @@ class Witness:
                 if time.monotonic() > deadline:
                     raise WitnessError(f"another process holds the witness {self.folder}") from None
             time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def _named_errors(path: Path, done: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WitnessError(f"the witness {path} cannot be {done}: {error.strerror}") from None

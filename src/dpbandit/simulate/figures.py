@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
@@ -55,32 +56,15 @@ def curves(results: Results, what: str = "regret") -> Figure:
     axes = figure.add_subplot()
     final = table[table["round"] == results.horizon].set_index("algorithm")["mean"]
     names = [n for n in final.sort_values(ascending=False).index if np.isfinite(final[n])]
-    for name, colour, marker, dashes in zip(
-        names, cycle(COLOURS), cycle(MARKERS), cycle(DASHES), strict=False
-    ):
+    for name, style in styled(names):
         part = table[table["algorithm"] == name]
         x, mean = part["round"].to_numpy(), part["mean"].to_numpy()
         error = part["sem"].fillna(0).to_numpy()
-        style: dict[str, Any] = {} if dashes[0] is None else {"dashes": dashes}
-        axes.plot(
-            x,
-            mean,
-            color=colour,
-            marker=marker,
-            markersize=4.5,
-            markevery=max(1, len(x) // 12),
-            lw=1.6,
-            label=_label(results, name),
-            **style,
-        )
-        axes.fill_between(x, mean - 2 * error, mean + 2 * error, color=colour, alpha=0.16, lw=0)
-    axes.set_xlabel("round")
-    axes.set_ylabel(AXES[what])
-    if what == "theta_error":
-        axes.set_yscale("log")
-        axes.set_xscale("log")
-    axes.grid(alpha=0.25, lw=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+        style |= {"markersize": 4.5, "markevery": max(1, len(x) // 12), "lw": 1.6}
+        axes.plot(x, mean, label=_label(results, name), **style)
+        band = mean - 2 * error, mean + 2 * error
+        axes.fill_between(x, *band, color=style["color"], alpha=0.16, lw=0)
+    dress(axes, AXES[what], log=what == "theta_error")
     seeds = frame["seed"].nunique()
     axes.set_title(
         f"{_title(results)}\nmean over {seeds} seed{'s' * (seeds > 1)}, bands ± 2 standard errors",
@@ -92,6 +76,25 @@ def curves(results: Results, what: str = "regret") -> Figure:
     return figure
 
 
+def styled(names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each name with how its curve is drawn."""
+    styles = cycle(COLOURS), cycle(MARKERS), cycle(DASHES)
+    for name, colour, marker, dashes in zip(names, *styles, strict=False):
+        style: dict[str, Any] = {} if dashes[0] is None else {"dashes": dashes}
+        yield name, {"color": colour, "marker": marker, **style}
+
+
+def dress(axes: Any, title: str, *, log: bool) -> None:
+    """What all pictures over rounds have in common."""
+    axes.set_xlabel("round")
+    axes.set_ylabel(title)
+    if log:
+        axes.set_yscale("log")
+        axes.set_xscale("log")
+    axes.grid(alpha=0.25, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def _label(results: Results, name: str) -> str:
     claim = results.claims.get(name)
     return f"{name}\n({STATUS[claim.status]})" if claim is not None else name
@@ -99,12 +102,9 @@ def _label(results: Results, name: str) -> str:
 
 def _title(results: Results) -> str:
     epsilon, delta = results.options.get("epsilon"), results.options.get("delta")
-    setting = ", ".join(
-        part
-        for part in (f"ε = {epsilon:g}" if epsilon else "", f"δ = {delta:g}" if delta else "")
-        if part
-    )
-    return f"{results.world}" + (f"; setting {setting}" if setting else "")
+    setting = [f"ε = {epsilon:g}"] if epsilon else []
+    setting += [f"δ = {delta:g}"] if delta else []
+    return results.world + (f"; setting {', '.join(setting)}" if setting else "")
 
 
 def save_all(results: Results, folder: Path) -> list[Path]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import repeat
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +18,9 @@ from dpbandit.engine import REWARD_NOT_FINITE, raise_for
 from dpbandit.errors import NotFiniteError, OptionError
 from dpbandit.privacy.sources import Simulation
 from dpbandit.reference.random import START
+from dpbandit.simulate.jobs import Job
 from dpbandit.worlds.block import Block, World
 
-Job = tuple[str, str, dict[str, Any]]  # label, algorithm, options
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Rounds = NDArray[np.int64]
@@ -36,7 +39,11 @@ def new_player(
 
     if getattr(world, "per_user", False):
         return _PerUser(label, make, episode, rounds)
-    bandit = make(-1)
+    return player_of(label, make(-1), episode, rounds)
+
+
+def player_of(label: str, bandit: Any, episode: Any, rounds: Rounds) -> Player:
+    """The player of a bandit; `episode` says what is true."""
     # A user's subclass may choose or learn in its own way: then its methods are called.
     kind = _InEngine if type(bandit) is Bandit else _StepByStep
     return kind(label, bandit, episode, rounds)
@@ -117,13 +124,13 @@ class _InEngine(Player):
     def play_episode(self, episode: Any, start: int, count: int) -> None:
         if self._world is None:
             self._world = episode.new_world()
-        self._check_horizon(count)
+        self.bandit.check_horizon(count)
         engine: Any = self.bandit.engine
         found = engine.play_world(self._world, start, count, **self._given(start, count))
         self._keep(found, episode.spec["pool"])
 
     def play(self, block: Block, start: int, arms: NDArray[np.int64] | None = None) -> None:
-        self._check_horizon(len(block.shown))
+        self.bandit.check_horizon(len(block.shown))
         if block.pool is not self._checked:
             self._checked = block.pool
             self.bandit.check_contexts(block.pool)
@@ -156,9 +163,6 @@ class _InEngine(Player):
             "totals": self.totals,
         }
 
-    def _check_horizon(self, count: int) -> None:
-        self.bandit.check_horizon(count)
-
     def _keep(self, found: Any, contexts: Matrix) -> None:
         if isinstance(found, int):
             bandit = self.bandit
@@ -177,53 +181,39 @@ class _InEngine(Player):
 class _StepByStep(Player):
     """A user's own algorithm, in plain Python."""
 
+    def bandits(self, count: int) -> Iterator[Any]:
+        """Whose turn it is in each of the coming rounds."""
+        return repeat(self.bandit, count)
+
     def play(self, block: Block, start: int) -> None:
-        record = self.due(start, len(block.shown))
-        out = np.empty((len(record), 3))
-        row = 0
-        for n, shown in enumerate(block.shown):
-            contexts = block.pool[shown]
-            arm = int(self.bandit.select(contexts))
-            if not 0 <= arm < len(shown):
+        record = set(self.due(start, len(block.shown)).tolist())
+        rows = []
+        for n, bandit in enumerate(self.bandits(len(block.shown))):
+            contexts, rewards, means = block.pool[block.shown[n]], block.rewards[n], block.means[n]
+            arm = int(bandit.select(contexts))
+            if not 0 <= arm < len(contexts):
                 raise OptionError(
-                    f"{self.label} selected arm {arm} of {len(shown)}: select must return an "
+                    f"{self.label} selected arm {arm} of {len(contexts)}: select must return an "
                     "index of a row"
                 )
-            self.totals[0] += block.rewards[n, arm]
-            self.totals[1] += block.means[n].max() - block.means[n, arm]
-            self.bandit.update(contexts[arm], float(block.rewards[n, arm]))
-            if row < len(record) and record[row] == n:
-                theta = getattr(self.bandit, "theta", None)
-                error = np.nan
-                if theta is not None and self.truth is not None:
-                    error = float(np.linalg.norm(np.asarray(theta) - self.truth))
-                out[row] = (*self.totals, error)
-                row += 1
-        self.recorded.append(out)
+            self.totals += rewards[arm], means.max() - means[arm]
+            bandit.update(contexts[arm], float(rewards[arm]))
+            if n in record:
+                theta = None if self.truth is None else getattr(bandit, "theta", None)
+                error = np.nan if theta is None else np.linalg.norm(np.asarray(theta) - self.truth)
+                rows.append((*self.totals, error))
+        self.recorded.append(np.array(rows).reshape(-1, 3))
 
 
-class _PerUser(Player):
-    """One bandit for every user, each made when the user first appears."""
+class _PerUser(_StepByStep):
+    """One bandit for every user, each made when the user first appears. No one θ stands for all."""
 
     def __init__(
         self, label: str, make: Callable[[int], Any], episode: Any, rounds: Rounds
     ) -> None:
-        super().__init__(label, None, episode, rounds)
-        self._make, self._episode = make, episode
-        self._bandits: dict[int, Any] = {}
+        super().__init__(label, None, SimpleNamespace(theta=None), rounds)
+        self._bandit_of = cache(make)
+        self._episode = episode
 
-    def play(self, block: Block, start: int) -> None:
-        record = set(self.due(start, len(block.shown)).tolist())
-        users = self._episode.users_of_last_block()
-        out = []
-        for n, (shown, user) in enumerate(zip(block.shown, users, strict=True)):
-            if user not in self._bandits:
-                self._bandits[user] = self._make(int(user))
-            contexts = block.pool[shown]
-            arm = int(self._bandits[user].select(contexts))
-            self.totals[0] += block.rewards[n, arm]
-            self.totals[1] += block.means[n].max() - block.means[n, arm]
-            self._bandits[user].update(contexts[arm], float(block.rewards[n, arm]))
-            if n in record:
-                out.append((*self.totals, np.nan))
-        self.recorded.append(np.array(out).reshape(-1, 3))
+    def bandits(self, count: int) -> Iterator[Any]:
+        return map(self._bandit_of, self._episode.users_of_last_block().tolist())

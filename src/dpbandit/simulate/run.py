@@ -6,9 +6,8 @@ the number of cores, nor on what else runs beside it. Memory does not grow with 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 
 from dpbandit import spread
 from dpbandit.algorithms import registry
-from dpbandit.errors import OptionError, nearest
+from dpbandit.errors import OptionError
 from dpbandit.gpu.machines import DEVICES
-from dpbandit.options import SHARED, whole
-from dpbandit.simulate.players import Job, new_bandit, new_player
+from dpbandit.options import whole
+from dpbandit.simulate.jobs import Job, named, share_out
+from dpbandit.simulate.players import new_bandit, new_player
 from dpbandit.simulate.results import Results
 from dpbandit.spread import Place, Task, Tell
 from dpbandit.worlds.block import World
@@ -69,19 +69,9 @@ def run(
     if device != "cpu":
         from dpbandit.simulate.on_gpu import play_jobs
 
-        game, results = match.game, match.results
         with spread.over(None, 1) as place, _bar(progress, match.size, place) as advance:
-            results.rows, results.complete = play_jobs(
-                world,
-                game.jobs,
-                match.seeds,
-                game.horizon,
-                game.rounds,
-                device,
-                new_bandit,
-                advance,
-            )
-        return results
+            play_jobs(match, device, advance)
+        return match.results
     with spread.over(cluster, workers) as place, _bar(progress, match.size, place) as advance:
         (results,) = play_all([match], place, lambda _, rounds: advance(rounds))
     return results
@@ -135,9 +125,8 @@ def prepare(
     numbers = _seeds(seeds)
     jobs = _jobs(algorithms, options)
     rounds = _recorded(horizon, record)
-    results = Results(
-        repr(world), horizon, _plain(options), _claims(world, jobs, numbers[0], horizon)
-    )
+    plain = {name: value for name, value in options.items() if not isinstance(value, np.ndarray)}
+    results = Results(repr(world), horizon, plain, _claims(world, jobs, numbers[0], horizon))
     entries = {name: registry.find(name) for _, name, _ in jobs}
     return Match(Game(world, jobs, entries, horizon, rounds), numbers, results)
 
@@ -221,46 +210,30 @@ def _play_seed(game: Game, own: tuple[int, range], tell: Tell) -> list[dict[str,
 
 
 def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
-    if isinstance(algorithms, str):
-        algorithms = [algorithms]
+    wanted: list[Job]
     if isinstance(algorithms, Mapping):
-        wanted = [(label, name, dict(own)) for label, (name, own) in algorithms.items()]
-    else:
-        pairs = [
-            (entry, {}) if isinstance(entry, str) else (entry[0], dict(entry[1]))
-            for entry in algorithms
+        wanted = [
+            (label, *pair)
+            for label, pair in zip(algorithms, named([*algorithms.values()]), strict=True)
         ]
-        wanted = [(name, name, own) for name, own in pairs]
-    if not wanted:
-        raise OptionError(
-            "no algorithm was given: name at least one, for example ['linucb', 'dgs']"
-        )
+    else:
+        wanted = [(name, name, own) for name, own in named(algorithms)]
     labels = [label for label, _, _ in wanted]
     if len(set(labels)) < len(labels):
         raise OptionError(
             f"the labels {labels} repeat: use a mapping {{label: (name, options)}} to tell them apart"
         )
-    jobs, used = [], set(SHARED)
-    for label, name, own in wanted:
-        entry = registry.find(name)
-        takes = set(options) if entry.black_box else set(SHARED) | set(entry.own_options)
-        used |= takes
-        for forbidden in ("seed", "dim", "horizon"):
+    for forbidden in ("seed", "dim", "horizon"):
+        for label, _, own in wanted:
             if own.get(forbidden) is not None:
                 raise OptionError(
                     f"run sets {forbidden!r} itself, for all algorithms alike: leave it out of {label!r}'s options"
                 )
-        jobs.append((label, name, {**{k: v for k, v in options.items() if k in takes}, **own}))
-    for unknown in set(options) - used:
-        raise OptionError(
-            f"none of the algorithms has an option {unknown!r}: {nearest(unknown, used)}"
-        )
-    for forbidden in ("seed", "dim"):
         if forbidden in options:
             raise OptionError(
                 f"run sets {forbidden!r} itself: leave it out (seeds are given as seeds=...)"
             )
-    return jobs
+    return share_out(options, wanted)
 
 
 def _claims(world: World, jobs: list[Job], seed: int, horizon: int) -> dict[str, Any]:
@@ -308,53 +281,24 @@ def _tasks(jobs: int, seeds: list[int], cores: int) -> list[tuple[int, range]]:
     return [(seed, range(part, jobs, groups)) for seed in seeds for part in range(groups)]
 
 
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if not isinstance(value, np.ndarray)}
+@contextmanager
+def _bar(progress: bool | Progress, total: int, place: Place) -> Iterator[Callable[[int], None]]:
+    """What is called with rounds played, from any thread: it draws a bar, or calls `progress`."""
+    drawn: Any = None
+    if progress is True:
+        from rich import progress as rich
+        from rich.console import Console
 
+        kinds = rich.BarColumn, rich.TaskProgressColumn, rich.TimeRemainingColumn
+        columns = [rich.TextColumn("{task.description}"), *(kind() for kind in kinds)]
+        drawn = rich.Progress(*columns, console=Console(stderr=True), transient=True)
+        task = drawn.add_task(place.preparing, total=total)
 
-class _bar:  # noqa: N801 - used like a function
-    """The progress of a run, as a bar, as calls, or not at all."""
+    def told(done: int) -> None:
+        if drawn is not None:
+            drawn.update(task, completed=done, description=place.playing)
+        elif callable(progress):
+            progress(done, total)
 
-    def __init__(self, progress: bool | Progress, total: int, place: Place) -> None:
-        self._progress, self._total, self._place, self._count = progress, total, place, 0
-        self._lock = threading.Lock()
-        self._rich: Any = None
-
-    def __enter__(self) -> Callable[[int], None]:
-        if self._progress is True:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                Progress,
-                TaskProgressColumn,
-                TextColumn,
-                TimeRemainingColumn,
-            )
-
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TimeRemainingColumn(),
-            )
-            self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._rich.start()
-            self._task = self._rich.add_task(self._place.preparing, total=self._total)
-        return self._advance
-
-    def _advance(self, rounds: int) -> None:
-        with self._lock:
-            self._count += rounds
-            if self._rich is not None:
-                self._rich.update(
-                    self._task, completed=self._count, description=self._place.playing
-                )
-            elif callable(self._progress):
-                self._progress(self._count, self._total)
-
-    def __exit__(self, *_: object) -> None:
-        if self._rich is not None:
-            self._rich.stop()
-
-
-__all__ = ["Game", "Match", "play_all", "prepare", "run"]
+    with drawn or nullcontext():
+        yield spread.adding_up(told)

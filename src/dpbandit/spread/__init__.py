@@ -7,6 +7,7 @@ it matters neither where it runs nor how often.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -89,6 +90,26 @@ def in_order(
         raise ClusterError(f"the result of task {due + 1} of {count} never came")
 
 
+def adding_up(told: Callable[[int], None]) -> Tell:
+    """Adds amounts up, from any thread, and tells the total.
+
+    >>> tell = adding_up(print)
+    >>> tell(2), tell(3)
+    2
+    5
+    (None, None)
+    """
+    lock, total = threading.Lock(), 0
+
+    def tell(amount: int) -> None:
+        nonlocal total
+        with lock:
+            total += amount
+            told(total)
+
+    return tell
+
+
 @contextmanager
 def over(cluster: str | Place | None = None, workers: int | None = None) -> Iterator[Place]:
     """The place that `cluster` names: None for this machine, else a Ray cluster ("local", "auto" or its address).
@@ -116,6 +137,3 @@ def over(cluster: str | Place | None = None, workers: int | None = None) -> Iter
         yield place
     finally:
         place.close()
-
-
-__all__ = ["Advance", "Place", "Task", "Tell", "Work", "in_order", "over"]

@@ -22,9 +22,8 @@ from dpbandit.spread import Advance, Place, R, Task, Work, dataset, in_order
 from dpbandit.spread.versions import here, look, refuse_other_versions, same_code
 
 PACKAGE = Path(__file__).parents[1]
-RETRIES = (
-    10  # lost nodes are nothing unusual; a task that ends its worker eleven times does so by itself
-)
+# Lost nodes are nothing unusual; a task that ends its worker eleven times does so by itself.
+RETRIES = 10
 POLL = 0.3  # seconds between looks at what is finished
 REPORT = 0.5  # seconds between a task's reports of its progress
 PATIENCE = 120.0  # seconds for a node to start its first worker
@@ -39,7 +38,6 @@ class Cluster(Place):
     """A connection to a Ray cluster, made here or already there."""
 
     elsewhere = True
-    preparing = "preparing"
 
     def __init__(self, address: str, workers: int | None = None) -> None:
         if address not in ("local", "auto"):
@@ -368,6 +366,3 @@ def _said(error: BaseException) -> str:
 
 def _versions(here: dict[str, Any]) -> str:
     return f"here are Ray {here['ray']} and Python {sys.version.split()[0]}"
-
-
-__all__ = ["Cluster"]

@@ -20,7 +20,9 @@ class Threads(Place):
     """So many tasks at a time, in this process."""
 
     def __init__(self, workers: int | None = None) -> None:
-        self.cores = workers or os.cpu_count() or 1
+        # Not those of the machine where a process may use fewer.
+        allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+        self.cores = workers or allowed or os.cpu_count() or 1
 
     @property
     def for_python(self) -> Place:

@@ -2,59 +2,27 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
-    """Use it in a `with`: the thread ends with it.
+def ahead(items: Iterator[T], room: int = 4) -> Generator[T, None, None]:
+    """The same items. Close it, or go through it: its thread ends with it.
 
-    >>> with Ahead(iter("abc")) as letters:
-    ...     "".join(letters)
+    >>> "".join(ahead(iter("abc")))
     'abc'
     """
-
-    def __init__(self, items: Iterator[T], room: int = 4) -> None:
-        self._items = items
-        self._queue = queue.Queue[tuple[T | None, BaseException | None]](room)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._fetch, name="ahead", daemon=True)
-
-    def _fetch(self) -> None:
+    end: Any = object()
+    with ThreadPoolExecutor(1, "ahead") as thread:
+        waiting = deque(thread.submit(next, items, end) for _ in range(room))
         try:
-            for item in self._items:
-                if not self._put((item, None)):
-                    return
-            self._put((None, StopIteration()))
-        except BaseException as error:
-            self._put((None, error))
-
-    def _put(self, pair: tuple[T | None, BaseException | None]) -> bool:
-        while not self._stop.is_set():
-            try:
-                self._queue.put(pair, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def __enter__(self) -> Iterator[T]:
-        self._thread.start()
-        return self._take()
-
-    def _take(self) -> Iterator[T]:
-        while True:
-            item, error = self._queue.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield item  # type: ignore[misc]
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+            while (item := waiting.popleft().result()) is not end:
+                waiting.append(thread.submit(next, items, end))
+                yield item
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -20,7 +20,7 @@ from dpbandit.logs.record import Hashes
 from dpbandit.logs.sums import GOOD, OVER_CAP, Sums, inspect
 from dpbandit.logs.users import Tally
 from dpbandit.spread import Place, Task, Tell
-from dpbandit.warmstart.ahead import Ahead
+from dpbandit.warmstart.ahead import ahead
 from dpbandit.warmstart.rows import Rows
 from dpbandit.warmstart.scan import Reading, Seen, rows_of, scan
 from dpbandit.warmstart.source import Part
@@ -35,7 +35,7 @@ def scan_in_order(
         tally.admit(_users(rows), rows.status, over=OVER_CAP)
 
     for part in parts:
-        with Ahead(rows_of(part, reading, threads=threads)) as batches:
+        with closing(ahead(rows_of(part, reading, threads=threads))) as batches:
             yield scan(batches, reading.recipe, admit, seen)
 
 
@@ -65,7 +65,7 @@ def find_users(reading: Reading, part: Part, tell: Tell) -> Hashes:
     """A task: whose the good rows of a part are, in order."""
     found = [np.empty(0, dtype=np.uint64)]
     for rows in rows_of(part, reading):
-        inspect(rows.contexts, rows.rewards, rows.status, reading.recipe)
+        inspect(rows.contexts, rows.status, reading.recipe)
         found.append(_users(rows)[rows.status == GOOD])
         tell(len(rows.status))
     return np.concatenate(found)

@@ -33,7 +33,7 @@ def scan(
     """The sums of these rows."""
     sums = new_sums(recipe)
     for rows in batches:
-        inspect(rows.contexts, rows.rewards, rows.status, recipe)
+        inspect(rows.contexts, rows.status, recipe)
         if admit is not None:
             admit(rows)
         absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)

@@ -94,7 +94,6 @@ class Source:
 
     parts: tuple[Part, ...]
     schema: Any
-    what: str
 
     @property
     def rows(self) -> int:
@@ -115,7 +114,7 @@ def open_log(given: Any) -> Source:
     """A log, from a Parquet file, a folder of them, a glob, a list of these, a table or a frame."""
     pa = arrow("pyarrow")
     if isinstance(given, pa.Table):
-        return Source((Part("a table", (), given.num_rows, table=given),), given.schema, "a table")
+        return Source((Part("a table", (), given.num_rows, table=given),), given.schema)
     if is_frame(given):
         try:
             table = pa.table(given)
@@ -141,12 +140,14 @@ def open_log(given: Any) -> Source:
                 )
             sizes = [meta.metadata.row_group(i).num_rows for i in range(meta.num_row_groups)]
         parts += _cut(file, sizes, stamp(file))
-    return Source(tuple(parts), schema, files[0] if len(files) == 1 else f"{len(files)} files")
+    return Source(tuple(parts), schema)
 
 
 def _files(given: Any) -> list[str]:
     """All files, each once, by name: the order decides which of a user's rewards count."""
     names = list(given) if isinstance(given, (list, tuple)) else [given]
+    if not names:
+        raise LogError("a log is at least one file: the list of paths is empty")
     found: set[str] = set()
     for name in names:
         if not isinstance(name, (str, os.PathLike)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,14 +11,12 @@ from numpy.typing import NDArray
 
 from dpbandit import spread
 from dpbandit.algorithms import registry
-from dpbandit.bandit import Bandit
 from dpbandit.engine import backend_for
 from dpbandit.errors import LogError, OptionError, PrivacyWarning
 from dpbandit.logs import enter
 from dpbandit.logs.record import Log
 from dpbandit.logs.sums import GOOD, Recipe, inspect
 from dpbandit.logs.users import Tally
-from dpbandit.logs.ways import Start
 from dpbandit.model import NORM_TOLERANCE
 from dpbandit.options import whole
 from dpbandit.spread import Place
@@ -56,8 +53,10 @@ def warm_start(
     """A bandit that has learned from a log, in one pass and one release, and learns on online.
 
     The logged rewards pay for one release, with all of their budget; online rewards pay as always.
-    **Starting twice from the same log spends the same rewards' budget twice.** Rows that cannot be
-    learned from are counted by kind and left out: see `bandit.log`.
+    **Starting twice from the same log spends the same rewards' budget twice.** Rows whose contexts
+    cannot be learned from are counted by kind and left out: see `bandit.log`. A reward that is NaN
+    or infinite stands in the middle of `reward_range`, and counts as clipped: which rows are learned
+    from is public, so no reward decides it.
 
     Parameters
     ----------
@@ -74,7 +73,7 @@ def warm_start(
         Whose reward it is, for unit=('user', m).
     missing_reward : float, optional
         What a row without a reward is worth. Without it such rows are left out, and that they lack
-        one is public.
+        one is public. pandas writes a missing reward as NaN.
     workers : int, optional
         How many parts are read at a time; one a core if not given.
     cluster : str, optional
@@ -178,24 +177,18 @@ def learn_log(
             f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of "
             "users, user=..."
         )
+    if unit.cap is not None and unit.cap >= 2**31:
+        raise OptionError(f"a log's users are counted up to 2**31 - 1, not to {unit.cap}")
     if missing_reward is not None and not np.isfinite(missing_reward):
         raise OptionError(f"missing_reward must be a finite number, not {missing_reward!r}")
-    start = _prepare(ready, columns, sample)
+    tolerance = SINGLE_TOLERANCE if columns.single else NORM_TOLERANCE
+    start = enter.prepare(ready, sample, tolerance)
     tally = None if unit.cap is None else Tally(unit.cap)
-    seen = _counter(progress or (lambda *_: None), source.rows)
+    seen = spread.adding_up(lambda rows: progress(rows, source.rows) if progress else None)
     reading = Reading(columns, start.recipe, missing_reward)
     with spread.over(cluster, workers) as place:
         sums = scan_all(place, source, reading, tally=tally, seen=seen)
     return enter.enter(ready, start, sums, None if tally is None else tally.people())
-
-
-def recipe_for(bandit: Bandit, columns: Columns, sample: Matrix) -> Recipe:
-    """What to add up, for this bandit and this log."""
-    return _prepare(bandit, columns, sample).recipe
-
-
-def _prepare(bandit: Bandit, columns: Columns, sample: Matrix) -> Start:
-    return enter.prepare(bandit, sample, SINGLE_TOLERANCE if columns.single else NORM_TOLERANCE)
 
 
 def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
@@ -207,13 +200,13 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
     last = len(source.parts) - 1
     chosen = sorted({i * last // (PEEKS - 1) for i in range(PEEKS)}) if source.parts else []
     per_part = PEEK * PEEKS // max(len(chosen), 1)
-    check = _only_contexts(columns.dim, max_norm)
+    check = Recipe(backend_for(None, ()), columns.dim, max_norm, SINGLE_TOLERANCE, whole=False)
     for number in chosen:
         left = per_part
         for batch in source.parts[number].batches(list(columns.context)):
             status = np.zeros(min(left, batch.num_rows), dtype=np.uint8)
             contexts = contexts_of(batch.slice(0, left), columns, status)
-            inspect(contexts, np.zeros(len(status)), status, check)
+            inspect(contexts, status, check)
             found.append(contexts[status == GOOD])
             left -= batch.num_rows
             if left <= 0:
@@ -225,32 +218,3 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
             "scale the contexts, or give a larger max_norm"
         )
     return sample
-
-
-def _only_contexts(dim: int, max_norm: float) -> Recipe:
-    return Recipe(
-        backend=backend_for(None, ()),
-        dim=dim,
-        max_norm=max_norm,
-        tolerance=SINGLE_TOLERANCE,
-        l1_limit=np.inf,
-        low=0.0,
-        high=1.0,
-        clips=False,
-        middle=0.0,
-        width=1.0,
-        whole=False,
-    )
-
-
-def _counter(progress: Progress, total: int) -> Callable[[int], None]:
-    """Add up rows from any thread."""
-    lock, done = threading.Lock(), 0
-
-    def seen(rows: int) -> None:
-        nonlocal done
-        with lock:
-            done += rows
-            progress(done, total)
-
-    return seen

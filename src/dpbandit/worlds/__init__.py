@@ -4,28 +4,16 @@ A world has `dim`, `arms` (per round) and `episode(seed)`; an episode has `theta
 `block(count)`, the next rounds as arrays. The same seed gives the same episode, however it is cut into blocks.
 """
 
-from dpbandit.worlds.arrays import Arrays
-from dpbandit.worlds.bernoulli import Bernoulli
-from dpbandit.worlds.block import Block, Episode, World
-from dpbandit.worlds.data import DataMissing
-from dpbandit.worlds.degenerate import Degenerate
-from dpbandit.worlds.drifting import Drifting
-from dpbandit.worlds.lastfm import LastFM
-from dpbandit.worlds.open_bandit import OpenBandit, Replay, replay
-from dpbandit.worlds.synthetic import Synthetic
-
-__all__ = [
-    "Arrays",
-    "Bernoulli",
-    "Block",
-    "DataMissing",
-    "Degenerate",
-    "Drifting",
-    "Episode",
-    "LastFM",
-    "OpenBandit",
-    "Replay",
-    "Synthetic",
-    "World",
-    "replay",
-]
+from dpbandit.worlds.arrays import Arrays as Arrays
+from dpbandit.worlds.bernoulli import Bernoulli as Bernoulli
+from dpbandit.worlds.block import Block as Block
+from dpbandit.worlds.block import Episode as Episode
+from dpbandit.worlds.block import World as World
+from dpbandit.worlds.data import DataMissing as DataMissing
+from dpbandit.worlds.degenerate import Degenerate as Degenerate
+from dpbandit.worlds.drifting import Drifting as Drifting
+from dpbandit.worlds.lastfm import LastFM as LastFM
+from dpbandit.worlds.open_bandit import OpenBandit as OpenBandit
+from dpbandit.worlds.open_bandit import Replay as Replay
+from dpbandit.worlds.open_bandit import replay as replay
+from dpbandit.worlds.synthetic import Synthetic as Synthetic

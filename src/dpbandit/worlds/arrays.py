@@ -32,31 +32,31 @@ class Arrays:
         theta: ArrayLike | None = None,
         public_contexts: ArrayLike | None = None,
     ) -> None:
-        self._contexts = np.ascontiguousarray(contexts, dtype=np.float64)
-        self._rewards = np.ascontiguousarray(rewards, dtype=np.float64)
+        self.contexts = np.ascontiguousarray(contexts, dtype=np.float64)
+        self.rewards = np.ascontiguousarray(rewards, dtype=np.float64)
         if (
-            self._contexts.ndim != 3
-            or self._rewards.shape != self._contexts.shape[:2]
-            or self._rewards.size == 0
+            self.contexts.ndim != 3
+            or self.rewards.shape != self.contexts.shape[:2]
+            or self.rewards.size == 0
         ):
             raise ValueError(
                 f"contexts must have shape (T, k, d) and rewards (T, k), with T and k at least 1, not "
-                f"{self._contexts.shape} and {self._rewards.shape}"
+                f"{self.contexts.shape} and {self.rewards.shape}"
             )
-        if not (np.isfinite(self._contexts).all() and np.isfinite(self._rewards).all()):
+        if not (np.isfinite(self.contexts).all() and np.isfinite(self.rewards).all()):
             raise ValueError("contexts or rewards hold NaN or infinity: clean the arrays first")
-        self._means = np.full_like(self._rewards, np.nan)
+        self.means = np.full_like(self.rewards, np.nan)
         if means is not None:
-            self._means = np.ascontiguousarray(means, dtype=np.float64)
-            if self._means.shape != self._rewards.shape:
+            self.means = np.ascontiguousarray(means, dtype=np.float64)
+            if self.means.shape != self.rewards.shape:
                 raise ValueError(
-                    f"means must have the shape of rewards, {self._rewards.shape}, not {self._means.shape}"
+                    f"means must have the shape of rewards, {self.rewards.shape}, not {self.means.shape}"
                 )
-        self.rounds, self.arms, self.dim = self._contexts.shape
+        self.rounds, self.arms, self.dim = self.contexts.shape
         self.theta = None if theta is None else np.asarray(theta, dtype=np.float64)
-        self.public_contexts = (
-            None if public_contexts is None else np.asarray(public_contexts, dtype=np.float64)
-        )
+        self.public_contexts: NDArray[np.float64] | None = None
+        if public_contexts is not None:
+            self.public_contexts = np.asarray(public_contexts, dtype=np.float64)
 
     @classmethod
     def from_frame(
@@ -88,9 +88,7 @@ class Arrays:
         counts = np.unique(numbers, return_counts=True)[1]
         if len(counts) == 0 or counts.min() != counts.max():
             found = (
-                "no round"
-                if len(counts) == 0
-                else f"rounds with {counts.min()} to {counts.max()} arms"
+                f"rounds with {counts.min()} to {counts.max()} arms" if len(counts) else "no round"
             )
             raise ValueError(
                 f"every round must offer the same number of arms: the frame has {found}"
@@ -106,17 +104,6 @@ class Arrays:
         """A fresh start; every seed plays the same rounds, with its own privacy noise."""
         del seed
         return ArraysEpisode(self)
-
-    def cut(self, start: int, stop: int) -> Block:
-        """Rounds start to stop."""
-        contexts = self._contexts[start:stop]
-        shown = np.arange(contexts.shape[0] * self.arms, dtype=np.int64).reshape(-1, self.arms)
-        return Block(
-            contexts.reshape(-1, self.dim),
-            shown,
-            self._rewards[start:stop],
-            self._means[start:stop],
-        )
 
     def __repr__(self) -> str:
         return f"Arrays({self.rounds} rounds, {self.arms} arms, dim={self.dim})"
@@ -141,5 +128,8 @@ class ArraysEpisode:
             raise ValueError(
                 f"the arrays hold {self._world.rounds} rounds; {self._at + count} were asked for"
             )
+        now = slice(self._at, self._at + count)
         self._at += count
-        return self._world.cut(self._at - count, self._at)
+        shown = np.arange(count * self._world.arms, dtype=np.int64).reshape(count, -1)
+        contexts = self._world.contexts[now].reshape(-1, self._world.dim)
+        return Block(contexts, shown, self._world.rewards[now], self._world.means[now])

@@ -54,8 +54,5 @@ class Bernoulli:
         )
 
     def __repr__(self) -> str:
-        return (
-            f"Bernoulli(arms={self.arms})"
-            if self.means is None
-            else f"Bernoulli(means={self.means.tolist()})"
-        )
+        given = f"arms={self.arms}" if self.means is None else f"means={self.means.tolist()}"
+        return f"Bernoulli({given})"

@@ -32,9 +32,8 @@ class Source(NamedTuple):
     url: str | None
     origin: str
     terms: str
-    members: Mapping[str, str] = MappingProxyType(
-        {}
-    )  # a zip made anew from the same files is as good
+    # A zip made anew from the same files is as good.
+    members: Mapping[str, str] = MappingProxyType({})
 
 
 SOURCES: Mapping[str, Source] = {
@@ -70,7 +69,9 @@ def find(kind: str) -> Path:
 
     Raises DataMissing when there is none, and ValueError when the file found is not the one it should be.
     """
-    source = _source(kind)
+    if kind not in SOURCES:
+        raise ValueError(f"there is no data set {kind!r}: use one of {sorted(SOURCES)}")
+    source = SOURCES[kind]
     for path in _places(source):
         if path.is_file():
             if not _intact(path, source):
@@ -129,12 +130,6 @@ def write(target: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _source(kind: str) -> Source:
-    if kind not in SOURCES:
-        raise ValueError(f"there is no data set {kind!r}: use one of {sorted(SOURCES)}")
-    return SOURCES[kind]
 
 
 def _given_folder() -> Path | None:

@@ -5,18 +5,16 @@ The paper's Lemma 1 and its regret bound need contexts that vary in every direct
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.worlds.drawn import DrawnEpisode
+from dpbandit.worlds.drawn import DrawnEpisode, DrawnWorld
 
 # θ*'s lengths in the common, the rare and the faint directions; (2, 2, 1)/3 has norm 1.
 COMMON, RARE, FAINT = 2.0, 2.0, 1.0
 
 
-class Degenerate:
+class Degenerate(DrawnWorld):
     """Contexts that lie almost in `rank` of `dim` directions, but for a share `rare` of rounds, where one more matters.
 
     Every seed draws orthonormal directions, uniformly: `rank` common ones, a rare one, and the rest, faint. An arm has
@@ -34,7 +32,7 @@ class Degenerate:
     [0.0001, 0.0001, 0.0002, 0.0002, 0.0002, 0.0002, 0.0044, 0.0917, 0.1014, 0.8015]
     """
 
-    rounds = None
+    own = ("rank", "faint", "rare")
 
     def __init__(
         self,
@@ -47,6 +45,7 @@ class Degenerate:
         faint: float = 0.01,
         rare: float = 0.02,
     ) -> None:
+        super().__init__(arms, dim, shown, reward_noise)
         if not 1 <= shown <= arms // 2:
             raise ValueError(
                 f"Degenerate needs 1 ≤ shown ≤ arms/2 (enough arms of both kinds to fill a round), not shown={shown}, "
@@ -56,29 +55,18 @@ class Degenerate:
             raise ValueError(
                 f"Degenerate needs 1 ≤ rank < dim (one direction is left for the rare one), not rank={rank}, dim={dim}"
             )
-        if not 0 <= reward_noise < math.inf:
-            raise ValueError(
-                f"reward_noise must be a finite number of at least 0, not {reward_noise!r}"
-            )
         if not 0 <= faint <= 1:
             raise ValueError(
                 f"faint must lie between 0 (contexts of exactly low rank) and 1, not {faint!r}"
             )
         if not 0 <= rare <= 1:
             raise ValueError(f"rare must be a share of rounds, between 0 and 1, not {rare!r}")
-        self.pool_size, self.dim, self.arms, self.reward_noise = arms, dim, shown, reward_noise
         self.rank, self.faint, self.rare = rank, faint, rare
         self.rare_arms = min(max(shown, round(rare * arms)), arms - shown)
 
     def episode(self, seed: int) -> DegenerateEpisode:
         """A fresh start from this seed."""
         return DegenerateEpisode(self, seed)
-
-    def __repr__(self) -> str:
-        return (
-            f"Degenerate(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, reward_noise={self.reward_noise:g}, "
-            f"rank={self.rank}, faint={self.faint:g}, rare={self.rare:g})"
-        )
 
 
 class DegenerateEpisode(DrawnEpisode):

@@ -1,5 +1,5 @@
-"""Rounds of simulated worlds: drawn in lots of a fixed size, each a function of the seed and its
-number, so that cutting an episode into blocks never changes it.
+"""Simulated worlds. Their rounds are drawn in lots of a fixed size, each a function of the seed and
+its number, so that cutting an episode into blocks never changes it.
 
 The compiled core draws them, or the reference in NumPy: the same numbers. A run plays them inside
 the core, without Python in between.
@@ -7,6 +7,7 @@ the core, without Python in between.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -18,24 +19,44 @@ from dpbandit.worlds.block import Block
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+# What some kinds of worlds have, and what it is in the others.
+SETTINGS = {"reward_noise": 0.0, "rare": 0.0, "rare_arms": 0, "period": 1.0, "faded": 1.0}
+
+
+class DrawnWorld:
+    """A pool of arms, of which every round shows some; the reward noise is Gaussian."""
+
+    rounds = None
+    own: tuple[str, ...] = ()  # further options, which `repr` shows
+
+    def __init__(
+        self, arms: int = 1000, dim: int = 10, shown: int = 10, reward_noise: float = 0.5
+    ) -> None:
+        if not 1 <= shown <= arms or dim < 1:
+            raise ValueError(
+                f"{type(self).__name__} needs 1 ≤ shown ≤ arms and dim ≥ 1, not shown={shown}, "
+                f"arms={arms}, dim={dim}"
+            )
+        if not 0 <= reward_noise < math.inf:
+            raise ValueError(
+                f"reward_noise must be a finite number of at least 0, not {reward_noise!r}"
+            )
+        self.pool_size, self.dim, self.arms, self.reward_noise = arms, dim, shown, reward_noise
+
+    def __repr__(self) -> str:
+        own = "".join(f", {name}={getattr(self, name)}" for name in self.own)
+        return (
+            f"{type(self).__name__}(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, "
+            f"reward_noise={self.reward_noise:g}{own})"
+        )
+
 
 class DrawnEpisode:
     """One seed's run through a simulated world.
 
-    Parameters
-    ----------
-    world : str
-        The kind of world, as the engines name it.
-    seed : int
-        What all its rounds follow from.
-    pool : array of shape (pool_size, dim)
-        The contexts that rounds are made of.
-    theta : array of shape (dim,)
-        The true parameter.
-    arms : int
-        Contexts shown in a round.
-    public : bool
-        Whether the pool is known before the first round.
+    `world` is its kind, as the engines name it; rounds show `arms` of the contexts in `pool`, which
+    are known before the first round if they are `public`. `more` is what a world of this kind has
+    beside: see SETTINGS.
     """
 
     def __init__(
@@ -47,11 +68,7 @@ class DrawnEpisode:
         theta: Vector,
         arms: int,
         public: bool = True,
-        reward_noise: float = 0.0,
-        rare: float = 0.0,
-        rare_arms: int = 0,
-        period: float = 1.0,
-        faded: float = 1.0,
+        **more: float,
     ) -> None:
         from dpbandit.reference.random import WORLD, derive_key
 
@@ -63,14 +80,11 @@ class DrawnEpisode:
             "dim": len(self.theta),
             "pool_size": len(pool),
             "arms": arms,
-            "reward_noise": float(reward_noise),
             "key": derive_key(seed, WORLD),
             "pool": pool,
             "theta": self.theta,
-            "rare": float(rare),
-            "rare_arms": rare_arms,
-            "period": float(period),
-            "faded": float(faded),
+            **SETTINGS,
+            **{name: type(SETTINGS[name])(value) for name, value in more.items()},
         }
         self._at = 0
 
@@ -90,35 +104,27 @@ class DrawnEpisode:
 
     def block(self, count: int) -> Block:
         """The next `count` rounds. A public pool is the same array in all of them."""
-        parts = []
+        numbers = np.empty((0, self.spec["arms"]))
+        parts = [Block(self.spec["pool"][:0], numbers.astype(np.int64), numbers, numbers)]
         end = self._at + count
         while self._at < end:
-            pool, shown, rewards, means = self._world.rounds(self._at, end - self._at)
-            parts.append(Block(pool, shown, rewards, means))
-            self._at += len(shown)
-        if not parts:
-            return _empty(self.spec["pool"], self.spec["arms"])
-        if self.public_contexts is None:
-            return _joined(parts)
-        return _side_by_side(self.public_contexts, parts, [part.shown for part in parts])
+            parts.append(Block(*self._world.rounds(self._at, end - self._at)))
+            self._at += len(parts[-1].shown)
+        pools, shown, rewards, means = zip(*parts, strict=True)
+        pool = self.public_contexts
+        if pool is None:  # contexts of their own follow one another
+            starts = np.cumsum([0] + [len(one) for one in pools[:-1]])
+            shown = tuple(rows + start for rows, start in zip(shown, starts, strict=True))
+            pool = np.concatenate(pools)
+        return Block(pool, np.concatenate(shown), np.concatenate(rewards), np.concatenate(means))
 
 
-def _joined(parts: list[Block]) -> Block:
-    """One block of several that have contexts of their own: they follow one another."""
-    first = np.cumsum([0] + [len(part.pool) for part in parts[:-1]])
-    shown = [part.shown + offset for part, offset in zip(parts, first, strict=True)]
-    return _side_by_side(np.concatenate([part.pool for part in parts]), parts, shown)
-
-
-def _side_by_side(pool: Matrix, parts: list[Block], shown: list[NDArray[np.int64]]) -> Block:
-    return Block(
-        pool,
-        np.concatenate(shown),
-        np.concatenate([part.rewards for part in parts]),
-        np.concatenate([part.means for part in parts]),
-    )
-
-
-def _empty(pool: Matrix, arms: int) -> Block:
-    numbers = np.empty((0, arms))
-    return Block(pool, np.empty((0, arms), dtype=np.int64), numbers, numbers)
+def repeated(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Entries that stand further left in the same row already."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    ordered = np.take_along_axis(rows, order, axis=1)
+    again = np.zeros(rows.shape, dtype=np.bool_)
+    again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    found = np.empty_like(again)
+    np.put_along_axis(found, order, again, axis=1)
+    return found

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.worlds.drawn import DrawnEpisode
+from dpbandit.worlds.drawn import DrawnEpisode, DrawnWorld
 
 
-class Drifting:
+class Drifting(DrawnWorld):
     """Features come into season one after another: what is learned early is about directions that are later hardly offered.
 
     As in `Synthetic`, arms and θ* have coordinates U(0, 1), θ* is divided by its norm, and each round shows some arms drawn
@@ -29,7 +29,7 @@ class Drifting:
     late most weight on features [4, 5, 6]
     """
 
-    rounds = None
+    own = ("period", "faded")
 
     def __init__(
         self,
@@ -41,15 +41,9 @@ class Drifting:
         period: int = 20_000,  # the paper's 10,000 rounds end at the season opposite to the first
         faded: float = 0.1,  # then half of the features hold 87 % of a context's squared length (measured)
     ) -> None:
-        if not 1 <= shown <= arms or dim < 2:
-            raise ValueError(
-                f"Drifting needs 1 ≤ shown ≤ arms and dim ≥ 2 (one feature cannot drift), not shown={shown}, arms={arms}, "
-                f"dim={dim}"
-            )
-        if not 0 <= reward_noise < math.inf:
-            raise ValueError(
-                f"reward_noise must be a finite number of at least 0, not {reward_noise!r}"
-            )
+        super().__init__(arms, dim, shown, reward_noise)
+        if dim < 2:
+            raise ValueError(f"Drifting needs dim ≥ 2 (one feature cannot drift), not dim={dim}")
         if not 1 <= period < math.inf:
             raise ValueError(
                 f"period must be a number of rounds of at least 1, not {period!r}: take twice the horizon for a drift that "
@@ -59,17 +53,13 @@ class Drifting:
             raise ValueError(
                 f"faded must lie between 0 (out of season a feature vanishes) and 1 (no drift), not {faded!r}"
             )
-        self.pool_size, self.dim, self.arms, self.reward_noise = arms, dim, shown, reward_noise
         self.period, self.faded = period, faded
 
     def weights(self, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
         """The season's weights of the features, a row for each round counted from 0."""
-        angle = (
-            2
-            * math.pi
-            * ((rounds % self.period)[:, None] / self.period - np.arange(self.dim) / self.dim)
-        )
-        return np.asarray(self.faded + (1 - self.faded) * (1 + np.cos(angle)) / 2)
+        time, place = (rounds % self.period)[:, None] / self.period, np.arange(self.dim) / self.dim
+        weight = (1 + np.cos(2 * math.pi * (time - place))) / 2
+        return np.asarray(self.faded + (1 - self.faded) * weight)
 
     def episode(self, seed: int) -> DrawnEpisode:
         """A fresh start from this seed."""
@@ -86,10 +76,4 @@ class Drifting:
             reward_noise=self.reward_noise,
             period=self.period,
             faded=self.faded,
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"Drifting(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, reward_noise={self.reward_noise:g}, "
-            f"period={self.period}, faded={self.faded:g})"
         )

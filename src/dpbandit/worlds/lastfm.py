@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpbandit.worlds import data
 from dpbandit.worlds.block import Block
+from dpbandit.worlds.drawn import repeated
 
 RECIPE = 1  # part of the cached file's name: raise it when the features change
 ROUNDING = 1e-10  # measured at 25 dimensions: norms are below 1e-16 or above 9e-6
@@ -62,11 +63,8 @@ class LastFM:
         self.features, self.per_user, self.dim, self.arms = features, per_user, dim, pool
         self.table = load(data.find("lastfm"), features, dim)
         self.public_contexts = self.table.contexts
-        self.artists, self.words, self.users = (
-            len(self.table.contexts),
-            self.table.words,
-            len(self.table.starts) - 1,
-        )
+        self.artists, self.users = len(self.table.contexts), len(self.table.starts) - 1
+        self.words = int(self.table.words)
 
     def episode(self, seed: int) -> LastFMEpisode:
         """A fresh start from this seed."""
@@ -100,13 +98,12 @@ class LastFMEpisode:
         others = rng.integers(0, self._world.artists, size=(self.PIECE, arms - 1))
         # Only unfit entries are drawn again. No step looks at which artist it is beyond "unfit", so by symmetry every
         # sequence of distinct artists that the user did not listen to is equally likely.
-        while (unfit := self._heard(users, others) | _repeated(others)).any():
+        while (unfit := self._heard(users, others) | repeated(others)).any():
             others[unfit] = rng.integers(0, self._world.artists, size=int(unfit.sum()))
         places = rng.integers(0, arms, size=self.PIECE)
         shown = np.concatenate([listened[:, None], others], axis=1)
-        shown[:, 0] = shown[
-            every, places
-        ]  # the others are in random order already: one swap shuffles
+        # The others are in random order already: one swap shuffles.
+        shown[:, 0] = shown[every, places]
         shown[every, places] = listened
         return users, shown, places
 
@@ -157,18 +154,12 @@ def load(path: Path, features: str, dim: int) -> Table:
     cached = data.cache_folder() / "features" / name
     try:
         with np.load(cached) as saved:
-            return Table(saved["contexts"], saved["listened"], saved["starts"], int(saved["words"]))
+            return Table(*(saved[name] for name in Table._fields))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         pass  # none yet, or a damaged one: build it
     table = build(path, features, dim)
     content = io.BytesIO()
-    np.savez(
-        content,
-        contexts=table.contexts,
-        listened=table.listened,
-        starts=table.starts,
-        words=table.words,
-    )
+    np.savez(content, **table._asdict())
     with suppress(OSError):  # a read-only home only costs the next process a few seconds
         data.write(cached, content.getvalue())
     return table
@@ -226,17 +217,6 @@ def split(tag: str) -> list[str]:
     (['drum', 'n', 'bass'], ['rock', 'n', 'roll'])
     """
     return [word for word in re.split(r"[\s_\-']+", tag.lower()) if word]
-
-
-def _repeated(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Entries that stand further left in the same row already."""
-    order = np.argsort(rows, axis=1, kind="stable")
-    ordered = np.take_along_axis(rows, order, axis=1)
-    again = np.zeros(rows.shape, dtype=np.bool_)
-    again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
-    found = np.empty_like(again)
-    np.put_along_axis(found, order, again, axis=1)
-    return found
 
 
 def _lines(archive: zipfile.ZipFile, name: str, encoding: str) -> list[str]:

@@ -183,8 +183,7 @@ def _encode(items: list[dict[str, str]]) -> NDArray[np.float64]:
 def _components(items: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     left, sizes, right = np.linalg.svd(items - items.mean(axis=0), full_matrices=False)
     largest = np.abs(right).argmax(axis=1)
-    signs = np.sign(
-        right[np.arange(len(right)), largest]
-    )  # a component's sign is arbitrary: fix it
+    # A component's sign is arbitrary: fix it.
+    signs = np.sign(right[np.arange(len(right)), largest])
     scores = (left * sizes * signs)[:, :count]
     return np.asarray(scores / np.linalg.norm(scores, axis=1).max())

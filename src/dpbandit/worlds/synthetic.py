@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpbandit.worlds.drawn import DrawnEpisode
+from dpbandit.worlds.drawn import DrawnEpisode, DrawnWorld
 
 
-class Synthetic:
+class Synthetic(DrawnWorld):
     """Arms and θ* with coordinates U(0, 1), each divided by its norm; some arms shown each round; Gaussian reward noise.
 
     Every seed draws its own arms, θ*, rounds and reward noise; all algorithms of a seed see the same ones.
@@ -17,21 +17,6 @@ class Synthetic:
     >>> block.shown.shape, episode.public_contexts.shape
     ((3, 10), (1000, 10))
     """
-
-    rounds = None
-
-    def __init__(
-        self, arms: int = 1000, dim: int = 10, shown: int = 10, reward_noise: float = 0.5
-    ) -> None:
-        if not 1 <= shown <= arms or dim < 1:
-            raise ValueError(
-                f"Synthetic needs 1 ≤ shown ≤ arms and dim ≥ 1, not shown={shown}, arms={arms}, dim={dim}"
-            )
-        if not 0 <= reward_noise < np.inf:
-            raise ValueError(
-                f"reward_noise must be a finite number of at least 0, not {reward_noise!r}"
-            )
-        self.pool_size, self.dim, self.arms, self.reward_noise = arms, dim, shown, reward_noise
 
     def episode(self, seed: int) -> DrawnEpisode:
         """A fresh start from this seed."""
@@ -46,6 +31,3 @@ class Synthetic:
             arms=self.arms,
             reward_noise=self.reward_noise,
         )
-
-    def __repr__(self) -> str:
-        return f"Synthetic(arms={self.pool_size}, dim={self.dim}, shown={self.arms}, reward_noise={self.reward_noise:g})"

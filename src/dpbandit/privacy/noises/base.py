@@ -7,17 +7,16 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.privacy.claim import Notion
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.matrices import MatrixNoise
+from dpbandit.types import Matrix as Matrix
+from dpbandit.types import Vector as Vector
 
 if TYPE_CHECKING:
     from dpbandit.privacy.opendp import Sampler
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Currency = Literal["mu²", "epsilon"]
 
 # What a release without noise adds to a log-likelihood ratio when it fits one side only: more than

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dpbandit.errors import OptionError
+from dpbandit.privacy import opendp
 from dpbandit.privacy.accounting import epsilon_of, mu_of
 from dpbandit.privacy.claim import Notion
 from dpbandit.privacy.grid import FLOAT_GRID_BITS, GRID_SHARE, STEP, lattice_slack
@@ -23,9 +24,7 @@ from dpbandit.privacy.noises.base import (
     nothing_or_everything,
     per_scale,
 )
-
-if TYPE_CHECKING:
-    from dpbandit.privacy.opendp import Sampler
+from dpbandit.reference import random
 
 
 class Gaussian(Noise):
@@ -103,16 +102,10 @@ class Gaussian(Noise):
         return 1.0
 
     def simulate(self, key: int, index: int, scale: float, value: Vector) -> Vector:
-        from dpbandit.reference import random
-
         return value + scale * random.normals(key, index, len(value))
 
-    def whole_sampler(self, dim: int, scale: float) -> Sampler | None:
-        from dpbandit.privacy import opendp
-
+    def whole_sampler(self, dim: int, scale: float) -> opendp.Sampler:
         return opendp.gaussian(dim, scale)
 
-    def float_sampler(self, dim: int, scale: float, exponent: int) -> Sampler | None:
-        from dpbandit.privacy import opendp
-
+    def float_sampler(self, dim: int, scale: float, exponent: int) -> opendp.Sampler:
         return opendp.gaussian(dim, scale, exponent)

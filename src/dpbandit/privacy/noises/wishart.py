@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
 
 from dpbandit.errors import NoiseError
 from dpbandit.privacy.claim import Notion
-from dpbandit.privacy.matrices import WishartMatrix, wishart_log_density
+from dpbandit.privacy.matrices import WishartMatrix, unpack
 from dpbandit.privacy.noises.base import (
     CERTAIN,
     Budgeted,
@@ -16,9 +18,7 @@ from dpbandit.privacy.noises.base import (
     certain,
     nothing_or_everything,
 )
-
-if TYPE_CHECKING:
-    from dpbandit.privacy.opendp import Sampler
+from dpbandit.reference import random
 
 
 class Wishart(PaidInEpsilon, Noise):
@@ -54,8 +54,7 @@ class Wishart(PaidInEpsilon, Noise):
     def log_ratio(self, y: Vector, v0: Vector, v1: Vector, scale: float) -> float:
         if scale == 0.0:
             return certain(y, v0, v1)
-        density = wishart_log_density
-        return density(y - v1, scale, CERTAIN) - density(y - v0, scale, CERTAIN)
+        return _log_density(y - v1, scale) - _log_density(y - v0, scale)
 
     def delta(self, options: Budgeted) -> float:
         return options.need_delta()
@@ -73,12 +72,21 @@ class Wishart(PaidInEpsilon, Noise):
         raise NoiseError("the spread of Wishart noise is √(2·degrees), not a multiple of its scale")
 
     def simulate(self, key: int, index: int, scale: float, value: Vector) -> Vector:
-        from dpbandit.reference import random
-
         return value + random.wishart(key, index, scale, len(value))
 
-    def whole_sampler(self, dim: int, scale: float) -> Sampler | None:
+    def whole_sampler(self, dim: int, scale: float) -> None:
         return None
 
-    def float_sampler(self, dim: int, scale: float, exponent: int) -> Sampler | None:
+    def float_sampler(self, dim: int, scale: float, exponent: int) -> None:
         return None
+
+
+def _log_density(packed: Vector, degrees: float) -> float:
+    """Under W_p(I, degrees), up to a constant; −CERTAIN outside its support."""
+    matrix = unpack(packed)
+    try:
+        diagonal = np.diagonal(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return -CERTAIN
+    logs = float(np.log(diagonal).sum())
+    return (degrees - len(matrix) - 1.0) * logs - 0.5 * float(np.trace(matrix))

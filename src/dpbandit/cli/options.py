@@ -1,0 +1,40 @@
+"""Options that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from dpbandit.cli import names
+
+Json = Annotated[bool, Option("--json", help="Print JSON on standard output, nothing else.")]
+Algorithm = Annotated[
+    str, Argument(help="The algorithm.", metavar="ALGORITHM", autocompletion=names.algorithm)
+]
+Noise = Annotated[
+    str | None,
+    Option(
+        help="gaussian, laplace or laplace-l2; the algorithm's own if not given.",
+        autocompletion=names.one_of("gaussian", "laplace", "laplace-l2"),
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    Option(
+        help="Spread the work over a Ray cluster: its address (ray://host:10001 from anywhere, host:6379 on one of its nodes), "
+        "auto for the one this machine is part of, local for a new one here. Same numbers; see docs/cluster.md.",
+        metavar="ADDRESS",
+        autocompletion=names.one_of("auto", "local"),
+    ),
+]
+Folder = Annotated[Path | None, Option("--out", help="Write results here.")]
+Device = Annotated[
+    str,
+    Option(
+        help="cpu, or cuda: a GPU, through CuPy (pip install 'dpbandit\\[gpu]').",
+        metavar="cpu|cuda",
+        autocompletion=names.one_of("cpu", "cuda"),
+    ),
+]

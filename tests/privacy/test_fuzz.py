@@ -1,0 +1,519 @@
+"""The fuzzer finds every planted bug without being told where it is, and nothing in what ships."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpbandit as dpb
+from dpbandit.auditor.draw import names_of_proven, stories
+from dpbandit.auditor.stories import Event, Story, UnderTest, judge
+from dpbandit.auditor.watch import OTHER_PUBLIC, OTHER_RELEASES, OTHER_SCALE, TWICE
+from dpbandit.errors import OptionError, UnknownAlgorithmError
+from dpbandit.logs.enter import INDEX
+from dpbandit.privacy.grid import STEP
+from dpbandit.privacy.sources import Pending
+
+sys.path.insert(0, str(Path(__file__).parent))
+import planted
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
+
+
+# ------------------------------------------------------------------------------------- what ships
+
+
+def test_what_ships_holds_on_some_hundred_stories():
+    result = dpb.fuzz(seed=11, cases=400)
+    assert result.holds, str(result)
+    assert (result.cases, result.complete) == (400, True)
+    assert set(result.counts) == set(names_of_proven())
+    assert max(result.highest.values()) > 0.999, "stories that use a claim to the full are drawn"
+
+
+@pytest.mark.slow
+def test_what_ships_holds_on_many_stories():
+    result = dpb.fuzz(seed=12, cases=30_000, workers=2)
+    assert result.holds, str(result)
+
+
+# -------------------------------------------------------------------------------------- planted
+
+
+class Bend(UnderTest):
+    """What ships, bent after it was made."""
+
+    def __init__(self, bend):
+        self.bend = bend
+
+    def make(self, name, options):
+        return self.bend(super().make(name, options))
+
+
+class FreshNoise(planted.Bent):
+    """Every round publishes the whole sum again with new noise."""
+
+    def prepare(self, x, reward, in_public_set=True):
+        scale = self.inner.prepare(x, reward, in_public_set)
+        sums, t = self.__dict__.setdefault("sums", {0: 0}), self.inner.rounds
+        sums[t] = np.array(self.inner.pending_whole(), dtype=object) + sums[t & (t - 1)]
+        return scale * math.sqrt(t.bit_count())
+
+    def pending_whole(self):
+        return self.sums[self.inner.rounds].tolist()
+
+    def pending(self):
+        return np.array([float(number) for number in self.pending_whole()]) * STEP
+
+
+class ExactPerNode(planted.Bent):
+    """Noise on increments of θ̂ with the exact Δ of each node, every node as if it were alone."""
+
+    def __init__(self, inner, bandit):
+        super().__init__(inner)
+        self.bandit = bandit
+
+    def prepare(self, x, reward, in_public_set=True):
+        self.inner.prepare(x, reward, in_public_set)
+        options = self.bandit.options
+        most = float(np.abs(self.inner.fields()["inverse"] @ x).sum()) * options.width
+        return most * (options.horizon or 2**20).bit_length() / options.epsilon
+
+
+class RewardSchedule(planted.Bent):
+    """Publishes when something happened."""
+
+    def prepare(self, x, reward, in_public_set=True):
+        scale = self.inner.prepare(x, reward, in_public_set)
+        if reward > 0 or scale == planted.NO_RELEASE:
+            return scale
+        self.inner.commit(np.zeros(len(self.inner.pending())))
+        return planted.NO_RELEASE
+
+
+class Redraws(planted.Bandit):
+    """Draws the noise of the nodes in use again, where a source is put in after a load."""
+
+    redraws = False
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "source" and self.redraws and self.rounds:
+            scale = self.release.scale(self.rounds)
+            for level, whole in enumerate(planted.wholes(self.engine)[: self.rounds.bit_length()]):
+                pending = Pending(np.array([float(w) for w in whole]) * STEP, whole)
+                index = 2**40 + level
+                value.release(self.noise, pending, scale=scale, shift=1.0, index=index)
+
+
+class RedrawsAfterLoad(UnderTest):
+    def load(self, packed):
+        bandit = super().load(packed)
+        bandit.__class__ = Redraws
+        bandit.redraws = True
+        return bandit
+
+
+class Unshrunk(planted.Bent):
+    """An anytime release that shows its share and keeps the sum as it was."""
+
+    def commit(self, noisy):
+        self.inner.commit(noisy)
+        fields, release = self.inner.fields(), self.release
+        t = self.inner.rounds
+        rho = planted.anytime.kept(t, planted.anytime.next_time(t, release.ratio), release.knee)
+        for at, whole in enumerate(planted.wholes(self.inner)[0]):
+            high, low = divmod(round(whole / rho), 2**64)
+            fields["sums_high"][0, at] = high
+            fields["sums_low"][0, at] = low - 2**64 if low >> 63 else low
+
+
+def unshrunk(bandit):
+    bent = planted.bent(bandit, Unshrunk)
+    bent.engine.release = bandit.release
+    return bent
+
+
+def multipliers(bandit, factor):
+    """The noise of a tree times a factor."""
+    changed = bandit.design.settings["multipliers"] * factor
+    return planted.redesigned(bandit, settings={"multipliers": changed})
+
+
+def few_levels(bandit):
+    horizon = bandit.options.horizon
+    if horizon is None or horizon < 2:
+        return bandit
+    share = math.log2(horizon) / horizon.bit_length()
+    return multipliers(bandit, math.sqrt(share) if bandit.noise.norm == 2 else share)
+
+
+def l2_for_l1(bandit):
+    return planted.redesigned(bandit, settings={"sensitivity": 1.0})
+
+
+def counts_nobody(bandit):
+    bandit.user_counts = planted.CountsNobody()
+    return bandit
+
+
+def clicks_first(bandit):
+    if bandit.options.unit != "reward":
+        return bandit  # it knows nothing of users
+    return planted.redesigned(bandit, planted.ClicksFirst)
+
+
+def stubborn(bandit):
+    if bandit.options.unit != "reward":
+        return bandit  # nor does this one
+    return planted.bent(planted.redesigned(bandit, planted.Stubborn), planted.FailingForGood)
+
+
+def per_arm(bandit):
+    return planted.with_source(bandit, planted.PerArm(bandit))
+
+
+class NoiselessLog(planted.Bandit):
+    """The log's sums go into the model as they are."""
+
+    def __setattr__(self, name, value):
+        if name == "source":
+            shown = value.release
+
+            def release(noise, pending, *, scale, shift, index):
+                scale = 0.0 if index == INDEX else scale
+                return shown(noise, pending, scale=scale, shift=shift, index=index)
+
+            value.release = release
+        super().__setattr__(name, value)
+
+
+# ------------------------------------------------- two bugs that shipped once, planted again
+
+
+class FloatSums(planted.Bent):
+    """`dgs` as it was: a node's sum in floats, and noise for max‖A⁻¹x‖ with nothing for rounding."""
+
+    def __init__(self, inner, bandit):
+        super().__init__(inner)
+        self.bandit, self.items = bandit, []
+
+    def restore(self, snapshot):
+        self.inner.restore(snapshot)
+        del self.items[self.inner.rounds :]
+
+    def prepare(self, x, reward, in_public_set=True):
+        self.inner.prepare(x, reward, in_public_set)
+        low, high = self.bandit.options.reward_range
+        self.items.append(x * (min(max(reward, low), high) - (low + high) / 2))
+        t = self.inner.rounds
+        begun = 0 if self.bandit.options.horizon else 1 << (t.bit_length() - 1)
+        index = t - begun + (begun > 0)
+        self.node = np.sum(self.items[t - (index & -index) :], axis=0)
+        levels = (self.bandit.options.horizon or begun).bit_length()
+        release = self.bandit.release
+        return release.multipliers[levels] * release.sensitivity * self.reach()
+
+    def reach(self):
+        """max‖A⁻¹x‖ over the known arms, or over the ball."""
+        inverse, norm, bandit = self.inner.fields()["inverse"], self.bandit.noise.norm, self.bandit
+        arms = bandit.design.public_set
+        if len(arms) and not self.inner.outside:
+            return float(self.lengths(arms @ inverse, norm).max()) * (1 + 1e-9)
+        across = math.sqrt(bandit.dim) if norm == 1 else 1.0
+        return float(np.linalg.eigvalsh(inverse)[-1]) * bandit.options.max_norm * across * 1.05
+
+    def lengths(self, rows, norm):
+        size = max(float(np.abs(rows).max()), 1e-308)
+        return np.linalg.norm(rows / size, ord=norm, axis=1) * size
+
+    def pending(self):
+        return self.inner.fields()["inverse"] @ self.node
+
+    def pending_whole(self):
+        return None
+
+
+class PlainSquares(FloatSums):
+    """The same with something for rounding, and lengths whose squares vanish."""
+
+    def reach(self):
+        fields, arms = self.inner.fields(), self.bandit.design.public_set
+        found = super().reach()
+        if len(arms) and not self.inner.outside:
+            sizes = float(np.abs(arms).max()) * float(np.trace(fields["inverse"]))
+            found += 1e-12 * self.inner.rounds * self.bandit.dim**2 * sizes
+        return found if found > 1e-150 else super().reach()
+
+    def lengths(self, rows, norm):
+        return np.sqrt((rows**2).sum(axis=1)) if norm == 2 else np.abs(rows).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A bug, the algorithms that can have it, and how many stories it may take."""
+
+    name: str
+    names: tuple[str, ...]
+    under_test: UnderTest
+    within: int
+    why: str = ""
+
+
+def bend(kind):
+    return Bend(lambda bandit: planted.bent(bandit, kind))
+
+
+TREES = ("tree-gauss", "private-linucb")
+PLANTS = [
+    Plant("fresh noise each round", TREES, bend(FreshNoise), 200),
+    Plant("L2 for L1", ("private-linucb",), Bend(l2_for_l1), 200),
+    Plant("log₂T levels", TREES, Bend(few_levels), 200),
+    Plant(
+        "per-node accounting",
+        ("dgs-published",),
+        Bend(lambda bandit: planted.bent(bandit, ExactPerNode, bandit)),
+        200,
+    ),
+    Plant("a scale that depends on rewards", TREES, bend(planted.RewardScale), 50, OTHER_SCALE),
+    Plant("a schedule that does", TREES, bend(RewardSchedule), 50, OTHER_RELEASES),
+    Plant("noise redrawn after load", TREES, RedrawsAfterLoad(), 2000),
+    Plant(
+        "unclipped rewards",
+        TREES,
+        Bend(lambda bandit: planted.redesigned(bandit, clips=False)),
+        200,
+    ),
+    Plant("a user over the cap", TREES, Bend(counts_nobody), 500),
+    Plant(
+        "clicks first",
+        TREES,
+        Bend(clicks_first),
+        200,
+        OTHER_RELEASES,
+    ),
+    Plant(
+        "a clean export",
+        TREES,
+        Bend(lambda bandit: planted.redesigned(bandit, planted.CleanExport)),
+        50,
+        OTHER_PUBLIC,
+    ),
+    Plant(
+        "clean choices",
+        TREES,
+        Bend(lambda bandit: planted.redesigned(bandit, planted.CleanChoices)),
+        200,
+        OTHER_PUBLIC,
+    ),
+    Plant("an accountant that rounds down", TREES, Bend(lambda b: multipliers(b, 1 - 1e-6)), 500),
+    Plant(
+        "one noise for two releases",
+        TREES,
+        Bend(lambda bandit: planted.with_source(bandit, planted.Forgetful(0))),
+        50,
+        TWICE,
+    ),
+    Plant(
+        "windows of noise that overlap",
+        TREES,
+        Bend(lambda bandit: planted.with_source(bandit, planted.Overlapping(0))),
+        100,
+        TWICE,
+    ),
+    Plant("noise shared by arms", ("private-ucb",), Bend(per_arm), 100, TWICE),
+    Plant("log₂T levels of arms", ("private-ucb",), Bend(few_levels), 500),
+    Plant("a failed update counts twice", TREES, Bend(stubborn), 500),
+    Plant("a sum that does not shrink", ("anytime",), Bend(unshrunk), 500),
+    Plant("encoded sums, one round's sensitivity", ("toeplitz",), Bend(l2_for_l1), 200),
+    Plant(
+        "a log without noise",
+        TREES,
+        Bend(lambda bandit: planted.redesigned(bandit, NoiselessLog)),
+        1000,
+    ),
+    Plant(
+        "rounding of A⁻¹·s",
+        ("dgs",),
+        Bend(lambda bandit: planted.bent(bandit, FloatSums, bandit)),
+        2000,
+    ),
+    Plant(
+        "a sensitivity of plain squares",
+        ("dgs",),
+        Bend(lambda bandit: planted.bent(bandit, PlainSquares, bandit)),
+        2000,
+    ),
+]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+def test_a_planted_bug_is_found_without_being_told_where_it_is(plant):
+    found = dpb.fuzz(
+        plant.names, cases=plant.within, stop=1, shrinking=0.0, under_test=plant.under_test
+    )
+    assert found.findings, f"not within {plant.within} stories; {found.errors[:1]}"
+    print(f"{plant.name}: {found.cases} stories; {found.findings[0].words}")
+    assert plant.why in found.findings[0].words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", PLANTS[-2:], ids=lambda plant: plant.name)
+def test_bugs_that_shipped_once_are_found_from_any_seed(plant):
+    took = []
+    for seed in range(1, 6):
+        found = dpb.fuzz(
+            plant.names,
+            seed=seed,
+            cases=5_000,
+            stop=1,
+            shrinking=0.0,
+            under_test=plant.under_test,
+        )
+        assert found.findings
+        took.append(found.cases)
+    print(f"{plant.name}: {took} stories")
+
+
+# ------------------------------------------------------------------------- stories and scripts
+
+
+def ones(rounds: int, **given) -> Story:
+    """Reward 1 of a tree moves from end to end."""
+    options = {"dim": 1, "epsilon": 1.0, "delta": 1e-6, "seed": 0, "horizon": rounds}
+    rewards = np.full(rounds, -1.0)
+    return Story(
+        "tree-gauss", options, np.ones((rounds, 1)), rewards, (0,), np.array([1.0]), **given
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"batches": (3, 5)},
+        {"events": (Event(3, "save"), Event(5, "nan"), Event(6, "long"), Event(7, "wide"))},
+        {"loud": 30.0},
+    ],
+)
+def test_a_story_costs_what_is_claimed_whatever_happens_in_it(given):
+    assert judge(ones(8, **given)).ratio == pytest.approx(1, abs=1e-8)
+
+
+def test_ctrl_c_at_any_bytecode_costs_nothing_more():
+    landed = 0
+    for number in range(1, 600, 7):
+        verdict = judge(ones(4, events=(Event(1, "interrupt", number),)))
+        assert verdict.holds, number
+        landed += verdict.ratio > 0.99
+    assert landed == len(range(1, 600, 7)), "a round that was interrupted is learned the next time"
+
+
+def test_a_look_into_memory_costs_no_more_than_claimed():
+    for at in range(8):
+        story = ones(8, events=(Event(at, "look"),))
+        story.options["pan_private"] = True
+        assert judge(story).ratio == pytest.approx(1, abs=1e-8)
+
+
+def test_a_look_into_memory_that_is_not_noisy_is_seen():
+    story = ones(8, events=(Event(5, "look"),))
+    story.options["pan_private"] = True
+
+    class Keeps(UnderTest):
+        """Counts rewards that were clipped, which is a reward in the clear."""
+
+        def make(self, name, options):
+            bandit = super().make(name, options)
+            return planted.bent(bandit, CountsClips)
+
+    class CountsClips(planted.Bent):
+        def prepare(self, x, reward, in_public_set=True):
+            self.inner.fields()["clipped"][0] += reward > 0
+            return self.inner.prepare(x, reward, in_public_set)
+
+    found = judge(story, Keeps())
+    assert math.isinf(found.ratio)
+    assert "clipped" in found.why
+
+
+def test_a_finding_is_shrunk_to_a_script_that_shows_it(tmp_path):
+    """With a bug that can be planted in an option: noise for one reward where a user has three."""
+
+    class OneReward(UnderTest):
+        def make(self, name, options):
+            bandit = super().make(name, options)
+            return multipliers(bandit, 1 / bandit.options.rewards_per_unit)
+
+    found = dpb.fuzz(["tree-gauss"], cases=200, stop=1, under_test=OneReward()).findings[0]
+    assert found.script.count("\n") < 30
+    names: dict = {}
+    code = found.script.replace("print(judge(story))", "")
+    exec(compile(code, "script", "exec"), names)
+    again = judge(names["story"], OneReward())
+    assert again.ratio > 1 + 1e-9
+    assert judge(names["story"]).holds, "what ships holds"
+    assert len(names["story"].xs) <= 8
+
+
+def test_the_same_case_is_the_same_story_and_another_one_is_not():
+    names = names_of_proven()
+    one, again, other = (next(stories(5, n, names))[0] for n in (7, 7, 8))
+    assert repr(one.options) == repr(again.options)
+    assert repr(one.options) != repr(other.options)
+    first, second = (dpb.fuzz(seed=5, case=7) for _ in range(2))
+    assert (first.cases, first.highest) == (1, second.highest)
+
+
+def test_several_processes_tell_the_same_stories():
+    alone, together = (dpb.fuzz(["tree-gauss", "local"], cases=70, workers=n) for n in (1, 2))
+    assert alone.counts == together.counts
+    assert alone.highest == pytest.approx(together.highest)
+
+
+def test_an_algorithm_of_ones_own_is_judged_by_its_own_claim():
+    from dpbandit.algorithms.moments import on_moments
+
+    dpb.register(
+        "mine-fuzzed",
+        design=lambda name, options: on_moments(name, options, "gaussian"),
+        replace=True,
+    )
+    assert dpb.fuzz(["mine-fuzzed"], cases=40).holds
+
+    def half(name, options):
+        found = on_moments(name, options, "gaussian")
+        settings = {**found.settings, "multipliers": found.settings["multipliers"] / 2}
+        return planted.dataclasses.replace(found, settings=settings)
+
+    dpb.register("half-the-noise", design=half, replace=True)
+    found = dpb.fuzz(["half-the-noise"], cases=40, stop=1)
+    assert not found.holds
+    assert found.findings[0].ratio > 1.05
+
+
+def test_ctrl_c_keeps_what_there_is():
+    def progress(words, done, total):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    result = dpb.fuzz(["tree-gauss"], cases=50, progress=progress)
+    assert (result.cases, result.complete) == (5, False)
+    assert json.dumps(result.to_dict())
+
+
+def test_bad_calls_are_named():
+    with pytest.raises(UnknownAlgorithmError):
+        dpb.fuzz(["dgz"])
+    with pytest.raises(OptionError, match="cases"):
+        dpb.fuzz(cases=0)
+    with pytest.raises(OptionError, match="minutes"):
+        dpb.fuzz(minutes=0.0)
+    with pytest.raises(OptionError, match="nothing is claimed"):
+        dpb.fuzz(["linucb"], cases=1)
