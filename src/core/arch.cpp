@@ -27,7 +27,7 @@ static Core* make(const Spec& o) {
         case LearnerKind::none: return hold<RandomPlay>(o);
         case LearnerKind::ridge: return hold_ridge(o);
         case LearnerKind::filter: return hold<Anytime>(o);
-        case LearnerKind::pair: return hold<Pair>(o);
+        case LearnerKind::pair: return hold<TwoSums>(o);
         case LearnerKind::joint: return hold<Joint>(o);
         case LearnerKind::arms: return hold<Arms>(o);
     }

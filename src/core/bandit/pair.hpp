@@ -13,7 +13,7 @@ DPB_INLINE double largest_move(double eta2) {
     double most = 2 * eta2, t = smaller(1 / (4 * most), 1);
     return 0.5 * (1 + t) + most * (1 - t * t);
 }
-struct Pair : Common {
+struct TwoSums : Common {
     static constexpr bool is_whole = true;
     static constexpr int WIDTHS = 4, GUESSES = 2 * WIDTHS;
     // Where a constant is looked for, and after how many rounds per unit of noise that is decided.
@@ -38,7 +38,7 @@ struct Pair : Common {
     double *u, *longer, *packed, *noisy_gram;
     double *one, *two, *three, *known, *pull, *prior_pull, *means, *solved, *row, *constant;
 
-    Pair(Block& b, const Spec& spec)
+    TwoSums(Block& b, const Spec& spec)
         : Common(b, spec, spec.dim + 1 + (spec.dim + 1) * (spec.dim + 2) / 2),
           l(spec.dim + 1),
           g((spec.dim + 1) * (spec.dim + 2) / 2),

@@ -6,11 +6,6 @@
 
 namespace dpb {
 namespace DPB_ARCH {
-DPB_INLINE double trace_of(Size z, const double* m) {
-    double sum = 0;
-    for (int i = 0; i < z.n; i++) sum += m[(i64)i * z.s + i];
-    return sum;
-}
 DPB_INLINE double square_of(Size z, const double* m) {
     double sum = 0;
     for (int i = 0; i < z.n; i++) sum += dot(z, m + (i64)i * z.s, m + (i64)i * z.s);

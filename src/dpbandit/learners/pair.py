@@ -414,7 +414,7 @@ class PairLearner(Learner, Holder):
         self.theta[:] = self.estimate[: self.dim] / float(self.spec["max_norm"])
 
     def fields(self) -> Fields:
-        own = super().fields()
+        own = Holder.fields(self)
         flat = {name: field.reshape(-1, self.n) for name, field in own.items() if field.ndim == 3}
         directions = {f"directions_{k}": field for k, field in self.directions.fields().items()}
         return {**own, **flat, **directions, **self.sum.fields()}

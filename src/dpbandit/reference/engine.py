@@ -18,8 +18,8 @@ from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.joint import JointLearner
 from dpbandit.learners.learner import Clock, Learner, NoLearner, Pending
 from dpbandit.learners.moments import NoisyMoments
-from dpbandit.learners.pair import PairLearner
 from dpbandit.learners.own import NoisyIncrements, NoisyOwn
+from dpbandit.learners.pair import PairLearner
 from dpbandit.learners.ridge import InTheClear, NoisyRewards
 from dpbandit.policies import TIE, View, find_policy
 from dpbandit.privacy.grid import to_floats, to_whole
