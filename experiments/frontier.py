@@ -38,6 +38,7 @@ RIVALS: Rivals = {
     "adac-oful": ("adac-oful", {}),
     "private-ts, Gaussian": ("private-ts", {"noise": "gaussian"}),
     "joint": ("joint", {}),
+    "anytime-joint": ("anytime-joint", {"alpha": 0.4}),
 }
 FEW = {
     name: RIVALS[name]

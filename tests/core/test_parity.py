@@ -147,6 +147,9 @@ FIELDS = {
     | {"sums_high", "sums_low", "due", "releases", "estimate", "design", "offset", "spread"}
     | {"mean", "slope", "covariance", "target", "precision", "pull", "whitener"},
     "joint": CLOCK | TREE | {"gram", "inverse", "moments"},
+    "anytime-joint": CLOCK
+    | {"moments_high", "moments_low", "directions_high", "directions_low", "due", "change_due"}
+    | {"version", "releases", "estimate", "posterior", "whiteners", "factors", "second", "against"},
     "private-ucb": CLOCK | TREE | {"pulls", "arm"},
 }
 

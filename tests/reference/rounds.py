@@ -154,6 +154,7 @@ def algorithms(rounds: int, world: World) -> dict[str, dict[str, Any]]:
         "dgs-figure": ridge(rounds, site="increment", noise="laplace", form="figure"),
         "anytime": anytime(rounds, public_contexts=world.public),
         "joint": joint(rounds),
+        "anytime-joint": pair(rounds),
     }
     if len(world.pool) == DIM:
         found["private-ucb"] = arms(rounds, noise="laplace")
@@ -204,6 +205,7 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
         "anytime, other rewards": anytime(rounds, window=0.3, **rewards),
         "anytime, thompson": anytime(rounds, policy="thompson"),
         "joint, no horizon": joint(rounds, **ahead),
+        "pair, one whitener": pair(rounds, versions=1, low=0.25, high=1.0, window=0.3),
         "joint, wishart": joint(rounds, noise="wishart", multipliers=np.full(63, 60.0)),
         "joint, eigenvalues raised": joint(rounds, shift=0.0),
     }
@@ -237,6 +239,24 @@ def anytime(rounds: int, **given: Any) -> dict[str, Any]:
         "public_contexts": np.empty((0, DIM)),
     }
     return {**common(0), "learner": "filter", "policy": "centred-ucb", **own, **given}
+
+
+def pair(rounds: int, **given: Any) -> dict[str, Any]:
+    """The anytime bandit with private contexts."""
+    own = {
+        "scale": 1.5,
+        "window": 0.75,
+        "knee": 60.0,
+        "ratio": 1.025,
+        "first": 5,
+        "change": 11,
+        "growth": 3.0,
+        "versions": 8,
+        "first_eta2": 0.25,
+        "later_eta2": 0.125,
+        "reward_variance": 0.25,
+    }
+    return {**common(0), "learner": "pair", "policy": "thompson", **own, **given}
 
 
 def joint(rounds: int, **given: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ DESCRIPTION = "two sums released for ever, moments and directions; Thompson samp
 REFERENCE = "this project (docs/privacy.md)"
 CLAIM = "joint, as GDP, proven"
 OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance")
+CONTEXTS_ARE_PRIVATE = True
 
 # In knees: the first release, and the first change of the whitener.
 FIRST = 0.09

@@ -33,6 +33,7 @@ DESCRIPTION = (
 REFERENCE = "Shariff & Sheffet 2018"
 CLAIM = "joint, as GDP ((ε, δ) with noise='wishart'), proven"
 OPTIONS = ("reward_weight", "centre_rewards", "shift")
+CONTEXTS_ARE_PRIVATE = True
 
 # w, the squared size of the reward's coordinate beside the context's. Noise on Σ x·r is (1 + w)/√w,
 # that on Σ xxᵀ 1 + w: at 1 the former is least, and no more than a tree on moments alone needs.

@@ -48,6 +48,7 @@ Name = Literal[
     "adac-oful",
     "private-ucb",
     "joint",
+    "anytime-joint",
 ]
 
 
@@ -62,6 +63,7 @@ class Algorithm:
     own_options: tuple[str, ...] = ()
     registered_by_user: bool = False
     one_hot: bool = False  # contexts may only name arms
+    contexts_are_private: bool = False
     black_box: bool = False  # only its factory knows its options, and what it makes
 
 
@@ -78,6 +80,7 @@ def entry(module: Any, word: str = "") -> Algorithm:
         getattr(module, f"{prefix.lower()}design"),
         getattr(module, f"{prefix}OPTIONS", ()),
         one_hot=getattr(module, "ONE_HOT", False),
+        contexts_are_private=getattr(module, "CONTEXTS_ARE_PRIVATE", False),
     )
 
 

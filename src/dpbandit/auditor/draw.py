@@ -104,7 +104,7 @@ class Drawer:
         cap = options["unit"][1] if options.get("unit", "reward") != "reward" else None
         changed, users = self._changed(rows, cap)
         rewards, others = self._rewards(rows, list(changed))
-        other_xs = self._other_contexts(len(changed)) if self.name == "joint" else None
+        other_xs = self._other_contexts(len(changed)) if self.private else None
         batches = self._batches(rows, long)
         picker = Picker(rng, options, self.arms, self.one_hot, self.tight)
         logged = 0
@@ -134,14 +134,14 @@ class Drawer:
 
     def _options(self) -> dict[str, Any]:
         rng, algorithm = self.rng, registry.find(self.name)
-        self.one_hot = algorithm.one_hot
+        self.one_hot, self.private = algorithm.one_hot, algorithm.contexts_are_private
         self.long = _maybe(rng, 1 / RARELY)
         sizes = ((1, 4), (1, 4), (1, 4), (1, 4), (1, 2), (5, 10), (5, 10), (11, 40))
         low, high = _one(rng, *sizes)
         dim = int(rng.integers(low, high, endpoint=True))
         if _maybe(rng, 0.01):
             dim = int(rng.integers(41, 201))
-        if self.long or self.name == "joint":
+        if self.long or self.private:
             dim = min(dim, int(rng.integers(1, 7)))
         given: dict[str, Any] = {"dim": dim, "seed": _one(rng, 0, 0, None)}
         given["epsilon"] = _one(rng, 1.0, 2.0, _size(rng, -2, 1.5), _size(rng, -6, 4))
@@ -334,7 +334,7 @@ class Drawer:
             events.append(Event(int(rng.integers(rows)), kind, int(rng.integers(1, 700))))
         if self.options.get("pan_private") and _maybe(rng, 0.7):
             events.append(Event(int(rng.integers(rows)), "look"))
-        if self.options.get("context_noise") and self.name != "joint":
+        if self.options.get("context_noise") and not self.private:
             at = range(rows) if rows < 300 else ()
             events += [Event(row, "offer") for row in at if _maybe(rng, 0.5)]
         return tuple(events)

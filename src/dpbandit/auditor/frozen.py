@@ -185,14 +185,17 @@ def other_pairs(bandit: Bandit, xs: Matrix) -> tuple[Vector, tuple[Change, Chang
 
 
 def _first(bandit: Bandit, xs: Matrix, reward: float) -> Matrix:
-    """What each of these contexts with this reward would put into the very first release."""
+    """What each of these contexts with this reward, learned first, puts into the first release."""
     engine = bandit.engine.copy()
+    low, high = bandit.options.reward_range
+    rest, middle = np.zeros(bandit.dim), (low + high) / 2
 
     def values() -> Iterator[Vector]:
         for x in np.ascontiguousarray(xs):
             engine.reset()
-            if engine.prepare(x, reward) == NO_RELEASE:
-                raise ValueError(f"{bandit.name} releases nothing in its first round")
+            scale = engine.prepare(x, reward)
+            while scale == NO_RELEASE:
+                scale = engine.prepare(rest, middle)
             yield engine.pending()
 
     return np.array(list(values()))
