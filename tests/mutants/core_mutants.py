@@ -330,7 +330,9 @@ def judges_of_the_core() -> dict[str, Any]:
     named = ("random_numbers", "engines_refuse_with_the_same_codes", "horizons_caps_and_failures")
     named += ("perturbed_contexts_keep_their_norm", "core_scores_are_the_references")
     named += ("engines_agree_to_the_last_bit", "shares_of_sums_are_the_same_whole_numbers")
-    named += ("rounding_is_paid_for_where_a_is_nearly_singular",)
+    named += ("rounding_is_paid_for_where_a_is_nearly_singular", "fields_are_all_that_changes")
+    named += ("bounds_of_both_engines_over_many_rounds", "long_trees_are_the_same_whole_numbers")
+    named += ("logs_cost_what_is_claimed", "densities_of_both_engines")
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:
         raise LookupError(

@@ -1287,6 +1287,7 @@ REWARDS = {"reward_range": (0.25, 1.75)}
 LONGER = {"max_norm": 2.0, "ridge": 0.7}
 USERS = {"unit": ("user", 2)}
 KNOWN = {"public_contexts": "pool"}
+WIDE = {"dim": 6}  # more than a vector of the core holds
 
 # name, options, and whether the exact cost attains the budget on the streams below.
 BANDITS: dict[str, tuple[str, dict[str, Any], bool]] = {
@@ -1341,10 +1342,25 @@ BANDITS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "arms, gauss": ("private-ucb", {"noise": "gaussian", **AHEAD}, False),
     "arms, split": ("private-ucb", {"split_budget": True, "alpha": "theory", **USERS}, False),
     "joint": ("joint", REWARDS, True),
-    "joint, unknown horizon": ("joint", {**AHEAD, **LONGER, "centre_rewards": True}, False),
+    "joint, unknown horizon": ("joint", {**AHEAD, **LONGER}, False),
     "joint, users": ("joint", {**USERS, "reward_weight": 0.5}, False),
     "joint, wishart": ("joint", {"noise": "wishart", "horizon": 6}, False),
     "joint, theory": ("joint", {"alpha": "theory"}, True),
+    "joint, centred": ("joint", {**REWARDS, "centre_rewards": True}, True),
+    "joint, raised": ("joint", {**REWARDS, "shift": 0.0, "epsilon": 0.05}, True),
+    "arms, published": ("private-ucb", {"noise": "gaussian", "privacy_bonus": "theory"}, True),
+    "wide laplace": ("private-linucb", WIDE, True),
+    "wide gauss": ("tree-gauss", {**WIDE, **REWARDS, **AHEAD}, False),
+    "wide honaker": ("tree-gauss", {**WIDE, **REWARDS, "honaker": True}, True),
+    "wide gauss, pan-private": ("tree-gauss", {**WIDE, **REWARDS, "pan_private": True}, False),
+    "wide ellipsoid": ("tree-gauss", {**WIDE, **REWARDS, **KNOWN, "shape": "ellipsoid"}, False),
+    "wide dgs": ("dgs", {**WIDE, **REWARDS, **KNOWN, "noise": "laplace"}, False),
+    "wide dgs, ball": ("dgs", {**WIDE, **REWARDS}, False),
+    "wide toeplitz": ("toeplitz", {**WIDE, **REWARDS}, False),
+    "wide anytime": ("anytime", {**WIDE, **REWARDS, "first_release": 2, "ratio": 1.3}, False),
+    "wide joint": ("joint", {**WIDE, **REWARDS}, True),
+    "wide episodes": ("adac-oful", {**WIDE, **REWARDS}, False),
+    "wide arms": ("private-ucb", {**WIDE, "max_norm": 2.0}, True),
     "no noise": ("tree-gauss", {"epsilon": math.inf}, False),
     "no noise, laplace": ("private-linucb", {"epsilon": math.inf}, False),
     "no noise, joint": ("joint", {"epsilon": math.inf}, False),
@@ -1353,9 +1369,9 @@ BANDITS: dict[str, tuple[str, dict[str, Any], bool]] = {
 PROVEN = {"random": "none"}
 
 
-def pool() -> Any:
+def pool(dim: int = DIM) -> Any:
     rng = np.random.default_rng(8)
-    rows = rng.normal(size=(12, DIM)) * [1.0, 0.6, 0.3]
+    rows = rng.normal(size=(12, dim)) * np.array([1.0, 0.6, 0.3] * 3)[:dim]
     return rows / (
         np.linalg.norm(rows, axis=1, keepdims=True) * rng.uniform(1.0, 2.0, size=(12, 1))
     )
@@ -1367,7 +1383,7 @@ def made(label: str, **more: Any) -> Any:
     name, options, _attained = BANDITS[label]
     given = {**UNIT, **options, **more}
     if isinstance(given.get("public_contexts"), str):
-        given["public_contexts"] = pool()
+        given["public_contexts"] = pool(given["dim"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return dpb.make(name, **given)
@@ -1376,8 +1392,8 @@ def made(label: str, **more: Any) -> Any:
 def slates(bandit: Any, rounds: int) -> Any:
     rng = np.random.default_rng(9)
     if bandit.one_hot:
-        return [np.eye(DIM)[rng.permutation(DIM)] for _ in range(rounds)]
-    rows = pool() * bandit.options.max_norm
+        return [np.eye(bandit.dim)[rng.permutation(bandit.dim)] for _ in range(rounds)]
+    rows = pool(bandit.dim) * bandit.options.max_norm
     return [np.ascontiguousarray(rows[rng.choice(12, 4, replace=False)]) for _ in range(rounds)]
 
 
@@ -1446,7 +1462,9 @@ def exact_cost(label: str) -> Judge:
         for backend in ("core", "reference"):
             bandit = made(label, backend=backend)
             rounds = min(16, options.get("horizon") or 16)
-            rows = np.full((rounds, DIM), 1 / math.sqrt(DIM)) * bandit.options.max_norm
+            rows = (
+                np.full((rounds, bandit.dim), 1 / math.sqrt(bandit.dim)) * bandit.options.max_norm
+            )
             frozen = freeze(bandit, allowed(bandit, rows))
             claim = bandit.claim
             if claim.status == "proven" and claim.noise == "simulation" and claim.epsilon > 0:
@@ -1474,7 +1492,7 @@ def as_shipped(label: str) -> Judge:
 
         bandit = made(label)
         rounds = min(6, BANDITS[label][1].get("horizon") or 6)
-        rows = allowed(bandit, pool()[:rounds] * bandit.options.max_norm)
+        rows = allowed(bandit, pool(bandit.dim)[:rounds] * bandit.options.max_norm)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             cost, why = shipped(lambda: made(label), rows)
@@ -1608,6 +1626,7 @@ def wrong_contexts() -> dict[str, Any]:
         "just long in L1": np.array([[0.4 + 3e-9, 0.4, 0.4]]),
         "a hair long in L1": np.array([[0.4 + 5e-10, 0.4, 0.4]]),
         "minus one hot": np.array([[0.0, -1.0, 0.0]]),
+        "long in L1, both signs": np.array([[0.55, -0.55, 0.55]]),
         "other dimension": np.zeros((2, 4)),
         "no arms": np.zeros((0, 3)),
         "huge": np.full((1, 3), 1e200),
@@ -1630,6 +1649,20 @@ def admitted(rows: Any, l1_limit: float | None, one_hot: bool) -> str:
     if one_hot and not all(sorted(row) == [0, 0, 1] for row in rows.tolist()):
         return "ShapeError"
     return ""
+
+
+def is_refused(rows: Any, bandit: Any) -> bool:
+    """Whether such contexts are to be refused, by the definition."""
+    if len(rows) == 0 or rows.shape[1] != bandit.dim or not np.isfinite(rows).all():
+        return True
+    scaled = np.minimum(np.abs(rows / bandit.options.max_norm), 1e100)
+    if max(math.fsum(v * v for v in row) for row in scaled) > (1 + 1e-9) ** 2:
+        return True
+    limit = bandit.l1_limit
+    if limit is not None and max(math.fsum(abs(row)) for row in rows) > limit * (1 + 1e-9):
+        return True
+    named = [0.0] * (bandit.dim - 1) + [1.0]
+    return bandit.one_hot and not all(sorted(row) == named for row in rows.tolist())
 
 
 @judge
@@ -1691,17 +1724,35 @@ def gates_let_in_what_is_allowed() -> Any:
 @judge
 def engines_refuse_with_the_same_codes() -> Any:
     seen = []
-    for label in ("linucb", "arms", "laplace, known", "anytime"):
-        one, two = made(label, backend="reference"), made(label, backend="core")
-        for rows in wrong_contexts().values():
-            found = [b.engine.select(np.ascontiguousarray(rows)) for b in (one, two)]
-            assert (found[0] < 0) == (found[1] < 0), rows  # which fault is found first may differ
+    for label, options in (
+        ("linucb", {}),
+        ("arms", {}),
+        ("arms", {"max_norm": 2.0}),
+        ("laplace, known", {}),
+        ("anytime", {}),
+        ("wide laplace", {"public_contexts": "pool"}),
+        ("wide arms", {}),
+    ):
+        one, two = (made(label, backend=b, **options) for b in ("reference", "core"))
+        dim, most = one.dim, one.options.max_norm
+        short = [rows for rows in wrong_contexts().values() if rows.shape[1] == 3]
+        cases = [np.pad(rows, ((0, 0), (0, dim - 3))) for rows in short]
+        cases += [np.ascontiguousarray(rows[:, ::-1]) for rows in cases]
+        cases += [np.zeros((2, dim + 1)), np.eye(dim)[:2] * 2.0]
+        cases += [np.array([[1.0, 0.5] + [0.0] * (dim - 2)])]
+        for rows in cases:
+            given = np.ascontiguousarray(rows if one.one_hot else rows * most)
+            found = [bandit.engine.select(given) for bandit in (one, two)]
+            expected = is_refused(given, one)
+            # Which fault is found first may differ.
+            assert [code < 0 for code in found] == [expected] * 2, (label, given)
             if len(rows):
-                x = np.ascontiguousarray(rows[0])
-                admits = [b.engine.admit(x, 0.5) for b in (one, two)]
-                assert (admits[0] < 0) == (admits[1] < 0)
-                seen.append(admits)
+                x = np.ascontiguousarray(given[-1])
+                admits = [bandit.engine.admit(x, 0.5) < 0 for bandit in (one, two)]
+                assert admits == [is_refused(x[None, :], one)] * 2, (label, x)
             seen.append(min(found))
+        if dim != 3:
+            continue
         for wrong in (
             np.zeros(3),
             [[1.0, 0.0, 0.0]],

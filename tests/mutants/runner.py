@@ -275,10 +275,11 @@ def take_baseline(check: bool = False) -> Baseline:
 def import_ours() -> None:
     """All covered modules, and the judges."""
     import judges  # noqa: F401
+    import longer  # noqa: F401
 
     for module in targets.sources():
         importlib.import_module(f"{targets.PACKAGE}.{module}".rstrip("."))
-    for module in ("auditor.verify", "auditor.guards", "privacy.noises.check", "logs.enter"):
+    for module in ("auditor.verify", "auditor.guards", "privacy.noises.check", "auditor.warm"):
         importlib.import_module(f"{targets.PACKAGE}.{module}")
 
 

@@ -19,6 +19,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import explained
 import judges
+import longer  # noqa: F401 - adds judges
 import operators
 import targets
 
