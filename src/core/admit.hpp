@@ -3,8 +3,7 @@
 #pragma once
 #include "linalg.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 enum Code {
     FINE = 0,
     RELEASE_IS_DUE = 1,
@@ -59,5 +58,4 @@ struct Gate {
     DPB_INLINE int admit_reward(double r) const { return is_finite(r) ? FINE : REWARD_NOT_FINITE; }
     DPB_INLINE double clip(double r) const { return clips ? smaller(larger(r, low), high) : r; }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -2,8 +2,7 @@
 #include "log.hpp"
 #include "worlds.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 static Core* hold_ridge(const Spec& o) {
     switch (o.site) {
         case Site::nothing: return hold<InTheClear>(o);
@@ -46,12 +45,13 @@ static double ratio(NoiseKind kind, int64_t count, const double* y, const double
                     const double* one, double scale) {
     return log_ratio(kind, count, y, zero, one, scale);
 }
-}  // namespace DPB_ARCH
+}  // namespace dpb::DPB_ARCH
 
 #define DPB_JOIN(a, b) a##b
 #define DPB_NAMED(a, b) DPB_JOIN(a, b)
 #define DPB_TEXT(a) #a
 #define DPB_QUOTED(a) DPB_TEXT(a)
+namespace dpb {
 const Arch DPB_NAMED(arch_, DPB_ARCH) = {
     DPB_QUOTED(DPB_ARCH),    &DPB_ARCH::make,          &DPB_ARCH::make_world, &DPB_ARCH::draw,
     &DPB_ARCH::draw_uniforms, &DPB_ARCH::draw_lot,      &DPB_ARCH::ratio,

@@ -8,8 +8,7 @@
 #include <cpuid.h>
 #endif
 
-namespace dpb {
-namespace cpu {
+namespace dpb::cpu {
 
 #if defined(__x86_64__)
 
@@ -79,5 +78,4 @@ inline int choose() {
     throw std::runtime_error("DPBANDIT_ARCH=" + std::string(asked) + why + "; allowed: " + allowed);
 }
 
-}  // namespace cpu
-}  // namespace dpb
+}  // namespace dpb::cpu

@@ -3,8 +3,7 @@
 #include "interface.hpp"
 #include "vector.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 struct Fields {
     Field* out;
     i64 count;
@@ -24,5 +23,4 @@ struct Fields {
         put(high, (i64*)at + 1, true, rows, columns, 2 * columns, 2);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

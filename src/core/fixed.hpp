@@ -1,10 +1,10 @@
 // Private items in whole numbers of 2^−GRID: their sums are exact, in any order, at any horizon.
 // What rounding an item does to it happens once, when it enters, so it is part of the item.
 #pragma once
+#include "interface.hpp"
 #include "linalg.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 constexpr int GRID = 40;
 constexpr double STEP = 0x1p-40;
 typedef i64 step4 __attribute__((vector_size(32)));
@@ -36,6 +36,13 @@ DPB_INLINE whole large_to_grid(double a) {
     double scaled = a * 0x1p40;
     return magnitude(scaled) < 0x1p62 ? (whole)__builtin_rint(scaled) : (whole)scaled;
 }
+// A release of one vector at a time whose noise is drawn when it is shown, not before.
+struct OneByOne {
+    const Spec& o;
+    i64 numbers() const { return o.dim; }
+    i64 starts(i64, i64*) const { return 0; }
+    void begin(i64, const whole*) {}
+};
 // The clean numbers of a release: in 64 bits while they surely fit, which vectors can add.
 struct Node {
     i64* steps;
@@ -87,5 +94,4 @@ DPB_INLINE whole share_of(whole a, u64 share) {
     whole found = (whole)((high << 2) | ((u64)low >> 62));
     return negative ? -found : found;
 }
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

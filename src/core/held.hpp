@@ -11,17 +11,14 @@
 #include "bandit/pair.hpp"
 #include "bandit/parameter.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 struct Here {
     void* at;
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH
 inline void* operator new(size_t, dpb::DPB_ARCH::Here place) { return place.at; }
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 DPB_INLINE void* fresh(size_t bytes) {
     size_t size = (bytes + 63) / 64 * 64 + 64;
     void* at = aligned_alloc(64, size);
@@ -140,6 +137,10 @@ template <class Bandit> struct Held final : Core {
             if (int code = gate.admit(contexts + j * dim, (int)dim)) return code;
         return FINE;
     }
+    DPB_CALL int choose(const Slate& slate, double alpha) {
+        bandit.look(slate);
+        return bandit.choose_by(View{bandit.released, bandit.matrix()}, slate, alpha, board);
+    }
     int select(const double* contexts, i64 arms, i64 dim, double alpha) override {
         if (held) return BUSY;
         if (int code = check(contexts, arms, dim)) return code;
@@ -150,7 +151,7 @@ template <class Bandit> struct Held final : Core {
             perturb_rows(slate, (u64)bandit.clock->decisions, offered.moved);
             slate.pool = offered.moved;
         }
-        int arm = bandit.choose(slate, alpha, board);
+        int arm = choose(slate, alpha);
         offered.choose(arm);
         return arm;
     }
@@ -337,7 +338,7 @@ template <class Bandit> struct Held final : Core {
             double alpha = record.alphas[record.alpha_count == 1 ? 0 : t];
             // Which reward is read is known when an arm is chosen: by then all of them are near.
             for (i64 j = 0; given.rewards && j < arms; j += 8) __builtin_prefetch(given.rewards + t * arms + j);
-            int arm = bandit.choose(slate, alpha, board);
+            int arm = choose(slate, alpha);
             double best = largest_of(means, arms);
             double reward = given.rewards ? given.rewards[t * arms + arm] : means[arm] + given.noise[t];
             if ((code = gate.admit_reward(reward))) break;
@@ -427,5 +428,4 @@ template <class Bandit> Core* hold(const Spec& o) {
     Block block{(char*)fresh(Held<Bandit>::needed(o)), 0};
     return new (Here{at}) Held<Bandit>(o, block);
 }
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -3,8 +3,7 @@
 #pragma once
 #include "vector.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 
 DPB_INLINE word4 lane_of(int lane) { return (word4)(word4{0, 1, 2, 3} == splat_word((u64)lane)); }
 DPB_INLINE word4 lanes_below(int lane) { return (word4)(word4{0, 1, 2, 3} < splat_word((u64)lane)); }
@@ -409,5 +408,4 @@ DPB_INLINE double largest_eigenvalue(Size z, const double* m, double* work) {
     for (int i = 1; i < z.n; i++) largest = larger(largest, work[(i64)i * z.s + i]);
     return largest + root(off);  // what is left off the diagonal moves no eigenvalue by more
 }
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

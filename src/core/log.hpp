@@ -8,8 +8,7 @@
 #include "fixed.hpp"
 #include "held.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 constexpr int LANES = 64;  // rows that are whitened side by side
 constexpr i64 CHUNK = 4096;
 // Fours that are added to side by side: as many as the registers hold. Not a matter of bits.
@@ -311,5 +310,4 @@ static void absorb_rows(const LogRecipe& o, const double* xs, const double* rs, 
                         i64 rows, const LogSums& sums) {
     Pass(o, sums).run(xs, rs, status, rows);
 }
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -5,8 +5,7 @@
 #include "linalg.hpp"
 #include "random.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 // What a release without noise adds to a score when it fits one side only: more than any ratio.
 constexpr double CERTAIN = 1e6;
 
@@ -127,5 +126,4 @@ inline double log_ratio(NoiseKind kind, i64 count, const double* y, const double
     }
     __builtin_trap();
 }
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -5,8 +5,7 @@
 #pragma once
 #include "vector.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 
 template <class W> struct Words {
     W a, b, c, d;  // of each of several counters, four words of 32 bits
@@ -155,5 +154,4 @@ DPB_INLINE double one_normal(u64 key, u64 stream) {
     add_normals(key, stream, 1, 1, nullptr, eight);
     return eight[0];
 }
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

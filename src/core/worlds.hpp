@@ -3,8 +3,7 @@
 #pragma once
 #include "held.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 // Streams of a world's key.
 constexpr u64 SLATES = 1ull << 59, NOISES = 1ull << 60, CLICKS = 1ull << 58, RARITIES = 1ull << 57;
 
@@ -151,5 +150,4 @@ struct Simulated final : World {
         }
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

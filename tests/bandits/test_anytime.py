@@ -88,9 +88,9 @@ def test_the_filter_is_the_posterior_of_all_releases():
     xs, rs = stream(120)
     bandit, released = watched(public_contexts=xs, reward_range=(-1, 1))
     us = np.array([instrument(bandit, x) for x in xs])
-    predictions, published, fields = [], [], bandit.engine.fields()
+    predictions, published = [], []
     for t, (x, r) in enumerate(zip(xs, rs, strict=True), start=1):
-        half, estimate = bandit.spec["window"], fields["estimate"]
+        half, estimate = bandit.spec["window"], bandit.engine.fields()["estimate"]
         predictions.append(np.clip(x @ estimate[:DIM] + estimate[DIM], -1 + half, 1 - half))
         before = len(released)
         bandit.update(x, r)
@@ -98,6 +98,7 @@ def test_the_filter_is_the_posterior_of_all_releases():
             published.append(t)
             noisy = [release.noisy for release in released]
             mean, covariance = dense_posterior(bandit, xs, us, _pad(predictions), published, noisy)
+            fields = bandit.engine.fields()
             np.testing.assert_allclose(fields["estimate"], mean, rtol=0, atol=1e-9)
             np.testing.assert_allclose(fields["posterior"], covariance, rtol=0, atol=1e-10)
     assert published == releases.times(5, 1.3, 120).tolist()

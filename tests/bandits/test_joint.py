@@ -100,7 +100,7 @@ def test_a_plain_implementation_gives_the_same_arms_and_parameters(noise, horizo
                 scale = sensitivity * math.sqrt(levels) / mu
                 amount += scale**2
             else:
-                scale = calibrate(epsilon=5.0, delta=0.01, levels=levels).degrees + d
+                scale = calibrate(epsilon=5.0, delta=0.01, levels=levels, rows=d + 1).degrees + d
                 amount += scale
             if end not in noises:
                 zero = np.zeros((d + 1) * (d + 2) // 2)

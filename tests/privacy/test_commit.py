@@ -179,6 +179,72 @@ def test_what_was_seen_stays():
     assert seen_new > 5
 
 
+@pytest.mark.parametrize("more", [{}, {"pan_private": True}])
+def test_an_interrupt_of_a_round_with_real_noise_leaves_all_or_nothing(more):
+    at, learned = 1, 0
+    while True:
+        bandit = make(seed=None, delta=1e-3, **more)
+        bandit.update(X[0], 0.3)
+        before = everything(bandit)
+        try:
+            with Interrupt(at) as interrupt:
+                bandit.update(X[2], 0.5)
+        except KeyboardInterrupt:
+            if bandit.rounds == 1:
+                assert everything(bandit) == before
+            else:
+                learned += 1
+                assert (bandit.rounds, bandit.ledger.releases) == (2, 2)
+                assert bandit.theta.tolist() != before[3][0]
+        if not interrupt.came:
+            break
+        at += 7
+    assert learned > 1
+
+
+@pytest.mark.parametrize("name", ["linucb", "tree-gauss", "anytime"])
+def test_an_interrupted_start_from_a_log_leaves_all_or_nothing(name):
+    pa = pytest.importorskip("pyarrow")
+    from dpbandit.logs import enter
+    from dpbandit.logs.users import Tally
+    from dpbandit.warmstart.scan import Reading, rows_of, scan
+    from dpbandit.warmstart.source import find_columns, open_log
+
+    xs = np.random.default_rng(1).normal(size=(30, 2)) / 4
+    table = pa.table({"x": list(xs), "r": np.linspace(-2, 2, 30), "u": ["a", "b", "c"] * 10})
+    source = open_log(table)
+    columns = find_columns(source, context="x", reward="r", user="u")
+
+    def started():
+        bandit = make(name, unit=("user", 4))
+        bandit.identity = "the same"
+        start, tally = enter.prepare(bandit, xs, 1e-9), Tally(4)
+        rows = rows_of(source.parts[0], Reading(columns, start.recipe, None))
+        sums = scan(rows, start.recipe, lambda r: tally.admit(r.users, r.status, over=8))
+        return bandit, lambda: enter.enter(bandit, start, sums, tally.people())
+
+    def all_of(bandit):
+        people = bandit.people.counts.tolist(), bandit.log, bandit.claim
+        return everything(bandit), people
+
+    bandit, call = started()
+    before = all_of(bandit)
+    call()
+    after, at = all_of(bandit), 1
+    assert (bandit.log.learned, bandit.over_cap) == (12, 18)
+    while True:
+        bandit, call = started()
+        try:
+            with Interrupt(at) as interrupt:
+                call()
+        except KeyboardInterrupt:
+            assert all_of(bandit) == (after if bandit.log else before), at
+        if not interrupt.came:
+            break
+        at += 11
+    assert at > 300
+
+
 @pytest.mark.parametrize("name", ["tree-gauss", "linucb", "anytime"])
 def test_a_batch_says_how_much_of_it_was_learned(name):
     xs, rs = X[[0, 1, 2, 0]], np.array([0.1, 0.2, 0.3, 0.4])

@@ -6,8 +6,7 @@
 #include "../release/anytime.hpp"
 #include "common.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 struct Anytime : Common {
     static constexpr bool is_whole = true;
     struct Times {
@@ -42,10 +41,9 @@ struct Anytime : Common {
     i64 numbers() const { return l.n; }
     bool quiet(const double*) const { return clock->rounds + 1 < times->due; }
     const double* matrix() const { return spread; }
-    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
+    DPB_INLINE void look(const Slate& slate) {
         if (!prior.is_public && (clock->decisions < LOOKED_AT || clock->decisions % 8 == 0))
             prior.look(slate);
-        return choose_by(View{released, spread}, slate, alpha, scores);
     }
     DPB_CALL double prepare(const double* x, double reward, bool) {
         const int d = z.n;
@@ -151,5 +149,4 @@ struct Anytime : Common {
         f.vector("instrument", u, l.n);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

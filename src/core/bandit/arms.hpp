@@ -5,8 +5,7 @@
 #include "../release/tree.hpp"
 #include "common.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 // The index of an arm that was never pulled: above every other, and its square is still a float.
 constexpr double UNTRIED = 1e140;
 
@@ -26,9 +25,8 @@ struct Arms : Common {
         last = b.take<i64>(1);
     }
     i64 numbers() const { return 1; }
-    bool quiet(const double*) const { return false; }
     const double* matrix() const { return nullptr; }
-    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
+    DPB_CALL int choose_by(const View&, const Slate& slate, double alpha, double* scores) {
         u64 decision = (u64)clock->decisions++;
         index_arms(alpha);
         for (i64 j = 0; j < slate.arms; j++) {
@@ -127,5 +125,4 @@ struct Arms : Common {
         f.number("arm", last);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -7,12 +7,13 @@
 #include "../noise.hpp"
 #include "../policy/policy.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 struct Clock {
     i64 rounds, decisions, clipped, outside;  // outside: 1 once a context was not among the public ones
 };
+// A bandit is this with `prepare`, `fields` and what it does otherwise than said here.
 struct Common {
+    static constexpr bool is_whole = false;  // whether it releases whole numbers
     const Spec& o;
     Size z;
     Clock* clock;
@@ -36,6 +37,10 @@ struct Common {
     DPB_INLINE void show_pending(i64 numbers) { node.show(numbers, pending); }
     double centre() const { return 0.5 * (o.low + o.high); }
     double width() const { return o.high - o.low; }
+    i64 numbers() const { return o.dim; }  // in a release
+    bool quiet(const double*) const { return false; }
+    void look(const Slate&) {}
+    void commit(const double*) {}
     const double* bonuses_of(double) { return nullptr; }
     i64 starts(i64*) const { return 0; }
     void begin(i64, const whole*) {}
@@ -51,5 +56,4 @@ struct Common {
         f.vector("theta", released, z.n);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -5,8 +5,7 @@
 #include "../release/tree.hpp"
 #include "common.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 DPB_INLINE i64 packed_entries(i64 dim) { return (dim + 1) * (dim + 2) / 2; }
 
 struct Joint : Common {
@@ -35,11 +34,7 @@ struct Joint : Common {
         }
     }
     i64 numbers() const { return packed_entries(o.dim); }
-    bool quiet(const double*) const { return false; }
     const double* matrix() const { return inverse; }
-    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
-        return choose_by(View{released, inverse}, slate, alpha, scores);
-    }
     DPB_CALL double prepare(const double* x, double reward, bool) {
         i64 t = ++clock->rounds;
         const int d = z.n;
@@ -149,5 +144,4 @@ struct Joint : Common {
         f.number("raised", raised);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

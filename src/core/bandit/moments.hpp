@@ -2,14 +2,12 @@
 // the context, both brought to size 1: ((r − centre)/width)·(x/max_norm), or a shaped u in place of
 // x/max_norm. What centring takes off is public and is added again after the release.
 #pragma once
-#include "../learner/ridge.hpp"
 #include "../release/episodes.hpp"
 #include "../release/toeplitz.hpp"
 #include "../release/tree.hpp"
-#include "common.hpp"
+#include "clear.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 constexpr double TINY = 1e-150;  // a context this small after shaping says nothing and is left out
 
 // u = Px/max(‖Px‖, floor), of norm at most 1, and the Gram matrix that goes with such sums.
@@ -60,10 +58,9 @@ struct Shape {
     }
 };
 
-template <class Release> struct Moments : Common {
+template <class Release> struct Moments : Regression {
     static constexpr bool is_whole = Release::is_whole;
     static constexpr bool has_episodes = __is_same(Release, EpisodesRelease);
-    Ridge ridge;
     Release release;
     Shape shape;
     double per_norm, per_width, middle, unit;
@@ -73,8 +70,7 @@ template <class Release> struct Moments : Common {
         return __is_same(Release, HonakerRelease) ? o.dim * o.levels : o.dim;
     }
     Moments(Block& b, const Spec& spec)
-        : Common(b, spec, count(spec)),
-          ridge(b, spec.dim, spec.ridge),
+        : Regression(b, spec, count(spec)),
           release(b, spec),
           shape(b, spec),
           per_norm(1 / spec.max_norm),
@@ -97,9 +93,6 @@ template <class Release> struct Moments : Common {
             return release.goes_on(dot(z, probe, x));
         }
         return false;
-    }
-    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
-        return choose_by(View{released, matrix()}, slate, alpha, scores);
     }
     DPB_CALL double prepare(const double* x, double reward, bool) {
         i64 t = ++clock->rounds;
@@ -171,5 +164,4 @@ template <class Release> struct Moments : Common {
         if (has_episodes) f.matrix("anchor", anchor, z);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

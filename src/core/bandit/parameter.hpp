@@ -4,25 +4,20 @@
 // its Lemma 1; kept as published, not proven.
 #pragma once
 #include "../learner/bound.hpp"
-#include "../learner/ridge.hpp"
 #include "../release/tree.hpp"
-#include "common.hpp"
+#include "clear.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 constexpr double VANISHED = 1e-150;  // no square of a number above it underflows
 
-struct Own : Common {
-    static constexpr bool is_whole = false;  // A⁻¹·(whole sum) is not: what rounding adds is charged
-    Ridge ridge;
+struct Own : Regression {  // A⁻¹·(whole sum) is not whole: what rounding adds is charged
     Tree tree;
     Reach reach;
     double unit, per_norm, middle;
     i64* item;
     double *scaled, *moved, *prefix, *context_sum, *context_sum_low;
     Own(Block& b, const Spec& spec)
-        : Common(b, spec, spec.dim),
-          ridge(b, spec.dim, spec.ridge),
+        : Regression(b, spec, spec.dim),
           tree(b, spec.dim, spec.unknown_horizon, rows_for(spec)),
           reach(b, spec.dim, spec.public_arms, spec.max_norm, spec.noise == NoiseKind::laplace),
           unit(width() * spec.max_norm),
@@ -54,12 +49,6 @@ struct Own : Common {
                     sum[v] += splat(along[t]) * load(recent + t * s + j + 4 * v);
             DPB_UNROLL for (int v = 0; v < N; v++) store(out + j + 4 * v, sum[v]);
         });
-    }
-    i64 numbers() const { return o.dim; }
-    bool quiet(const double*) const { return false; }
-    const double* matrix() const { return ridge.inverse; }
-    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
-        return choose_by(View{released, ridge.inverse}, slate, alpha, scores);
     }
     DPB_CALL double prepare(const double* x, double reward, bool in_public_set) {
         i64 t = ++clock->rounds;
@@ -127,30 +116,20 @@ struct Own : Common {
     }
 };
 
-struct Increments : Common {
-    static constexpr bool is_whole = false;
-    Ridge ridge;
+struct Increments : Regression {
     i64 rows;
     double *sums, *published, *carry, *item;
     Increments(Block& b, const Spec& spec)
-        : Common(b, spec, spec.dim), ridge(b, spec.dim, spec.ridge), rows(rows_for(spec)) {
+        : Regression(b, spec, spec.dim), rows(rows_for(spec)) {
         sums = b.take<double>(rows * z.s);
         published = b.take<double>(rows * z.s);
         carry = b.vector(z);
         item = b.vector(z);
     }
-    i64 numbers() const { return o.dim; }
-    bool quiet(const double*) const { return false; }
-    const double* matrix() const { return ridge.inverse; }
-    DPB_CALL int choose(const Slate& slate, double alpha, double* scores) {
-        return choose_by(View{released, ridge.inverse}, slate, alpha, scores);
-    }
     DPB_CALL double prepare(const double* x, double reward, bool) {
         i64 t = ++clock->rounds;
         for (int i = 0; i < z.s; i++) item[i] = -ridge.theta[i];
-        double quadratic = ridge.add_context(x);
-        ridge.add_reward(x, reward, quadratic);
-        if (ridge.due(quadratic)) ridge.refresh();
+        learn(x, reward);
         for (int i = 0; i < z.s; i++) item[i] += ridge.theta[i];
         Place at(t, o.unknown_horizon, o.levels);
         if (o.unknown_horizon && at.index == 1 && t > 1) {
@@ -195,12 +174,10 @@ struct Increments : Common {
         }
     }
     void fields(Fields& f) {
-        common_fields(f);
-        ridge.fields(f);
+        Regression::fields(f);
         f.table("sums", sums, rows, z);
         f.table("noisy", published, rows, z);
         f.vector("carry", carry, z.n);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

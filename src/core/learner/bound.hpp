@@ -6,8 +6,7 @@
 #include "../linalg.hpp"
 #include "../policy/scores.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 constexpr double TOO_LARGE = 0.05, LATER = 1.05, MUCH_TOO_LARGE = 0.5, EARLY = 20;
 constexpr double MOST_GROWTH = 1e100;
 constexpr double SLACK = 1 + 1e-9;  // more than rounding can take off a computed length
@@ -215,5 +214,4 @@ struct Reach {
         return s.bound * max_norm * (absolute ? root((double)z.n) : 1);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -10,8 +10,7 @@
 #include "../linalg.hpp"
 #include "../random.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 constexpr int SEEN_TOGETHER = 16;  // rounds that join N and the spread at a time
 
 struct Filter {
@@ -163,5 +162,4 @@ struct Filter {
         f.number("seen_waiting", waiting);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -9,8 +9,7 @@
 #include "../linalg.hpp"
 #include "../policy/scores.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 // Directions that contexts hardly take would otherwise get instruments of their own.
 constexpr double FAINTEST = 1e-4;
 // Prior variances, in squared widths of the range: of differences between arms, of the intercept.
@@ -261,5 +260,4 @@ struct Prior {
         if (!is_public) f.vector("cells", cells, CELLS);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

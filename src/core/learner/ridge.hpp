@@ -4,8 +4,7 @@
 #include "../fields.hpp"
 #include "../linalg.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 // Contexts are added to A this many at a time: keeping rounding errors then costs little.
 constexpr int RECENT = 16;
 
@@ -121,5 +120,4 @@ struct Ridge {
         f.vector("ridge_theta", theta, z.n);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -3,8 +3,7 @@
 #include "../interface.hpp"
 #include "scores.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 struct View {  // what a learner shows of itself: released or public numbers only
     const double *theta, *matrix;
     const double* factor = nullptr;  // the matrix's upper factor, where it is kept
@@ -54,5 +53,4 @@ DPB_INLINE void score_by(PolicyKind policy, Size z, const View& view, const Slat
     }
     __builtin_trap();
 }
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

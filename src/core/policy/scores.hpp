@@ -5,8 +5,7 @@
 #include "../linalg.hpp"
 #include "../random.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 constexpr int PACK = 12;
 constexpr double TIE = 1e-12;  // scores closer than this are a tie: at first all are equal
 
@@ -223,5 +222,4 @@ DPB_INLINE int pick(const double* scores, i64 arms, u64 key, u64 decision) {
     }
     return (int)(chosen < 0 ? 0 : chosen);
 }
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

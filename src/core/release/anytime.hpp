@@ -5,8 +5,7 @@
 #include "../fields.hpp"
 #include "../fixed.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 struct Schedule {
     double knee, ratio;
     DPB_INLINE i64 next(i64 t) const {
@@ -56,5 +55,4 @@ struct Fading {  // the sum, in whole numbers
         f.wholes(low, high, sums, 1, z.n);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -5,24 +5,19 @@
 #include "../fixed.hpp"
 #include "../random.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
-struct EpisodesRelease {
+namespace dpb::DPB_ARCH {
+struct EpisodesRelease : OneByOne {
     static constexpr bool is_whole = true;
-    const Spec& o;
     Size z;
     whole* sum;
     double *carry, *grown;  // noisy sums so far; growth of log det A since the last release
     i64* item;
-    EpisodesRelease(Block& b, const Spec& spec) : o(spec), z(spec.dim) {
+    EpisodesRelease(Block& b, const Spec& spec) : OneByOne{spec}, z(spec.dim) {
         sum = b.take<whole>(z.n);
         carry = b.vector(z);
         grown = b.take<double>(1);
         item = b.take<i64>(z.s);
     }
-    i64 numbers() const { return o.dim; }
-    i64 starts(i64, i64*) const { return 0; }
-    void begin(i64, const whole*) {}
     DPB_INLINE double add(i64, double factor, const double* u, double quadratic, Node& pending, double*) {
         to_grid(z, factor, u, item);
         for (int i = 0; i < z.n; i++) sum[i] += item[i];
@@ -55,5 +50,4 @@ struct EpisodesRelease {
         f.real("grown", grown);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

@@ -5,18 +5,16 @@
 #include "../fields.hpp"
 #include "../fixed.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
-struct ToeplitzRelease {
+namespace dpb::DPB_ARCH {
+struct ToeplitzRelease : OneByOne {
     static constexpr bool is_whole = false;
-    const Spec& o;
     Size z;
     int decays;
     double *rates, *weights;  // 1 − θ says more digits about a slow decay
     double *clean, *clean_low, *noisy, *noisy_low, *total, *total_low, *item;
     i64* steps;
     ToeplitzRelease(Block& b, const Spec& spec)
-        : o(spec), z(spec.dim), decays((int)(spec.rates.rows * spec.rates.columns)) {
+        : OneByOne{spec}, z(spec.dim), decays((int)(spec.rates.rows * spec.rates.columns)) {
         rates = b.take<double>(decays);
         weights = b.take<double>(decays);
         clean = b.take<double>(decays * z.s);
@@ -31,9 +29,6 @@ struct ToeplitzRelease {
         copy(spec.rates.at, rates, decays);
         copy(spec.weights.at, weights, decays);
     }
-    i64 numbers() const { return o.dim; }
-    i64 starts(i64, i64*) const { return 0; }
-    void begin(i64, const whole*) {}
 
     // s ← θs + ωg as s + (ωg − (1 − θ)s), with the rounding of the addition kept: a slow buffer
     // would add up a million roundings of its own size before it forgets the first.
@@ -84,5 +79,4 @@ struct ToeplitzRelease {
         f.vector("total_low", total_low, z.n);
     }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH

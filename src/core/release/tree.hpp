@@ -5,8 +5,7 @@
 #include "../fields.hpp"
 #include "../fixed.hpp"
 
-namespace dpb {
-namespace DPB_ARCH {
+namespace dpb::DPB_ARCH {
 // Where a round stands: its number within its block, the level of the node that it completes, and
 // how many levels share the budget there. With an unknown horizon blocks double in length.
 struct Place {
@@ -111,16 +110,14 @@ struct Tree {
 };
 
 // What `Moments` needs of a release: one item in, now and then a noisy prefix out.
-struct TreeRelease {
+struct TreeRelease : OneByOne {
     static constexpr bool is_whole = true;
-    const Spec& o;
     Tree tree;
     i64* item;
     TreeRelease(Block& b, const Spec& spec)
-        : o(spec), tree(b, spec.dim, spec.unknown_horizon, rows_for(spec)) {
+        : OneByOne{spec}, tree(b, spec.dim, spec.unknown_horizon, rows_for(spec)) {
         item = b.take<i64>(tree.z.s);
     }
-    i64 numbers() const { return o.dim; }
     DPB_INLINE double add(i64 t, double factor, const double* u, double, Node& pending, double*) {
         Place at(t, o.unknown_horizon, o.levels);
         to_grid(tree.z, factor, u, item);
@@ -131,24 +128,14 @@ struct TreeRelease {
     DPB_INLINE void publish(i64 t, const double* noisy, double* prefix) {
         tree.publish(Place(t, o.unknown_horizon, o.levels), noisy, prefix);
     }
-    i64 starts(i64, i64*) const { return 0; }
-    void begin(i64, const whole*) {}
     void base(double* prefix) const { copy(tree.carry, prefix, tree.z.s); }
     void fields(Fields& f) { tree.fields(f); }
 };
 
 // Every node's sum starts with noise of its own, so that a look into memory sees noisy sums only; a
 // second noise is added when the node is published, for the rewards that come after the look.
-struct PanPrivateRelease {
-    static constexpr bool is_whole = true;
-    const Spec& o;
-    Tree tree;
-    i64* item;
-    PanPrivateRelease(Block& b, const Spec& spec)
-        : o(spec), tree(b, spec.dim, spec.unknown_horizon, rows_for(spec)) {
-        item = b.take<i64>(tree.z.s);
-    }
-    i64 numbers() const { return o.dim; }
+struct PanPrivateRelease : TreeRelease {
+    using TreeRelease::TreeRelease;
     // The levels at which a node begins with round t: their first noise is due before its reward.
     i64 starts(i64 t, i64* levels) const {
         Place at(t, o.unknown_horizon, o.levels);
@@ -179,10 +166,6 @@ struct PanPrivateRelease {
         clear(tree.z, item);
         return o.multipliers[at.levels] * o.sensitivity;
     }
-    DPB_INLINE void publish(i64 t, const double* noisy, double* prefix) {
-        tree.publish(Place(t, o.unknown_horizon, o.levels), noisy, prefix);
-    }
-    void base(double* prefix) const { copy(tree.carry, prefix, tree.z.s); }
     void fields(Fields& f) {
         f.words("sums_low", tree.low, tree.rows, tree.z);
         f.words("sums_high", tree.high, tree.rows, tree.z);
@@ -194,20 +177,10 @@ struct PanPrivateRelease {
 // Every node that ends with a round is published, right children too, and a node is estimated from
 // its own value and from its children: with equal variances the own value's weight is
 // v_l = 2^l/(2^{l+1} − 1). An item is in one node of each level, so the budget is the same.
-struct HonakerRelease {
-    static constexpr bool is_whole = true;
-    const Spec& o;
-    Tree tree;
-    i64* item;
+struct HonakerRelease : TreeRelease {
     double* estimate;
-    HonakerRelease(Block& b, const Spec& spec)
-        : o(spec), tree(b, spec.dim, spec.unknown_horizon, rows_for(spec)) {
-        item = b.take<i64>(tree.z.s);
-        estimate = b.vector(tree.z);
-    }
+    HonakerRelease(Block& b, const Spec& spec) : TreeRelease(b, spec) { estimate = b.vector(tree.z); }
     i64 numbers() const { return o.dim * o.levels; }  // one row a level; rows that do not end here are 0
-    i64 starts(i64, i64*) const { return 0; }
-    void begin(i64, const whole*) {}
     DPB_CALL double add(i64 t, double factor, const double* u, double, Node& pending, double*) {
         Place at(t, o.unknown_horizon, o.levels);
         const int n = tree.z.n;
@@ -243,8 +216,5 @@ struct HonakerRelease {
         }
         tree.publish(at, estimate, prefix);
     }
-    void base(double* prefix) const { copy(tree.carry, prefix, tree.z.s); }
-    void fields(Fields& f) { tree.fields(f); }
 };
-}  // namespace DPB_ARCH
-}  // namespace dpb
+}  // namespace dpb::DPB_ARCH
