@@ -254,7 +254,7 @@ def test_verify_finds_that_its_claim_is_exact(name):
     found = dpb.verify(name, epsilon=2.0, delta=1e-3, horizon=24, dim=2, tries=2, workers=1)
     assert found.holds, str(found)
     assert found.worst.ratio == pytest.approx(1.0, abs=1e-6)
-    assert len(found.cases) == 9
+    assert len(found.cases) == 10
 
 
 def test_audit_attacks_it_by_the_likelihood_of_its_releases(name):
@@ -335,7 +335,9 @@ def test_items_that_are_counted_twice_are_seen(modules):
 
     found = with_release(Wrong)
     assert not found.holds
-    assert found.worst.ratio == pytest.approx(3**0.5, abs=1e-6)  # in three tiles, paid for one
+    # In three tiles, paid for one; on the long stream in many more.
+    assert found.cases[0].ratio == pytest.approx(3**0.5, abs=1e-6)
+    assert found.worst.ratio > 20
 
 
 def test_half_the_noise_is_seen(modules):

@@ -87,10 +87,9 @@ CASES = {
     "tree-gauss": {},
     "toeplitz": {},
     # Two valid bounds on the largest ‖A⁻¹x‖, brought up to date at different times: the noise is
-    # alike, not equal. So hardly any of it here; with Laplace noise, below, and in regret
-    # (test_play) there is as much as ever.
+    # alike, not equal. So hardly any of it here; in regret (test_play) there is as much as ever.
     "dgs": {"epsilon": 1e16},
-    "dgs with Laplace noise": {"noise": "laplace"},
+    "dgs with Laplace noise": {"noise": "laplace", "epsilon": 1e16},
     "dgs-published": {},
     "dgs-figure": {},
     # At 1 the first context of norm 1 ends an episode, or not, by an ulp of log 2.

@@ -176,7 +176,7 @@ def stubborn(bandit):
 
 
 def per_arm(bandit):
-    return planted.with_source(bandit, planted.PerArm(bandit))
+    return planted.with_source(bandit, planted.PerArm(0))
 
 
 class NoiselessLog(planted.Bandit):

@@ -365,6 +365,9 @@ class InsideScale:
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
+    def draft(self):
+        return InsideScale(self.inner.draft())
+
     def prepare(self, x, reward, in_public_set=True):
         return self.inner.prepare(x, reward, in_public_set) * (1 + (abs(reward) < 1))
 

@@ -8,12 +8,13 @@
 #include "clear.hpp"
 
 namespace dpb::DPB_ARCH {
+constexpr i64 MOST_WAITING = 6;  // contexts not in A yet: every round's product with A pays for each
 constexpr double VANISHED = 1e-150;  // no square of a number above it underflows
 
 struct Own : Regression {  // A⁻¹·(whole sum) is not whole: what rounding adds is charged
     Tree tree;
     Reach reach;
-    double unit, per_norm, middle;
+    double unit, per_norm, middle, entries;  // entries: how large a vector of ones is
     i64* item;
     double *scaled, *moved, *prefix, *context_sum, *context_sum_low;
     Own(Block& b, const Spec& spec)
@@ -22,7 +23,8 @@ struct Own : Regression {  // A⁻¹·(whole sum) is not whole: what rounding ad
           reach(b, spec.dim, spec.public_arms, spec.max_norm, spec.noise == NoiseKind::laplace),
           unit(width() * spec.max_norm),
           per_norm(1 / spec.max_norm),
-          middle(centre()) {
+          middle(centre()),
+          entries(spec.noise == NoiseKind::laplace ? (double)spec.dim : root((double)spec.dim)) {
         item = b.take<i64>(z.s);
         scaled = b.vector(z);
         moved = b.vector(z);
@@ -57,6 +59,7 @@ struct Own : Regression {  // A⁻¹·(whole sum) is not whole: what rounding ad
             reach.forget();
         }
         double quadratic = ridge.add_context(x);
+        if (*ridge.waiting >= MOST_WAITING) ridge.settle();
         // Refreshed first: the bound must be that of the very matrix that is multiplied below.
         if (ridge.due(quadratic)) {
             reach.keep(ridge.inverse);
@@ -85,10 +88,8 @@ struct Own : Regression {  // A⁻¹·(whole sum) is not whole: what rounding ad
     // through the trace of A⁻¹, no less than its norm; and of lengths whose squares vanish, which is
     // no share of anything.
     DPB_INLINE double rounding(double trace, double items) const {
-        double d = (double)z.n;
-        double ulps = (2 * (d + 4) * items + 512) * 0x1p-53;
-        double norm = o.noise == NoiseKind::laplace ? d : root(d);
-        return trace * o.max_norm * norm * (STEP + ulps) + VANISHED * norm;
+        double ulps = (2.0 * (z.n + 4) * items + 512) * 0x1p-53;
+        return trace * o.max_norm * entries * (STEP + ulps) + VANISHED * entries;
     }
     DPB_CALL void commit(const double* value) {
         apply_gram(value, moved);  // back to moments: old nodes' noise shrinks with A⁻¹ too
