@@ -6,10 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from planted import Bent
 
 import dpbandit as dpb
 from dpbandit.auditor.watch import used_twice
 from dpbandit.bandit import Bandit
+from dpbandit.codes import DUE
 from dpbandit.learners.joint import pack
 from dpbandit.privacy.sources import Pending
 from dpbandit.release.pair import largest_move
@@ -160,16 +162,6 @@ def test_the_ledger_never_exceeds_its_limit_and_counts_what_the_first_people_pay
 # ------------------------------------------------------------------------------- planted bugs
 
 
-class Bent:
-    """An engine that does everything like the one inside, but for what a subclass changes."""
-
-    def __init__(self, inner):
-        self.inner = inner
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-
 def test_planted_eta_larger_than_the_noise_allows_for():
     """Directions weigh as η² = 1, and the noise is that of items which η² = ⅛ leaves at size 1."""
     heavy = {"first_eta2": 1.0, "later_eta2": 1.0}
@@ -194,8 +186,8 @@ def test_planted_a_whitener_from_clean_contexts():
                 self.inner.load_fields(fields)
             return self.inner.prepare(x, reward, inside)
 
-        def learn_many(self, xs, rs):
-            return 0, 1  # the long way: every round is prepared
+        def learn_many(self, xs, rs, told=None):
+            return 0, DUE  # the long way: every round is prepared
 
     def factory():
         bandit = make()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+import planted
 import pytest
 
 import dpbandit as dpb
@@ -19,9 +18,6 @@ from dpbandit.errors import OptionError, UnknownAlgorithmError
 from dpbandit.logs.enter import INDEX
 from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Pending
-
-sys.path.insert(0, str(Path(__file__).parent))
-import planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
 

@@ -1,13 +1,9 @@
 """Every planted bug is caught, and the documentation shows the table that these tests make."""
 
-import sys
 import warnings
-from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 import planted
+import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
 

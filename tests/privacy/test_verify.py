@@ -37,6 +37,8 @@ PROVEN = [
     ("dgs", {"unit": ("user", 4), "unknown_horizon": True}),
     ("joint", {}),
     ("joint", {"unit": ("user", 3), "unknown_horizon": True}),
+    ("anytime-joint", {}),
+    ("anytime-joint", {"unit": ("user", 3), "window": 1.0, "max_norm": 2.0}),
     ("local", {}),
     ("local", {"noise": "gaussian", "unit": ("user", 2)}),
     ("tree-gauss", {"honaker": True}),

@@ -102,8 +102,8 @@ def clear_of_noise(noisy: Matrix, expected: Matrix, sd: float) -> Matrix:
     values, vectors = np.linalg.eigh(traceless(noisy - expected))
     edge, outstanding = 2.0 * sd * math.sqrt(n), 0
     while outstanding < n - 2:
-        rest = values[: n - outstanding]
-        if rest[-1] - rest.mean() <= max(1.05 * edge, 0.3 / n):
+        below = values[: n - outstanding]
+        if below[-1] - below.mean() <= max(1.05 * edge, 0.3 / n):
             break
         outstanding += 1
     rest = n - outstanding
@@ -327,7 +327,7 @@ class PairLearner(Learner, Holder):
 
     def _design(self, version: int) -> Matrix:
         """Γ of a version, as it looks now."""
-        pooled = self.whiteners[version] @ self.second @ self.whiteners[version].T
+        pooled: Matrix = self.whiteners[version] @ self.second @ self.whiteners[version].T
         pooled = pooled / np.trace(pooled)
         if self.version == 0:
             return pooled
