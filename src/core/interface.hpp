@@ -47,6 +47,7 @@ struct Spec {
     // pair: the filter's, and
     int64_t change, versions;
     double growth_of_change, first_eta2, later_eta2;
+    Table known_second;  // second moments of (x/max_norm, 1) to begin with; empty: nothing is known
     // joint
     double size, reward_weight, reward_centre, shift, log_rounds;
     // arms

@@ -40,7 +40,7 @@ finally:
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("dpbandit run linucb any", ["anytime"]),
+        ("dpbandit run linucb any", ["anytime", "anytime-joint"]),
         ("dpbandit run --world dr", ["drifting"]),
         ("dpbandit bench privacy-cost --worlds lastfm", ["lastfm-pca", "lastfm-svd"]),
     ],

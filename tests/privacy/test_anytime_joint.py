@@ -141,6 +141,35 @@ def test_nobody_else_sees_a_replaced_round_but_through_a_release():
         assert one[own + 1 :] == two[own + 1 :]
 
 
+def test_a_public_sample_shapes_the_start_and_costs_nothing():
+    sample = np.random.default_rng(6).uniform(size=(50, 2)) / 2
+    assert worst(lambda: make(public_contexts=sample), tries=4) <= 1
+    assert make(public_contexts=sample).claim.mu == make().claim.mu
+    assert any(
+        "public_contexts" in words for words in make(public_contexts=sample).claim.assumptions
+    )
+
+
+def test_a_world_does_not_show_its_contexts_to_it():
+    world = dpb.worlds.Synthetic(dim=3, arms=40)
+    given = {"epsilon": 2.0, "delta": 1e-5, "horizon": 300, "seeds": 3}
+    hidden = dpb.run(world, ["anytime-joint"], **given).frame()["regret"]
+    unknown = dpb.run(world, [("anytime-joint", {"public_contexts": None})], **given)
+    assert hidden.tolist() == unknown.frame()["regret"].tolist()
+
+
+def test_private_features_are_named_by_the_claim_and_change_nothing_else():
+    one, two = make(private_features=[False, True]), make()
+    assert one.claim.unit == "one context with its reward, where feature 1 is private"
+    assert one.spec["scale"] == two.spec["scale"]
+    assert dpb.make("anytime-joint", **GIVEN, private_features=(1, 1)).claim == one.claim
+    for wrong in ([], [2], [-1], [0.5], [True], "1", [[0]]):
+        with pytest.raises(
+            dpb.errors.OptionError, match="private_features must be columns from 0 to 1"
+        ):
+            make(private_features=wrong)
+
+
 def test_no_number_of_the_noise_comes_twice():
     xs, rs = stream()
     bandit = make()

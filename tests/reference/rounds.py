@@ -136,6 +136,11 @@ def ridge(rounds: int, **given: Any) -> dict[str, Any]:
     }
 
 
+def _second_of(pool: Any) -> Any:
+    longer = np.column_stack([pool, np.ones(len(pool))])
+    return longer.T @ longer / len(longer)
+
+
 def algorithms(rounds: int, world: World) -> dict[str, dict[str, Any]]:
     """The spec of every algorithm that can be played in this world."""
     known = {"public_arms": world.public}
@@ -189,6 +194,7 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
         "pan-private, no horizon": ridge(rounds, release="pan-private", noise="laplace", **ahead),
         "toeplitz, uncentred rewards": ridge(rounds, release="toeplitz", **_decays(), **rewards),
         "episodes, shaped": ridge(rounds, release="episodes", growth=1.0, **rewards, **shape),
+        "anytime-joint, a public start": pair(rounds, known_second=_second_of(world.pool)),
         "local, gaussian": ridge(rounds, site="reward", release="once", **rewards),
         "dgs, ball": ridge(rounds, site="own", sensitivity=2.0),
         "dgs, laplace": ridge(rounds, site="own", sensitivity=2.0, noise="laplace", **known),
@@ -255,6 +261,7 @@ def pair(rounds: int, **given: Any) -> dict[str, Any]:
         "first_eta2": 0.25,
         "later_eta2": 0.125,
         "reward_variance": 0.25,
+        "known_second": np.empty((0, 0)),
     }
     return {**common(0), "learner": "pair", "policy": "thompson", **own, **given}
 

@@ -93,8 +93,14 @@ struct TwoSums : Common {
             const i64 at = (i64)i * l.s + i;
             whiteners[at] = factors[at] = 1;
             expected[at] = 1.0 / l.n;
-            second[at] = prior_second[at] = i < z.n ? 1.0 / z.n : 1;
+            second[at] = i < z.n ? 1.0 / z.n : 1;
         }
+        if (o.known_second.rows) {
+            for (int i = 0; i < l.n; i++)
+                for (int k = 0; k < l.n; k++) second[(i64)i * l.s + k] = o.known_second.at[i * l.n + k];
+            whiten(0);
+        }
+        copy(second, prior_second, l.square());
         set_prior(1, one);
         factor(l, one, nullptr, two);
         invert_factor(l, two, posterior);
@@ -105,7 +111,9 @@ struct TwoSums : Common {
     double eta2(i64 version) const { return version == 0 ? o.first_eta2 : o.later_eta2; }
     double size(i64 version) const { return root(largest_move(eta2(version))); }
     double eta(i64 version) const { return root(eta2(version)) / size(version); }
-    double length(i64 version) const { return root(version == 0 ? 2.0 : (double)l.n); }
+    double length(i64 version) const {
+        return root(version == 0 && !o.known_second.rows ? 2.0 : (double)l.n);
+    }
     double coefficient(i64 version) const { return length(version) / (2 * o.window * size(version)); }
     i64 numbers() const { return l.n + g.n; }
     bool quiet(const double*) const { return clock->rounds + 1 < times->due; }
@@ -355,12 +363,9 @@ struct TwoSums : Common {
         }
         precision[(i64)d * l.s + d] = 1 / intercept;
     }
-    // Another whitener, from the second moments as they look now; what is known of Γ is carried over.
-    DPB_CALL void turn_whitener(i64 t) {
-        const i64 old = times->version, now = ++times->version;
-        double due = larger((double)times->change_due, (double)t) * o.growth_of_change;
-        times->change_due = (i64)due;
-        times->change_due += (double)times->change_due < due;
+    // The whitener of a version, from the second moments as they look now, and the Γ to expect of it.
+    // Returns the mean square of Px⁺.
+    double whiten(i64 version) {
         copy(second, one, l.square());
         eigen(l, one, cleaner.values, cleaner.vectors, cleaner.work);
         double ridge = 0;
@@ -368,13 +373,22 @@ struct TwoSums : Common {
         copy(second, one, l.square());
         for (int i = 0; i < l.n; i++) one[(i64)i * l.s + i] += ridge / (l.n - 1);
         factor(l, one, nullptr, two);
-        turn(l, two, of(factors, now));
-        invert_upper(l, two, of(whiteners, now));
+        turn(l, two, of(factors, version));
+        invert_upper(l, two, of(whiteners, version));
+        around(l, of(whiteners, version), second, one, two, expected);
+        const double square = trace_of(l, expected);
+        scale_by(l, 1 / square, expected);
+        return square;
+    }
+    // Another whitener, from the second moments as they look now; what is known of Γ is carried over.
+    DPB_CALL void turn_whitener(i64 t) {
+        const i64 old = times->version, now = ++times->version;
+        double due = larger((double)times->change_due, (double)t) * o.growth_of_change;
+        times->change_due = (i64)due;
+        times->change_due += (double)times->change_due < due;
+        const double is = whiten(now);
         around(l, of(whiteners, old), second, one, two, three);
-        const double was = trace_of(l, three);
-        around(l, of(whiteners, now), second, one, two, expected);
-        const double is = trace_of(l, expected), growth = is / was;
-        scale_by(l, 1 / is, expected);
+        const double growth = is / trace_of(l, three);
         clear(known, l.square());
         add_product(l, 1, of(whiteners, now), of(factors, old), known);  // from the old directions to the new
         turn(l, known, one);

@@ -183,6 +183,10 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             s.later_eta2 = r.real("later_eta2");
             require(s.versions >= 1 && s.versions <= 64 && s.growth_of_change > 1 && s.first_eta2 > 0 && s.later_eta2 > 0,
                     "versions, growth, first_eta2 or later_eta2");
+            s.known_second = r.table("known_second");
+            require(s.known_second.rows == 0 ||
+                        (s.known_second.rows == s.dim + 1 && s.known_second.columns == s.dim + 1),
+                    "known_second is (dim + 1) × (dim + 1), or empty");
             break;
         case dpb::LearnerKind::joint:
             read_tree(r, s);

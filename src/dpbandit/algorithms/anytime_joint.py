@@ -10,6 +10,9 @@ picked by Thompson sampling, so that no direction is given up because of an earl
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from dpbandit.algorithms import joint, presets
 from dpbandit.algorithms.anytime import KNEE, LONGEST_KNEE, RATIO, WINDOW
@@ -21,11 +24,12 @@ from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release.pair import Pair, packed_size
+from dpbandit.types import Matrix
 
 DESCRIPTION = "two sums released for ever, moments and directions; Thompson sampling: contexts are private too"
 REFERENCE = "this project (docs/privacy.md)"
 CLAIM = "joint, as GDP, proven"
-OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance")
+OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance", "private_features")
 CONTEXTS_ARE_PRIVATE = True
 
 # In knees: the first release, and the first change of the whitener.
@@ -37,6 +41,7 @@ VERSIONS = 8
 FIRST_ETA2 = 0.25
 LATER_ETA2 = 0.125
 ALPHA = 0.4  # of the posterior's standard deviation
+SAMPLE = "public_contexts are of nobody who is protected: they shape the first whitener"
 
 
 def design(name: str, options: Options) -> Design:
@@ -80,7 +85,7 @@ def design(name: str, options: Options) -> Design:
     )
     infinite = math.isinf(options.need_epsilon())
     claim = Claim(
-        unit=options.protects.words_with_contexts,
+        unit=_unit(options),
         notion="none" if infinite else "joint",
         epsilon=options.need_epsilon(),
         delta=options.need_delta(),
@@ -93,6 +98,7 @@ def design(name: str, options: Options) -> Design:
             joint.OWN_ARM,
             joint.TIMING,
             joint.OTHERS,
+            *([SAMPLE] if options.public_contexts is not None else []),
         ),
     )
     return Design(
@@ -101,6 +107,7 @@ def design(name: str, options: Options) -> Design:
             **release.core(),
             "window": share * options.width,
             "reward_variance": positive("reward_variance", variance),
+            "known_second": known_second(options),
         },
         release=release,
         noise=noise,
@@ -112,3 +119,51 @@ def design(name: str, options: Options) -> Design:
         contexts_are_private=True,
         values_depend_on_releases=True,
     )
+
+
+def known_second(options: Options) -> Matrix:
+    """Second moments of (x/L, 1) over contexts that are public; empty if none are known.
+
+    Moments of some columns alone were tried where only those are public. They win nothing, and lose
+    where the others' mean is guessed wrongly (docs/frontier.md).
+    """
+    if options.public_contexts is None:
+        return np.empty((0, 0))
+    longer = np.column_stack(
+        [options.public_contexts / options.max_norm, np.ones(len(options.public_contexts))]
+    )
+    found: Matrix = longer.T @ longer / len(longer)
+    return found
+
+
+def _unit(options: Options) -> str:
+    """Who is protected: with `private_features`, only those columns of a context."""
+    private = options.own("private_features", None)
+    words = options.protects.words_with_contexts
+    if private is None:
+        return words
+    columns = features(private, options.dim)
+    options.extra["private_features"] = columns
+    named = f"feature {columns[0]} is" if len(columns) == 1 else f"features {columns} are"
+    return f"{words}, where {named} private"
+
+
+def features(given: Any, dim: int) -> list[int]:
+    """Columns, from their numbers or a mask.
+
+    >>> features([True, False, True], 3), features([2, 0], 3)
+    ([0, 2], [0, 2])
+    """
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        array = np.empty((0, 0))
+    if array.ndim == 1 and array.dtype == bool and len(array) == dim:
+        array = np.flatnonzero(array)
+    whole_numbers = array.ndim == 1 and np.issubdtype(array.dtype, np.integer) and len(array) > 0
+    if not whole_numbers or array.min() < 0 or array.max() >= dim:
+        raise OptionError(
+            f"private_features must be columns from 0 to {dim - 1}, at least one, or a mask of "
+            f"{dim} flags, not {given!r}"
+        )
+    return sorted({int(column) for column in array})

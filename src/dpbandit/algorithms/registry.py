@@ -203,7 +203,8 @@ def make(name: str, **options: Any) -> Any:
     max_norm : float, default 1.0
         Longest context; longer ones are refused.
     public_contexts : array of shape (n, dim), optional
-        Contexts known in advance; some algorithms need less noise or explore better with them.
+        Contexts known in advance; some algorithms need less noise or explore better with them. For
+        `anytime-joint` a public sample of contexts like people's, which shapes its first whitener.
     noise : {'gaussian', 'laplace', 'laplace-l2', 'wishart'}, optional
         The algorithm's own if not given. 'laplace-l2' and 'wishart' (`joint`) are for simulations.
     unit : 'reward' or ('user', m), default 'reward'
@@ -225,6 +226,8 @@ def make(name: str, **options: Any) -> Any:
     window : float, default 0.375
         `anytime`: residuals are clipped to ± this share of the range around the prediction; at most
         0.5.
+    private_features : list of int or mask of bool, default all
+        `anytime-joint`: the columns of a context that are protected; the claim names them.
     knee : float, default from dim and μ
         `anytime`: rounds before weights grow.
     ratio : float, default 1.025

@@ -178,6 +178,9 @@ class PairLearner(Learner, Holder):
         self.expected = np.eye(n) / n  # Γ under today's whitener, when it came
         # Second moments of x⁺, their last entry 1: now, and as the prior takes them.
         self.second = np.diag(np.append(np.full(self.dim, 1.0 / self.dim), 1.0))
+        if len(spec["known_second"]):
+            self.second[:] = spec["known_second"]
+            self._whiten(0)
         self.prior_second = self.second.copy()
         self.constant = np.zeros(self.dim)  # w, with w·x ≈ 1
         self.releases = self.rounds_shown = self.constant_kind = 0
@@ -208,7 +211,8 @@ class PairLearner(Learner, Holder):
 
     def length(self, version: int) -> float:
         """h₀, the typical length of Px⁺."""
-        return math.sqrt(2.0 if version == 0 else self.n)
+        whitened = version > 0 or len(self.spec["known_second"]) > 0
+        return math.sqrt(self.n if whitened else 2.0)
 
     def matrix(self, alpha: float) -> Matrix:
         wider = EXPLORES if self.constant_kind == IN_INTERCEPT else 1.0
@@ -386,19 +390,25 @@ class PairLearner(Learner, Holder):
         precision[d, d] = 1.0 / intercept
         return precision, pull
 
+    def _whiten(self, version: int) -> float:
+        """The whitener of a version, from the second moments as they look now, and the Γ to expect
+        of it. Returns the mean square of Px⁺.
+        """
+        ridge = float(np.linalg.eigvalsh(self.second)[:-1].mean())
+        self.factors[version] = np.linalg.cholesky(self.second + ridge * np.eye(self.n))
+        self.whiteners[version] = np.linalg.inv(self.factors[version])
+        expected = self.whiteners[version] @ self.second @ self.whiteners[version].T
+        square = float(np.trace(expected))
+        self.expected[:] = expected / square
+        return square
+
     def _turn(self, t: int) -> None:
         """Another whitener, from the second moments as they look now; Γ is carried over to it."""
         old = self.version
         self.sum.turn(t)
         new = self.version
-        values = np.linalg.eigvalsh(self.second)
-        ridge = float(values[:-1].mean())
-        self.factors[new] = np.linalg.cholesky(self.second + ridge * np.eye(self.n))
-        self.whiteners[new] = np.linalg.inv(self.factors[new])
-        expected = self.whiteners[new] @ self.second @ self.whiteners[new].T
         was = self.whiteners[old] @ self.second @ self.whiteners[old].T
-        growth = float(np.trace(expected) / np.trace(was))
-        self.expected[:] = expected / np.trace(expected)
+        growth = self._whiten(new) / float(np.trace(was))
         turned = self.whiteners[new] @ self.factors[old]
         square = turned @ turned.T
         n, found = self.n, self.directions

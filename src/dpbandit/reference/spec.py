@@ -21,7 +21,7 @@ KEYS = {
     "form smallest_eigenvalue lemma_delta printed_index",
     "filter": "scale window knee ratio first reward_variance empirical_bayes public_contexts",
     "pair": "scale window knee ratio first change growth versions first_eta2 later_eta2 "
-    "reward_variance",
+    "reward_variance known_second",
     "joint": f"{_TREE} size reward_weight reward_centre ridge shift log_rounds",
     "arms": f"{_TREE} published_term privacy_bonus failure",
 }

@@ -56,6 +56,8 @@ def new_bandit(
     public = getattr(episode, "public_contexts", None)
     if public is None:
         public = getattr(world, "public_contexts", None)
+    if registry.find(name).contexts_are_private:
+        public = None  # they are people's, and not for this algorithm to see
     # public_contexts=None among the options means: as if none were known.
     given = {"horizon": horizon, "dim": world.dim, "public_contexts": public, **options}
     return registry.construct(name, {**given, "seed": seed})
