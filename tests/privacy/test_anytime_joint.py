@@ -144,6 +144,7 @@ def test_nobody_else_sees_a_replaced_round_but_through_a_release():
 def test_a_public_sample_shapes_the_start_and_costs_nothing():
     sample = np.random.default_rng(6).uniform(size=(50, 2)) / 2
     assert worst(lambda: make(public_contexts=sample), tries=4) <= 1
+    assert worst(lambda: make(public_contexts=np.zeros((1, 2))), tries=1) <= 1
     assert make(public_contexts=sample).claim.mu == make().claim.mu
     assert any(
         "public_contexts" in words for words in make(public_contexts=sample).claim.assumptions

@@ -129,10 +129,11 @@ def known_second(options: Options) -> Matrix:
     """
     if options.public_contexts is None:
         return np.empty((0, 0))
-    longer = np.column_stack(
-        [options.public_contexts / options.max_norm, np.ones(len(options.public_contexts))]
-    )
-    found: Matrix = longer.T @ longer / len(longer)
+    count, d = len(options.public_contexts), options.dim
+    longer = np.column_stack([options.public_contexts / options.max_norm, np.ones(count)])
+    # What was not seen is taken to be round, with the weight of one context.
+    unseen = np.diag(np.append(np.full(d, 1.0 / d), 1.0))
+    found: Matrix = (longer.T @ longer + unseen) / (count + 1)
     return found
 
 
