@@ -174,6 +174,7 @@ struct LogRecipe {
     double max_norm, tolerance, l1_limit, low, high, middle, width, size, floor;
     bool clips, constant, triangular, whole;  // z ends with a 1; P is lower triangular; items are private
     Table whitener;                           // P; no rows: c = 1
+    double directions;  // above 0: contexts are private, and so is Σ of this times u·uᵀ, packed
 };
 struct LogSums {  // matrices are k × k, and only their lower halves are kept up
     double *gram, *gram_low, *second, *second_low, *first, *first_low, *moments, *moments_low;

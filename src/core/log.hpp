@@ -1,7 +1,7 @@
 // The rows of a log: whose they are, which can be learned from, and what those add up to.
 // A row adds c·z·zᵀ, a second matrix and c·z, which are public, and one item v·u, which is private and
 // so in whole numbers: z is x or (x/size, 1), v = (r − middle)/width, u = x/max_norm, or c·P·z of norm
-// at most 1 with c = 1/max(‖Pz‖, floor). Public sums are plain within CHUNK rows and compensated
+// at most 1 with c = 1/max(‖Pz‖, floor). Where contexts are private too, it adds that item and u·uᵀ alone. Public sums are plain within CHUNK rows and compensated
 // beyond; whole ones are exact.
 #pragma once
 #include "admit.hpp"
@@ -94,7 +94,8 @@ struct Pass {
     const LogSums& sums;
     Gate gate;
     Size z;  // numbers in a row's z
-    bool shaped;
+    bool shaped, hides;  // contexts are private
+    i64 numbers;         // in an item
     char* memory;
     double *zs, *left, *lanes, *image, *whitener;  // some rows; the same weighted; side by side; P·z; P
     double *values, *weights, *factors;            // v, c, c·v of these rows
@@ -103,7 +104,8 @@ struct Pass {
 
     Pass(const LogRecipe& recipe, const LogSums& into)
         : o(recipe), sums(into), gate(gate_for(recipe)), z(recipe.dim + recipe.constant),
-          shaped(recipe.whitener.rows > 0) {
+          shaped(recipe.whitener.rows > 0), hides(recipe.directions > 0),
+          numbers(z.n + (hides ? (i64)z.n * (z.n + 1) / 2 : 0)) {
         Block dry{nullptr, 0};
         lay_out(dry);
         memory = (char*)fresh(dry.used);
@@ -127,7 +129,7 @@ struct Pass {
         second = b.take<double>(o.power >= 0 ? full : 0);
         first = b.vector(z);
         moments = b.vector(z);
-        items = b.take<u64>(z.s);
+        items = b.take<u64>(numbers + 3);
     }
     void run(const double* xs, const double* rs, const unsigned char* status, i64 rows) {
         for (i64 n = 0; n < rows;) {
@@ -152,9 +154,11 @@ struct Pass {
             total += magnitude(scaled);
         }
         if (o.constant) row[o.dim] = total > 0;  // a context of zeros says nothing about θ
-        // Squares of tiny numbers vanish; the L1 norm is no shorter.
-        sums.longest[0] = larger(sums.longest[0], square > 1e-280 ? root(square) : total);
-        sums.longest[1] = larger(sums.longest[1], total);
+        if (!hides) {
+            // Squares of tiny numbers vanish; the L1 norm is no shorter.
+            sums.longest[0] = larger(sums.longest[0], square > 1e-280 ? root(square) : total);
+            sums.longest[1] = larger(sums.longest[1], total);
+        }
         // One that is not a number stands in the middle of the range: leaving its row out would show.
         double reward = is_finite(given) ? gate.clip(given) : 0.5 * (o.low + o.high);
         sums.counts[ROW_CLIPPED] += reward != given;
@@ -166,6 +170,7 @@ struct Pass {
             whiten();
             weigh(filled);
             add_shaped_items();
+            if (hides) return add_directions();
         } else if (o.whole) {
             add_items(filled);
         } else {
@@ -269,6 +274,21 @@ struct Pass {
             items[i] += sum[0] + sum[1] + sum[2] + sum[3];
         }
     }
+    // Σ u·uᵀ, packed: √2 off the diagonal.
+    DPB_CALL void add_directions() {
+        u64* to = items + z.n;
+        for (int i = 0; i < z.n; i++)
+            for (int k = i; k < z.n; k++) {
+                const four factor = splat(k == i ? o.directions : o.directions * root(2.0));
+                const double *one = image + (i64)i * LANES, *two = image + (i64)k * LANES;
+                word4 sum = splat_word(0);
+                for (int r = 0; r < LANES; r += 4) {
+                    four c = load(weights + r);
+                    sum += on_grid(load(one + r) * c * (load(two + r) * c) * factor);
+                }
+                *to++ += sum[0] + sum[1] + sum[2] + sum[3];
+            }
+    }
     DPB_CALL void add_items(int filled) {
         for (int r = 0; r < filled; r++)
             for (int i = 0; i < z.s; i += 4) {
@@ -294,6 +314,8 @@ struct Pass {
             }
             add_one(sums.first + i, sums.first_low + i, first[i]);
             add_one(sums.moments + i, sums.moments_low + i, moments[i]);
+        }
+        for (i64 i = 0; i < numbers; i++) {
             whole total;
             __builtin_memcpy(&total, sums.items + 2 * i, 16);
             total += (i64)items[i];

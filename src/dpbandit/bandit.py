@@ -27,7 +27,7 @@ from dpbandit import learning
 from dpbandit.design import Design, keys_for
 from dpbandit.errors import BudgetError, OptionError, PropensityError
 from dpbandit.frames import array_of
-from dpbandit.logs.record import ASSUMPTION, Log, People
+from dpbandit.logs.record import ASSUMPTION, CONTEXTS_TOO, Log, People
 from dpbandit.model import Gate, ReleasedModel
 from dpbandit.options import Options
 from dpbandit.policies import Propensities, View
@@ -424,7 +424,8 @@ class Bandit:
         """The same, as changes of the state."""
         claim = self.claim
         if claim.status != "none":
-            words = ASSUMPTION.format(log.learned)
+            words = CONTEXTS_TOO if self.contexts_are_private else ASSUMPTION
+            words = words.format(log.learned)
             claim = replace(claim, assumptions=(*claim.assumptions, words))
         return {"log": log, "people": people, "claim": claim}
 

@@ -29,6 +29,8 @@ PROVEN = [
     ("dgs", {}),
     ("dgs", {"noise": "laplace", "unit": ("user", 4)}),
     ("anytime", {"first_release": 3, "knee": 20.0}),
+    ("anytime-joint", {"first_release": 3, "knee": 20.0}),
+    ("anytime-joint", {"first_release": 2, "knee": 9.0, "unit": ("user", 3), "window": 1.0}),
     (
         "anytime",
         {
@@ -102,6 +104,63 @@ def test_no_reward_of_a_log_finite_or_not_changes_what_is_public(name, more, uni
     first = public(0.5)
     for other in (-0.5, 1e300, math.nan, math.inf, -math.inf):
         assert public(other) == first, other
+
+
+@pytest.mark.parametrize("backend", ["core", "reference"])
+@pytest.mark.parametrize("unit", ["reward", ("user", 2)])
+def test_no_context_of_a_log_changes_what_is_public_where_contexts_are_private(unit, backend):
+    pa = pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(7)
+    users = [f"u{i % 15}" for i in range(40)]
+
+    def public(context):
+        xs = [*rng.normal(size=(40, 2)) / 8]
+        xs[11] = context
+        contexts = pa.array([None if x is None else list(x) for x in xs], pa.list_(pa.float64()))
+        table = pa.table({"x": contexts, "reward": np.full(40, 0.25), "user": users})
+        options = {"dim": 2, "epsilon": 1.0, "delta": 1e-4, "seed": 0, "unit": unit}
+        bandit = registry.construct("anytime-joint", {**options, "backend": backend})
+        bandit.source = Scripted()
+        source = checks.open_log(table)
+        columns = checks.find_columns(source, context="x", reward="reward", user="user")
+        log = checks.learn_log(bandit, source, columns, sample=np.empty((0, 2)), workers=1)
+        fields = bandit.engine.fields().items()
+        state = {key: field.tolist() for key, field in fields if key not in PRIVATE_FIELDS}
+        people = bandit.people.hashes.tolist(), bandit.people.counts.tolist(), bandit.over_cap
+        seen = log.to_dict(), str(log), str(bandit.claim), bandit.ledger.to_dict(), people
+        return state, seen, bandit.model().to_record()
+
+    first = public([0.5, 0.1])
+    for other in (
+        [-0.5, 0.5],
+        [0, 0],
+        [3, 4],
+        [math.nan, 0],
+        [math.inf, 1],
+        [0.1],
+        [None, 0.1],
+        None,
+    ):
+        assert public(other) == first, other
+
+
+@pytest.mark.parametrize("dim", [2, 7])
+def test_both_backends_make_the_same_of_a_log_with_private_contexts(dim):
+    pa = pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(3)
+    xs = rng.normal(size=(700, dim)) / (3 * math.sqrt(dim))
+    log = pa.table({"x": list(xs), "reward": xs[:, 0] + rng.normal(size=700) / 4})
+    given = {"context": "x", "epsilon": 2.0, "delta": 1e-4, "seed": 1}
+    one, two = (
+        dpb.warm_start(log, "anytime-joint", backend=b, **given) for b in ("core", "reference")
+    )
+    for _ in range(2):
+        for name, field in two.engine.fields().items():
+            assert np.allclose(one.engine.fields()[name], field, rtol=1e-9, atol=1e-9), name
+        assert one.ledger.total == two.ledger.total
+        for bandit in (one, two):
+            bandit.update(xs[:300], xs[:300, 0])
+    assert one.theta @ np.eye(dim)[0] > 0.3 * np.abs(one.theta).max() > 0
 
 
 def test_every_algorithm_that_may_start_from_a_log_is_tried():

@@ -22,6 +22,7 @@ struct TwoSums : Common {
     static constexpr double EXPLORES = 1.25;  // how much more where contexts are not alike
     struct Times {
         i64 due, change_due, version, releases, rounds_shown, constant_kind;
+        double before;  // rounds of a log, before round 1
     };
     Size l, g;
     i64 most;
@@ -159,10 +160,21 @@ struct TwoSums : Common {
         return o.scale;
     }
     DPB_CALL void commit(const double* value) {
-        const i64 t = clock->rounds, v = times->version;
-        const double scale = larger(o.scale, 1e-6), rounds = (double)(t - times->rounds_shown);
+        const i64 t = clock->rounds;
+        const double rho = schedule.kept(t);
         const bool turns = shows_whole(t);
-        const double rho = schedule.kept(t), other = turns ? 0 : rho;
+        learn_release(value, (double)(t - times->rounds_shown), rho, turns ? 0 : rho, o.scale, turns);
+    }
+    // Learn from a log's noisy sums, before round 1: all is shown and nothing kept, and another whitener
+    // comes, if there is one.
+    bool start(const double* value, double scale) {
+        learn_release(value, times->before, 0, 0, scale, times->version + 1 < most);
+        return true;
+    }
+    void learn_release(const double* value, double rounds, double rho, double other, double given_scale,
+                       bool turns) {
+        const i64 t = clock->rounds, v = times->version;
+        const double scale = larger(given_scale, 1e-6);
         copy(value, row, l.n);
         learn_moments(row, t, rounds, Schedule::shown(rho), rho, scale);
         i64 at = l.n;
@@ -173,6 +185,10 @@ struct TwoSums : Common {
         }
         directions.learn(noisy_gram, rounds, eta(v), Schedule::shown(other), other, scale, of(own_targets, v),
                          own_information + v);
+        if (!t) {  // of a log the Gram matrix itself is known, but for noise, not a mean that it samples
+            own_information[v] = rounds * rounds / (scale * scale);
+            for (i64 i = 0; i < l.square(); i++) of(own_targets, v)[i] = rounds / (scale * scale) * noisy_gram[i];
+        }
         times->rounds_shown = t;
         times->releases++;
         conclude(turns);
@@ -185,7 +201,8 @@ struct TwoSums : Common {
         add_scaled(l, offset + v * l.s, rounds, estimate);
         *noise_variance += rounds * (o.reward_variance / (4 * c * c) / l.n / largest_move(eta2(v)));
         const double of_noise = q * q * *noise_variance + scale * scale, gain = q * *noise_variance / of_noise;
-        const double fades = times->releases ? root((double)times->rounds_shown / (double)t) : 1;
+        const double fades =
+            times->releases ? root((times->before + (double)times->rounds_shown) / (times->before + (double)t)) : 1;
         double* surprise = solved;
         for (int i = 0; i < l.n; i++) {
             surprise[i] = noisy[i] - q * mean[i];
@@ -224,7 +241,7 @@ struct TwoSums : Common {
         scale_by(l, 1 / second[(i64)d * l.s + d], second);
         if (times->constant_kind != IN_INTERCEPT) copy(second, prior_second, l.square());
         find_constant();
-        if (turns && times->constant_kind == UNDECIDED && (double)clock->rounds > SURE * o.scale) {
+        if (turns && times->constant_kind == UNDECIDED && times->before + (double)clock->rounds > SURE * o.scale) {
             double along = 0;
             for (int i = 0; i < d; i++) along += mean_entry(i) * mean_entry(i);
             times->constant_kind = along > 0.5 * (trace_of(l, second) - 1) ? ALONG_CONTEXTS : IN_INTERCEPT;
@@ -249,7 +266,7 @@ struct TwoSums : Common {
                 double both = 0.5 * (known[(i64)i * l.s + k] + known[(i64)k * l.s + i]);
                 known[(i64)i * l.s + k] = known[(i64)k * l.s + i] = both;
             }
-        const double b = coefficient(v), own = information[v * most + v], wrong = smaller(sd, 0.3 / l.n);
+        const double b = coefficient(v), own = information[v * most + v], wrong = smaller(v || !(times->before > 0) ? sd : own_sd(0), 0.3 / l.n);
         for (int pass = 0; pass < 2; pass++) {
             // A wrong Γ multiplies how far θ is from what was predicted: noise as well.
             for (int i = 0; i < l.s; i++) row[i] = estimate[i] - against[(v * most + v) * l.s + i] / own;
@@ -259,12 +276,13 @@ struct TwoSums : Common {
         loaded();
     }
     double mean_entry(int i) const { return prior_second[(i64)i * l.s + z.n]; }
+    double own_sd(i64 m) const { return root(0.5 / own_information[m]) / eta(m); }
     // B of a version, as Γ looks now.
     void design(i64 m, double* out) {
         around(l, of(whiteners, m), second, one, two, three);
         scale_by(l, 1 / trace_of(l, three), three);
-        if (times->version) {
-            double unit = 1 / (own_information[m] * eta(m)), sd = root(0.5 / own_information[m]) / eta(m);
+        if (times->version || times->before > 0) {
+            double unit = 1 / (own_information[m] * eta(m)), sd = own_sd(m);
             for (i64 i = 0; i < l.square(); i++) one[i] = of(own_targets, m)[i] * unit;
             cleaner.own_design(one, three, sd, two);
         } else {
@@ -427,6 +445,7 @@ struct TwoSums : Common {
         f.number("releases", &times->releases);
         f.number("rounds_shown", &times->rounds_shown);
         f.number("constant_kind", &times->constant_kind);
+        f.real("before", &times->before);
         f.table("whiteners", whiteners, most * l.n, l);
         f.table("factors", factors, most * l.n, l);
         f.table("own_targets", own_targets, most * l.n, l);

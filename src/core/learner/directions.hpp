@@ -71,7 +71,7 @@ struct Directions {
 };
 
 struct Cleaner {  // scratch, and what it is for
-    static constexpr double CAUTION = 1.5;
+    static constexpr double CAUTION = 1.5, SURELY = 1;
     Size z;
     double *moved, *vectors, *scaled, *values, *work;
     Cleaner(Block& b, i64 n) : z(n) {
@@ -121,7 +121,7 @@ struct Cleaner {  // scratch, and what it is for
             [=](const double* found) {
                 double sum = 0;
                 for (int i = 0; i < rest; i++) sum += larger(found[i], 0);
-                return larger(0.5 * sum / rest, 0.01 / n);
+                return larger(smaller(0.5 * sum / rest, SURELY * edge), smaller(0.01 / n, edge));
             },
             out);
     }

@@ -62,6 +62,7 @@ dpb::LogRecipe read_recipe(nb::dict given, std::vector<std::vector<double>>& tab
     o.triangular = r.flag("triangular");
     o.whole = r.flag("whole");
     o.whitener = r.table("whitener");
+    o.directions = r.real("directions");
     r.finish();
     int64_t k = o.dim + o.constant;
     require(o.dim >= 1 && o.max_norm > 0 && o.size > 0 && o.low < o.high && o.width > 0, "dim, norms or ranges");
@@ -71,6 +72,7 @@ dpb::LogRecipe read_recipe(nb::dict given, std::vector<std::vector<double>>& tab
     require(!o.whole || (o.clips && o.middle == 0.5 * (o.low + o.high) && o.width == o.high - o.low),
             "private items are of clipped, centred and scaled rewards");
     require(o.whole || o.whitener.rows == 0, "rewards in the clear have no whitener");
+    require(o.directions >= 0 && o.directions <= 16 && (o.directions == 0 || o.whitener.rows), "directions");
     return o;
 }
 struct LogRows {
@@ -118,7 +120,7 @@ void absorb_rows(nb::dict recipe, nb::handle xs, nb::handle rs, nb::handle statu
     into.first_low = reals("first_low", 1, k);
     into.moments = reals("moments", 1, k);
     into.moments_low = reals("moments_low", 1, k);
-    into.items = words("items", 2 * k);
+    into.items = words("items", 2 * (k + (o.directions > 0 ? k * (k + 1) / 2 : 0)));
     into.counts = words("counts", dpb::ROW_COUNTS);
     into.longest = reals("longest", 1, 2);
     nb::gil_scoped_release unlocked;

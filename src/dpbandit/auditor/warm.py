@@ -64,19 +64,29 @@ def learn(bandit: Bandit, xs: Matrix, rewards: Vector, users: list[str]) -> None
     contexts = pa.FixedSizeListArray.from_arrays(pa.array(xs.ravel()), xs.shape[1])
     source = open_log(pa.table({"x": contexts, "reward": rewards, "user": users}))
     columns: Columns = find_columns(source, context="x", reward="reward", user="user")
-    sample = peek(source, columns, bandit.options.max_norm)
+    hidden = bandit.contexts_are_private
+    sample = xs[:0] if hidden else peek(source, columns, bandit.options.max_norm)
     learn_log(bandit, source, columns, sample=sample, workers=1)
 
 
 def cost(make: Make, stream: Stream, changed: list[int]) -> tuple[float, str]:
-    """What it costs to change these rewards from below the range to above it, and why if all."""
-    low, high = make().options.reward_range
+    """What it costs to change these rewards from below the range to above it, and why if all.
+
+    Where contexts are private these are changed too: turned round, to nothing, and not at all.
+    """
+    bandit = make()
+    low, high = bandit.options.reward_range
     far = 10 * (high - low)
     one = record(make, stream._replace(rewards=np.full(len(stream.xs), low - far)))
     other = np.full(len(stream.xs), low - far)
     other[changed] = high + far
-    two = record(make, stream._replace(rewards=other), script=one)
-    return joint_cost(one, two)
+    worst = (0.0, "")
+    for factor in (1.0, -1.0, 0.0) if bandit.contexts_are_private else (1.0,):
+        xs = stream.xs.copy()
+        xs[changed] *= factor
+        two = record(make, stream._replace(xs=xs, rewards=other), script=one)
+        worst = max(worst, joint_cost(one, two))
+    return worst
 
 
 def neighbours(rows: int, rounds: int, cap: int | None) -> dict[str, tuple[list[int], list[str]]]:

@@ -34,6 +34,7 @@ LEAST_NOISE = 1e-6
 FADING = 0.5
 # Eigenvalues of the noisy design: how much of what may be noise is taken to be noise.
 CAUTION = 1.5
+SURELY = 1.0
 # Variances of differences between arms and of the intercept, in W² (as in `learners.prior`).
 DIFFERENCES = 1.0 / 256.0
 INTERCEPT = 0.01
@@ -64,7 +65,7 @@ class Directions(Holder):
         self.seen = self.slope = self.variance = self.information = 0.0
 
     def learn(
-        self, noisy: Matrix, rounds: int, eta: float, q: float, rho: float, scale: float
+        self, noisy: Matrix, rounds: float, eta: float, q: float, rho: float, scale: float
     ) -> None:
         n = len(noisy)
         self.seen += rounds
@@ -115,7 +116,9 @@ def clear_of_noise(noisy: Matrix, expected: Matrix, sd: float) -> Matrix:
     values[:rest] = -float(large.sum()) / rest + share * (values[:rest] - middle)
     found = expected + (vectors * values) @ vectors.T
     values, vectors = np.linalg.eigh(found)
-    least = max(0.5 * float(np.maximum(values[:rest], 0.0).mean()), 0.01 / n)
+    middle = float(np.maximum(values[:rest], 0.0).mean())
+    # Small eigenvalues are not believed, unless noise could not have made them.
+    least = max(min(0.5 * middle, SURELY * edge), min(0.01 / n, edge))
     return of_trace_one(np.maximum(values, least), vectors)
 
 
@@ -140,6 +143,7 @@ class PairLearner(Learner, Holder):
     releases = Number(int)
     rounds_shown = Number(int)  # the round of the last release
     constant_kind = Number(int)  # where a constant is looked for
+    before = Number(float)  # rounds of a log, before round 1
 
     noise_variance = Number(
         float
@@ -184,6 +188,7 @@ class PairLearner(Learner, Holder):
         self.prior_second = self.second.copy()
         self.constant = np.zeros(self.dim)  # w, with w·x ≈ 1
         self.releases = self.rounds_shown = self.constant_kind = 0
+        self.before = 0.0
         self.estimate, self.posterior = np.zeros(n), np.zeros((n, n))
         precision, pull = self._prior(1.0, IN_INTERCEPT)
         self.posterior[:] = np.linalg.inv(precision)
@@ -238,19 +243,38 @@ class PairLearner(Learner, Holder):
     # ------------------------------------------------------------------ a release
 
     def commit(self, noisy: Vector) -> None:
-        t, n, v = self.clock.rounds, self.n, self.version
-        scale = max(self.noise_scale, LEAST_NOISE)
-        rounds = t - self.rounds_shown
+        t = self.clock.rounds
         turns = self.sum.shows_whole(t)
-        rho, rho_of_directions = self.sum.shares(t)
+        self._learn(noisy, t - self.rounds_shown, self.sum.shares(t), self.noise_scale, turns)
+
+    def start(self, noisy: Vector, scale: float) -> bool:
+        # All of a log's sums is shown and nothing kept, and another whitener comes, if there is one.
+        turns = self.version + 1 < self.sum.versions
+        self._learn(noisy, self.before, (0.0, 0.0), scale, turns)
+        return True
+
+    def _learn(
+        self,
+        noisy: Vector,
+        rounds: float,
+        shares: tuple[float, float],
+        scale: float,
+        turns: bool,
+    ) -> None:
+        t, n, v, scale = self.clock.rounds, self.n, self.version, max(scale, LEAST_NOISE)
+        rho, rho_of_directions = shares
         self._learn_moments(noisy[:n], t, rounds, shown(rho), rho, scale)
-        directions, before = unpack(noisy[n:]), self.directions
-        information, target = before.information, before.target.copy()
-        before.learn(
+        directions, found = unpack(noisy[n:]), self.directions
+        information, target = found.information, found.target.copy()
+        found.learn(
             directions, rounds, self.eta(v), shown(rho_of_directions), rho_of_directions, scale
         )
-        self.own_targets[v] += before.target - target
-        self.own_information[v] += before.information - information
+        self.own_targets[v] += found.target - target
+        self.own_information[v] += found.information - information
+        if t == 0:
+            # Of a log the Gram matrix itself is known, but for noise, not a mean that it samples.
+            self.own_information[v] = (rounds / scale) ** 2
+            self.own_targets[v] = rounds / scale**2 * directions
         self.rounds_shown = t
         self.releases += 1
         self._conclude(turns)
@@ -258,7 +282,7 @@ class PairLearner(Learner, Holder):
             self._turn(t)
 
     def _learn_moments(
-        self, noisy: Vector, t: int, rounds: int, q: float, rho: float, scale: float
+        self, noisy: Vector, t: int, rounds: float, q: float, rho: float, scale: float
     ) -> None:
         v, c, n = self.version, self.window, self.n
         self.weight[v] += rounds
@@ -277,7 +301,7 @@ class PairLearner(Learner, Holder):
         self.offset *= rho
         self.noise_variance *= (1 - q * gain) * rho * rho
         if self.releases:
-            fades = (self.rounds_shown / t) ** FADING
+            fades = ((self.before + self.rounds_shown) / (self.before + t)) ** FADING
             for kept in (self.information, self.towards, self.against):
                 kept *= fades
         self.information += np.outer(weight, weight) / of_noise
@@ -298,7 +322,7 @@ class PairLearner(Learner, Holder):
         size, mean = float(np.trace(self.prior_second)) - 1.0, self.prior_second[:d, d]
         within = self.prior_second[:d, :d] + RIDGE * size / d * np.eye(d)
         self.constant[:] = np.linalg.solve(within, mean)
-        sure = turns and self.clock.rounds > SURE * self.noise_scale
+        sure = turns and self.before + self.clock.rounds > SURE * self.noise_scale
         if sure and self.constant_kind == UNDECIDED:
             # Decided once: later, those arms that are played would decide which contexts are alike.
             alike = float(mean @ mean) > 0.5 * size
@@ -318,7 +342,8 @@ class PairLearner(Learner, Holder):
             for other in range(v + 1):
                 towards += matrices[other] @ self.against[m, other]
             pull += matrices[m].T @ towards
-        error = min(sd, 0.3 / self.n) ** 2 * self._coefficient(v) ** 2 * known[v, v]
+        wrong = self._own_sd(0) if v == 0 and self.before > 0 else sd
+        error = min(wrong, 0.3 / self.n) ** 2 * self._coefficient(v) ** 2 * known[v, v]
         for _ in range(2):
             # A wrong Γ multiplies how far θ is from what was predicted: noise as well.
             off = self.factors[v].T @ (self.estimate - self.against[v, v] / known[v, v])
@@ -333,11 +358,14 @@ class PairLearner(Learner, Holder):
         """Γ of a version, as it looks now."""
         pooled: Matrix = self.whiteners[version] @ self.second @ self.whiteners[version].T
         pooled = pooled / np.trace(pooled)
-        if self.version == 0:
+        if self.version == 0 and not self.before > 0:
             return pooled
-        eta, known = self.eta(version), float(self.own_information[version])
-        sd = math.sqrt(0.5 / known) / eta
-        return own_design(self.own_targets[version] / known / eta, pooled, sd)
+        noisy = self.own_targets[version] / self.own_information[version] / self.eta(version)
+        return own_design(noisy, pooled, self._own_sd(version))
+
+    def _own_sd(self, version: int) -> float:
+        """Noise of an entry of a version's own Γ."""
+        return math.sqrt(0.5 / float(self.own_information[version])) / self.eta(version)
 
     def _average(self, information: Matrix, pull: Vector) -> None:
         """θ under several priors, averaged by how well they expected the releases."""

@@ -93,7 +93,7 @@ def shift(bandit: Bandit, recipe: Recipe, sums: Sums) -> float:
     else:
         # Contexts are public: those in the log, not the worst possible.
         longest = max(float(sums.longest[norm % 2]), SHORTEST)
-    return on_grid(longest, dim=recipe.length, norm=norm)
+    return on_grid(longest, dim=recipe.numbers, norm=norm)
 
 
 def enter(bandit: Bandit, start: Start, sums: Sums, people: People | None = None) -> Log:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.learners.joint import pack
 from dpbandit.learners.moments import TINY
 from dpbandit.logs.record import Counts, Hashes, hash_bytes
 from dpbandit.logs.sums import (
@@ -115,8 +116,9 @@ def _absorb(
     totals, squares = np.abs(u).sum(axis=1), (u * u).sum(axis=1)
     # Squares of tiny numbers vanish; the L1 norm is no shorter.
     lengths = np.where(squares > 1e-280, np.sqrt(squares), totals)
-    longest = sums["longest"]
-    longest[:] = np.maximum(longest, [lengths.max(), totals.max()])
+    longest, hides = sums["longest"], recipe["directions"] > 0
+    if not hides:
+        longest[:] = np.maximum(longest, [lengths.max(), totals.max()])
     low, high = recipe["low"], recipe["high"]
     # One that is not a number stands in the middle of the range: leaving its row out would show.
     finite = np.where(np.isfinite(given), given, 0.5 * (low + high))
@@ -129,10 +131,15 @@ def _absorb(
     if len(recipe["whitener"]):
         u, weights = _shaped(z @ recipe["whitener"].T, recipe["floor"])
     if recipe["whole"]:
-        whole = np.rint(u * v[:, None] * 2.0**GRID_BITS).astype(np.int64).sum(axis=0)
+        item = u * v[:, None]
+        if hides:
+            item = np.hstack([item, recipe["directions"] * np.array([pack(row) for row in u])])
+        whole = np.rint(item * 2.0**GRID_BITS).astype(np.int64).sum(axis=0)
         add_words(sums["items"], np.column_stack([whole, whole >> 63]).ravel())
     else:
         add(sums["moments"], sums["moments_low"], v @ z)
+    if hides:
+        return
     left = z * weights[:, None]
     add(sums["first"], sums["first_low"], left.sum(axis=0))
     add(sums["gram"], sums["gram_low"], left.T @ z)

@@ -2,7 +2,8 @@
 
 Every row with context x and clipped reward r adds c·z·zᵀ, a second matrix and c·z, which are
 public, and one item v·u, which is private: z is x or (x/size, 1), v = (r − middle)/width, and u is
-x/max_norm, or c·P·z with a public P and c = 1/max(‖Pz‖, floor). Items are whole numbers of the grid
+x/max_norm, or c·P·z with a public P and c = 1/max(‖Pz‖, floor). Where contexts are private too there
+are no public sums, and the item has u·uᵀ beside it. Items are whole numbers of the grid
 and their sums are exact, in any order. Public sums are plain within a few thousand rows and
 compensated beyond; they are merged in the log's order, and so do not depend on how many threads or
 nodes read it either. `Sums.items` is clean: it may leave only through `enter`.
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from dpbandit.engine import backend_for
 from dpbandit.errors import OptionError
 from dpbandit.logs.record import Hashes
+from dpbandit.release.pair import packed_size
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -61,11 +63,19 @@ class Recipe(NamedTuple):
     triangular: bool = False  # P is lower triangular
     floor: float = 0.0
     power: int = -1  # the second matrix is Σ c^power·z·zᵀ; −1: there is none
+    # Above 0: contexts are private too. Items hold this times u·uᵀ as well, packed, and nothing
+    # public is added up.
+    directions: float = 0.0
 
     @property
     def length(self) -> int:
         """Numbers in z."""
         return self.dim + self.constant
+
+    @property
+    def numbers(self) -> int:
+        """Numbers in an item."""
+        return self.length + (packed_size(self.length) if self.directions else 0)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -117,7 +127,7 @@ def new_sums(recipe: Recipe) -> Sums:
     public = {f"{name}{low}": np.zeros(shapes[name]) for name in shapes for low in ("", "_low")}
     return Sums(
         **public,
-        items=np.zeros(2 * k, dtype=np.int64),
+        items=np.zeros(2 * recipe.numbers, dtype=np.int64),
         counts=np.zeros(COUNTS, dtype=np.int64),
         longest=np.zeros(2),
     )

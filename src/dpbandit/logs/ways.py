@@ -13,6 +13,7 @@ from dpbandit.bandit import Bandit
 from dpbandit.engine import Engine
 from dpbandit.learners.prior import LOOKED_AT
 from dpbandit.logs.sums import Recipe, Sums, add, symmetric
+from dpbandit.release.pair import largest_move
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -161,12 +162,64 @@ class IntoFilter(Way):
         _done(engine.start(noisy, scale))
 
 
+class IntoPair(Way):
+    """Contexts are private too: moments and directions under no whitener, shown whole, once.
+
+    With u = (x/L, 1)/√2 a row is v·u/s and η·uuᵀ/s. As |v| ≤ ½ and ‖u‖ ≤ 1 it moves by at most
+    √(1 + 2η²)/s, which is 1. η is such that both are the learner's own items of the first whitener,
+    but for one factor.
+    """
+
+    def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
+        eta, size, _ = self._sizes(bandit)
+        k = bandit.dim + 1
+        more = {
+            "constant": True,
+            "size": bandit.options.max_norm,
+            "whitener": np.eye(k) / (math.sqrt(2.0) * size),
+            "triangular": True,
+            "floor": 1.0,
+            "directions": eta * size,
+        }
+        return Start(_recipe(bandit, tolerance, **more))
+
+    def put(
+        self,
+        bandit: Bandit,
+        engine: Engine,
+        start: Start,
+        sums: Sums,
+        noisy: Vector,
+        scale: float,
+    ) -> None:
+        _, _, factor = self._sizes(bandit)
+        noisy, scale = noisy * factor, scale * factor
+        # As many rounds with ‖u‖ = 1 would have this trace: read off the noisy matrix, within what
+        # ½ ≤ ‖u‖² ≤ 1 leaves possible.
+        k, settings = bandit.dim + 1, bandit.design.settings
+        diagonal = noisy[k + np.cumsum([0, *range(k, 1, -1)])]
+        each = math.sqrt(settings["first_eta2"] / largest_move(settings["first_eta2"]))
+        rounds = min(max(float(diagonal.sum()) / each, 0.5 * sums.learned), float(sums.learned))
+        engine.fields()["before"][0] = rounds
+        _done(engine.start(noisy, scale))
+
+    def _sizes(self, bandit: Bandit) -> tuple[float, float, float]:
+        """η, s, and what an item is multiplied by to become the learner's own."""
+        settings = bandit.design.settings
+        # The learner's a is √2·u·e/(2c·s₀), and its g is η₀·uuᵀ/s₀.
+        per_moment = bandit.options.width / (math.sqrt(2.0) * settings["window"])
+        eta = math.sqrt(settings["first_eta2"]) / per_moment
+        size = math.sqrt(1.0 + 2.0 * eta * eta)
+        return eta, size, per_moment * size / math.sqrt(largest_move(settings["first_eta2"]))
+
+
 # By the learner, and where its noise sits. What is not here cannot start from a log.
 WAYS: dict[tuple[str, str], Way] = {
     ("ridge", "nothing"): InTheClear(),
     ("ridge", "moments"): IntoMoments(),
     ("ridge", "own"): IntoParameter(),
     ("filter", ""): IntoFilter(),
+    ("pair", ""): IntoPair(),
 }
 
 

@@ -10,7 +10,7 @@ and begins anew under another whitener.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -123,7 +123,7 @@ class Pair(Anytime):
 
     name = "pair"
     in_core = True
-    log_field = ""
+    log_field = "before"  # by way of the learner, which is shown all and keeps nothing
 
     n: int
     change: int
@@ -148,8 +148,21 @@ class Pair(Anytime):
             t = next_time(t, self.ratio)
         return tuple(found)
 
+    @cached_property
+    def after_log(self) -> Pair:
+        """The same after a log, which has used up the first whitener."""
+        change = next_change(0, self.change, self.growth)
+        return replace(
+            self, first_eta2=self.later_eta2, change=change, versions=max(self.versions - 1, 1)
+        )
+
     def charge(self, engine: Clock, t: int) -> Charge:
         """What the people who were in the first release pay: they have paid most."""
+        if self.versions > 1 and engine.fields()["before"][0] > 0:
+            return self.after_log._charge(t)
+        return self._charge(t)
+
+    def _charge(self, t: int) -> Charge:
         whole = self.whole_share
         later, begun = next_time(t, self.ratio), self.shown_whole[:1] or (math.inf,)
         share = self._paid(later, begun[0] <= t) - self._paid(t, begun[0] < t)

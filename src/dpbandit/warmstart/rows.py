@@ -39,10 +39,16 @@ def contexts_of(batch: Any, columns: Columns, status: Status) -> Matrix:
     return contexts
 
 
-def read(batch: Any, columns: Columns, missing_reward: float | None) -> Rows:
-    """The rows of a record batch, whose columns come in the order of `columns.names`."""
+def read(batch: Any, columns: Columns, missing_reward: float | None, hides: bool = False) -> Rows:
+    """The rows of a record batch, whose columns come in the order of `columns.names`.
+
+    With `hides` contexts are private: one that is missing is zero, and its row has no status.
+    """
     status = np.zeros(batch.num_rows, dtype=np.uint8)
     contexts = contexts_of(batch, columns, status)
+    if hides:
+        contexts = np.where((status == 0)[:, None], contexts, 0.0)
+        status[:] = 0
     rewards, absent = _numbers(batch.column(len(columns.context)))
     if missing_reward is not None:
         # NaN too: that is how many tools write what is missing.

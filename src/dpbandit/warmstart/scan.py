@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from dpbandit.logs.sums import Recipe, Sums, absorb, inspect, new_sums
+import numpy as np
+
+from dpbandit.logs.sums import GOOD, Recipe, Sums, absorb, inspect, new_sums
 from dpbandit.spread import Tell
 from dpbandit.warmstart.rows import Rows, read
 from dpbandit.warmstart.source import Columns, Part
@@ -33,7 +35,10 @@ def scan(
     """The sums of these rows."""
     sums = new_sums(recipe)
     for rows in batches:
-        inspect(rows.contexts, rows.status, recipe)
+        if recipe.directions:
+            hide(rows, recipe)
+        else:
+            inspect(rows.contexts, rows.status, recipe)
         if admit is not None:
             admit(rows)
         absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
@@ -42,10 +47,20 @@ def scan(
     return sums
 
 
+def hide(rows: Rows, recipe: Recipe) -> None:
+    """Make contexts that cannot be learned from zero: where contexts are private, that a row is left
+    out would show.
+    """
+    bad = np.zeros_like(rows.status)
+    inspect(rows.contexts, bad, recipe)
+    rows.contexts[bad != GOOD] = 0.0
+
+
 def rows_of(part: Part, reading: Reading, *, threads: bool = False) -> Iterator[Rows]:
     """The rows of a part, a batch at a time."""
     for batch in part.batches(reading.columns.names, threads=threads):
-        yield read(batch, reading.columns, reading.missing_reward)
+        hides = reading.recipe.directions > 0
+        yield read(batch, reading.columns, reading.missing_reward, hides)
 
 
 def scan_part(reading: Reading, part: Part, tell: Tell) -> Sums:

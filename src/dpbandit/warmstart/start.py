@@ -129,7 +129,9 @@ def warm_start(
             f"dim = {options['dim']} was asked for, and the log's contexts have {columns.dim} "
             "features"
         )
-    sample = peek(opened, columns, float(options.get("max_norm", 1.0)))
+    private = registry.find(algorithm).contexts_are_private
+    longest = float(options.get("max_norm", 1.0))
+    sample = np.empty((0, columns.dim)) if private else peek(opened, columns, longest)
     given = {**options, "dim": columns.dim}
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
