@@ -155,7 +155,7 @@ def l2_for_l1(bandit):
 
 
 def counts_nobody(bandit):
-    bandit.user_counts = planted.CountsNobody()
+    bandit.counters = planted.CountsNobody()
     return bandit
 
 
@@ -445,7 +445,7 @@ def test_a_finding_is_shrunk_to_a_script_that_shows_it(tmp_path):
     class OneReward(UnderTest):
         def make(self, name, options):
             bandit = super().make(name, options)
-            return multipliers(bandit, 1 / bandit.options.rewards_per_unit)
+            return multipliers(bandit, 1 / bandit.options.moves_per_unit)
 
     found = dpb.fuzz(["tree-gauss"], cases=200, stop=1, under_test=OneReward()).findings[0]
     assert found.script.count("\n") < 30
@@ -511,5 +511,5 @@ def test_bad_calls_are_named():
         dpb.fuzz(cases=0)
     with pytest.raises(OptionError, match="minutes"):
         dpb.fuzz(minutes=0.0)
-    with pytest.raises(OptionError, match="nothing is claimed"):
+    with pytest.raises(OptionError, match="can be judged"):
         dpb.fuzz(["linucb"], cases=1)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dpbandit.logs.sums import Recipe, Sums, absorb, inspect, new_sums
+from dpbandit.logs.users import Steps
 from dpbandit.spread import Tell
 from dpbandit.warmstart.rows import Rows, read
 from dpbandit.warmstart.source import Columns, Part
 
 Seen = Callable[[int], None]
-# Gives rows that are over their user's cap that status.
-Admit = Callable[[Rows], None]
+# Gives rows that are over their user's cap that status; or leaves less of a person's rewards.
+Admit = Callable[[Rows], Rows]
 
 
 class Reading(NamedTuple):
@@ -25,6 +26,7 @@ class Reading(NamedTuple):
     columns: Columns
     recipe: Recipe
     missing_reward: float | None
+    steps: Steps | None = None  # of persons' rewards, where those are added up
 
 
 def scan(
@@ -35,7 +37,7 @@ def scan(
     for rows in batches:
         inspect(rows.contexts, rows.status, recipe)
         if admit is not None:
-            admit(rows)
+            rows = admit(rows)
         absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
         if seen is not None:
             seen(len(rows.status))
