@@ -116,6 +116,20 @@ class RedrawsAfterLoad(UnderTest):
         return bandit
 
 
+class ForgetsPersons(UnderTest):
+    """A load that leaves out what persons' rewards add up to."""
+
+    def load(self, packed):
+        bandit = super().load(packed)
+        if not bandit.options.protects.counts_are_public:
+            bandit.counters = {}
+        return bandit
+
+
+def tells_who_clicked(bandit):
+    return planted.redesigned(bandit, planted.TellsWhoClicked)
+
+
 class Unshrunk(planted.Bent):
     """An anytime release that shows its share and keeps the sum as it was."""
 
@@ -287,6 +301,8 @@ PLANTS = [
         200,
     ),
     Plant("a user over the cap", TREES, Bend(counts_nobody), 500),
+    Plant("persons forgotten after load", ("local", "adac-oful"), ForgetsPersons(), 3000),
+    Plant("what is counted of persons, shown", TREES, Bend(tells_who_clicked), 200, OTHER_PUBLIC),
     Plant(
         "clicks first",
         TREES,

@@ -261,3 +261,25 @@ def test_a_cluster_caps_persons_in_the_logs_order_to_the_last_bit(name, tmp_path
     assert here.people.counts.tolist() == there.people.counts.tolist()
     assert max(here.people.counts) == 3 << 19
     assert here.log == there.log
+
+
+def test_an_attack_on_a_person_finds_much_of_what_is_claimed_and_no_more():
+    given = {"unit": ("person", 1), "reward_range": (0.0, 1.0), "horizon": 4, "dim": 1}
+    found = dpb.audit("local", epsilon=1.0, runs=20_000, **given)
+    assert found.holds
+    assert found.bound.epsilon > 0.6
+    cheap = {**given, "unit": ("user", 1)}  # noise for one reward, where two of a person's change
+    bandit = dpb.make("local", epsilon=1.0, seed=0, **cheap)
+    xs, one, two = np.array([[1.0], [-1.0]]), [1.0, 0.0], [0.0, 1.0]
+    first = record(lambda: bandit, xs, one, users=["a", "b"])
+    again = dpb.make("local", epsilon=1.0, seed=0, **cheap)
+    cost, _why = joint_cost(first, record(lambda: again, xs, two, users=["a", "b"], script=first))
+    assert cost == pytest.approx(2.0, rel=1e-6)
+
+
+def test_a_plan_says_that_it_does_not_know_what_the_cap_leaves_out():
+    given = {"dim": 2, "arms": 3, "horizon": 200, "particles": 2, "reward_range": (0.0, 1.0)}
+    given |= {"algorithms": ["anytime"], **BUDGET}
+    found = dpb.plan(unit=("person", 1), **given)
+    assert any("what the cap leaves out" in note.lower() for note in found.notes)
+    assert not any("cap" in note for note in dpb.plan(**given).notes)

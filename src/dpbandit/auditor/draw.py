@@ -286,7 +286,9 @@ class Drawer:
             first = min(max(first, 0), rows - 1)
         if not cap:
             return (first,), None
-        many = cap if self.person and self.tight else int(rng.integers(1, cap + 4))
+        # A person's beyond the cap count for nothing, in any number.
+        most = 3 * cap + 4 if self.person else cap + 4
+        many = int(rng.integers(cap if self.person and self.tight else 1, most))
         many = min(many, rows)
         if _maybe(rng, 0.6):
             mine = list(range(first, min(first + many, rows)))
@@ -347,6 +349,8 @@ class Drawer:
         for _ in range(many):
             kind = kinds[int(rng.integers(len(kinds)))]
             events.append(Event(int(rng.integers(rows)), kind, int(rng.integers(1, 700))))
+        if self.person and not long and _maybe(rng, 0.4):
+            events.append(Event(int(rng.integers(min(rows, 16))), "save"))
         if self.options.get("pan_private") and _maybe(rng, 0.7):
             events.append(Event(int(rng.integers(rows)), "look"))
         if self.options.get("context_noise") and not self.private:
