@@ -115,7 +115,7 @@ class Bandit:
         self.public_rows = {row.tobytes() for row in design.public_set}
         self.lock = threading.RLock()  # by way of `state.alone`
         self._process = os.getpid()
-        self.counts_users = options.protects.cap is not None
+        self.counts_users = options.protects.needs_user
         # Whether `update` may go straight to the engine: see `open_short_way`.
         self.short_way = False
         plain = self.fixed_alpha is not None and options.context_noise == 0
@@ -173,8 +173,9 @@ class Bandit:
         rewards : float, or array of shape (n,) for a batch
             What it earned; clipped to `reward_range`.
         user : str or int, or a list of them for a batch
-            Whose reward it is, with unit=('user', m). A user's rewards beyond the m-th are counted
-            and not learned from.
+            Whose reward it is, with unit=('user', m) or ('person', C). A user's rewards beyond the
+            m-th are counted and not learned from; a person's count until they add up to C, and for
+            nothing from then on.
 
         Raises
         ------
@@ -229,16 +230,30 @@ class Bandit:
 
     @property
     def clipped(self) -> int:
-        """How many rewards were outside their range. Trusted side only: the count is private."""
+        """How many rewards were outside their range. Trusted side only: the count is private.
+
+        With persons it stays 0: their rewards are brought into the range where they are counted.
+        """
         return int(self.state.engine.clipped)
 
     @property
     def user_counts(self) -> dict[str, int]:
-        """How often each user was counted, with unit=('user', m): a copy."""
+        """How often each user was counted, with unit=('user', m): a copy.
+
+        With persons it is empty: what is counted of them depends on rewards.
+        """
+        return self.counters if self.options.protects.counts_are_public else {}
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What is counted of each user: decisions, or what a person's rewards add up to, in steps.
+
+        Trusted side only: with persons it is private.
+        """
         return self.state.user_counts
 
-    @user_counts.setter
-    def user_counts(self, counts: dict[str, int]) -> None:
+    @counters.setter
+    def counters(self, counts: dict[str, int]) -> None:
         come_true(self, self.state.but(counts=counts, counted=None), [])
 
     @property
@@ -251,7 +266,7 @@ class Bandit:
         >>> bandit.spent.epsilon
         1.0
         """
-        return spent_of(self.claim, self.ledger, self.options.rewards_per_unit)
+        return spent_of(self.claim, self.ledger, self.options.moves_per_unit)
 
     def receipt(self) -> dict[str, Any]:
         """What to keep elsewhere, so that `dpb.load(path, receipt=...)` recognises an old save.
@@ -523,16 +538,16 @@ class Bandit:
         raise BudgetError(NO_COPIES)
 
 
-def spent_of(claim: Claim, ledger: Ledger, rewards_per_unit: int) -> Spent:
-    """What a ledger's total is in a claim's terms, for a unit of so many rewards."""
+def spent_of(claim: Claim, ledger: Ledger, moves: float) -> Spent:
+    """What one reward's total is in a claim's terms, for a unit that moves so many times as far."""
     if ledger.currency == "mu²":
-        mu = rewards_per_unit * math.sqrt(ledger.total)
+        mu = moves * math.sqrt(ledger.total)
         if claim.mu is not None and mu <= claim.mu * (1 + 1e-12):
             mu = min(mu, claim.mu)  # the root's rounding is not spent
         epsilon = epsilon_of(mu=mu, delta=claim.delta) if 0 < claim.delta < 1 else 0.0
         return Spent(epsilon, claim.delta, mu, claim)
     if ledger.currency == "epsilon":
-        return Spent(rewards_per_unit * ledger.total, claim.delta, None, claim)
+        return Spent(moves * ledger.total, claim.delta, None, claim)
     raise BudgetError(f"no currency is called {ledger.currency!r}")
 
 

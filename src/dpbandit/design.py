@@ -20,6 +20,7 @@ from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sources import Real, Simulation, Source
+from dpbandit.privacy.unit import REWARD_BITS
 from dpbandit.reference.random import CONTEXTS, START, TIES, derive_key
 from dpbandit.release import RELEASES, Release
 from dpbandit.types import Matrix, Vector
@@ -42,6 +43,8 @@ class Design:
     # What alpha='theory' is: α_t in rounds t, or the same in all of them.
     theory: Callable[[Vector], Vector] | float
     clips: bool = True
+    # A person's rewards are whole numbers of width·2⁻ᵇⁱᵗˢ.
+    reward_bits: int = REWARD_BITS
     alpha: float = DEFAULT_ALPHA  # where none is given
     l1_limit: float | None = None
     one_hot: bool = False  # contexts may only name arms

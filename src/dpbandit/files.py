@@ -152,7 +152,7 @@ def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit
     bandit.identity = record["identity"]
     bandit.ledger = Ledger.from_dict(record["ledger"])
     bandit.over_cap = record["over_cap"]
-    bandit.user_counts = record["user_counts"]
+    bandit.counters = record["user_counts"]
     if record["log"] is not None:
         bandit.remember(Log(**record["log"]), people)
     bandit.open_short_way()

@@ -31,6 +31,7 @@ from dpbandit.errors import (
     ShapeError,
 )
 from dpbandit.frames import array_of, entries
+from dpbandit.logs.record import hash_name
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sources import Pending, Real, Simulation, add_whole_noise
@@ -131,13 +132,18 @@ def learn_of_users(bandit: Bandit, xs: Matrix, rs: Vector, user: Any, told: Told
     horizon = bandit.options.horizon
     if horizon is not None and bandit.rounds + sum(within) > horizon:
         refuse(bandit, HORIZON, xs, sum(within))
+    unit, width, bits = bandit.options.protects, bandit.options.width, bandit.design.reward_bits
     for x, reward, name, learns in zip(xs, rs.tolist(), users, within, strict=True):
         state = bandit.state.settled()
-        count = state.counts.get(name, 0)
+        # Where rewards decide what is counted, users whom the log cannot tell apart share one count.
+        apart = unit.counts_are_public or state.log is None
+        key = name if apart else f"{hash_name(name):016x}"
+        count = state.counts.get(key, 0)
         if learns:
-            learn_of_user(bandit, x, reward, Counted(name, count), told)
+            taken = unit.take(reward, state.people.count(name) + count, width, bits)
+            learn_of_user(bandit, x, taken.reward, Counted(key, count, taken.counts), told)
         else:
-            counted, over = Counted(name, count + 1), state.over_cap + 1
+            counted, over = Counted(key, count), state.over_cap + 1
             come_true(bandit, state.but(counted=counted, over_cap=over), told)
 
 
@@ -147,7 +153,7 @@ def learn_of_user(bandit: Bandit, x: Vector, reward: float, user: Counted, told:
     if bandit.backend == "core" and not (bandit.design.in_the_clear and not state.ledger.releases):
         one: list[int] = []
         # Nothing changes yet: the core's word in `one` is what counts the user.
-        counted = Counted(user.name, user.before, one)
+        counted = Counted(user.name, user.before, user.each, one)
         come_true(bandit, state.learned(state.engine, state.ledger, counted), told, rows=0)
         told.append(one)
         code = state.engine.learn(x, reward, one)
@@ -158,7 +164,7 @@ def learn_of_user(bandit: Bandit, x: Vector, reward: float, user: Counted, told:
         code = DUE if code == LEARNED else code
     if code != DUE:
         refuse(bandit, code, x[None, :])
-    learn_with_release(bandit, x, reward, told, Counted(user.name, user.before + 1))
+    learn_with_release(bandit, x, reward, told, user)
 
 
 def learn_with_release(
@@ -298,7 +304,9 @@ def names_of(bandit: Bandit, user: Any, count: int) -> list[str]:
 
 def within_caps(bandit: Bandit, users: list[str]) -> list[bool]:
     """Which rewards are within their user's cap. Decisions are counted, not clicks: it is public."""
-    cap, state = bandit.options.rewards_per_unit, bandit.state.settled()
+    cap, state = bandit.options.protects.cap, bandit.state.settled()
+    if cap is None:
+        return [True] * len(users)
     counts: dict[str, int] = {}
     within = []
     for name in users:

@@ -70,7 +70,13 @@ class Options:
         if self.alpha is not None:
             self.alpha = number_or_theory("alpha", self.alpha)
         self.unit = find_unit(self.unit).option
+        self.protects.check(self.reward_range)
         self.pan_private = flag("pan_private", self.pan_private)
+        if self.pan_private and not self.protects.counts_are_public:
+            raise OptionError(
+                "pan_private=True covers a look into memory, where what a person's rewards add up "
+                "to stands in the clear: use unit='reward' or ('user', m)"
+            )
         if self.noise is not None:
             find_noise(self.noise, tuple(NOISES))
         if self.backend is not None and self.backend not in BACKENDS:
@@ -120,9 +126,14 @@ class Options:
         return find_unit(self.unit)
 
     @property
-    def rewards_per_unit(self) -> int:
-        """1, or m for ('user', m)."""
-        return self.protects.rewards_per_unit
+    def moves_per_unit(self) -> float:
+        """How many times as far as one reward can, all of a unit's can move together: 1, m or 2C/W."""
+        return self.protects.moves(self.width)
+
+    @property
+    def items_per_unit(self) -> float:
+        """How many of a unit's rewards can differ at all."""
+        return self.moves_per_unit * self.protects.items_per_move
 
     @property
     def unit_in_words(self) -> str:

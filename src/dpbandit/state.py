@@ -46,17 +46,17 @@ class Batch(NamedTuple):
 
 
 class Counted:
-    """A user whose count is under way: so many rewards before, and one for each entry of `told`."""
+    """A user whose count is under way: so much before, and `each` for every one in `told`."""
 
-    __slots__ = ("before", "name", "told")
+    __slots__ = ("before", "each", "name", "told")
 
-    def __init__(self, name: str, before: int, told: Sequence[int] = ()) -> None:
-        self.name, self.before, self.told = name, before, told
+    def __init__(self, name: str, before: int, each: int = 1, told: Sequence[int] = (1,)) -> None:
+        self.name, self.before, self.each, self.told = name, before, each, told
 
     @property
     def count(self) -> int:
-        """How many rewards this user has now."""
-        return self.before + sum(self.told)
+        """What is counted of this user now."""
+        return self.before + self.each * sum(self.told)
 
 
 class State:
@@ -88,7 +88,7 @@ class State:
         people: People | None = None,
     ) -> None:
         self.engine, self.ledger, self.claim = engine, ledger, claim
-        self.counts = counts  # rewards by user, but for the one in `counted`
+        self.counts = counts  # what is counted of each user, but for the one in `counted`
         self.counted = counted
         self.over_cap = over_cap
         # With context_noise: what was offered last, so that a save can go on from it.
@@ -124,7 +124,7 @@ class State:
 
     @property
     def user_counts(self) -> dict[str, int]:
-        """Rewards by user: a copy."""
+        """What is counted of each user: a copy."""
         if self.counted is None or not self.counted.count:
             return dict(self.counts)
         return {**self.counts, self.counted.name: self.counted.count}

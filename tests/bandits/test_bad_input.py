@@ -126,7 +126,7 @@ OPTIONS = [
     ({"reward_range": (1, 0)}, "low < high"),
     ({"reward_range": 3}, "two numbers"),
     ({"reward_range": (0, math.inf)}, "finite"),
-    ({"unit": "user"}, "unit must be 'reward' or"),
+    ({"unit": "user"}, "unit must be 'reward', "),
     ({"unit": ("user", 0)}, "at least 1"),
     ({"seed": -1}, "seed"),
     ({"noise": "gauss"}, "did you mean 'gaussian'"),

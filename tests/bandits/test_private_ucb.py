@@ -65,10 +65,10 @@ class ByHand:
         low, high = given.reward_range
         self.width, self.gamma = high - low, given.zeta
         self.margin = on_grid(1.0, dim=1, norm=2)
-        budget = given.epsilon / given.rewards_per_unit
+        budget = given.epsilon / given.moves_per_unit
         if self.gaussian:
             budget = (
-                dpb.budget.mu_of(epsilon=given.epsilon, delta=given.delta) / given.rewards_per_unit
+                dpb.budget.mu_of(epsilon=given.epsilon, delta=given.delta) / given.moves_per_unit
             )
         if given.own("split_budget", False):
             budget = budget / (math.sqrt(self.dim) if self.gaussian else self.dim)

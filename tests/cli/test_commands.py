@@ -25,7 +25,7 @@ COMMANDS = {
     "verify": (["verify", "tree-gauss", "--horizon", "32", "--dim", "2", "--runs", "5"], 0),
     "audit": (["audit", "dgs-figure", "--delta", "0.1", "--horizon", "32", "--runs", "2000"], 3),
     "fuzz": (["fuzz", "tree-gauss", "local", "--cases", "10", "--workers", "1"], 0),
-    "claim": (["claim", "local", "--epsilon", "1"], 0),
+    "claim": (["claim", "local", "--epsilon", "1", "--person-clicks", "1"], 0),
     "plan": (["plan", "tree-gauss", "--dim", "2", "--arms", "3", "--horizon", "200"], 0),
     "warm-start": (["warm-start", "log.parquet", "--delta", "1e-6", "--seed", "1", "--algorithm", "tree-gauss", "--out", "b.npz"], 0),
     "keys create": (["keys", "create", "--role", "admin", *STORE], 0),

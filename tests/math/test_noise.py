@@ -40,7 +40,7 @@ def pending(value):
 
 
 def options(**given):
-    base = {"seed": 0, "horizon": 100, "rewards_per_unit": 1}
+    base = {"seed": 0, "horizon": 100, "moves_per_unit": 1, "items_per_unit": 1}
     need = {"need_epsilon": lambda: 2.0, "need_delta": lambda: 1e-5}
     return SimpleNamespace(**{**base, **need, **given})
 
@@ -151,8 +151,8 @@ def test_the_log_ratio_of_wishart_noise_is_that_of_its_density():
 
 def test_budgets_are_those_of_the_exchange_and_a_group_shares_them():
     assert GAUSSIAN.budget(options(), 10) == mu_of(epsilon=2.0, delta=1e-5)
-    assert GAUSSIAN.budget(options(rewards_per_unit=4), 10) == mu_of(epsilon=2.0, delta=1e-5) / 4
-    assert LAPLACE.budget(options(rewards_per_unit=4), 10) == 0.5
+    assert GAUSSIAN.budget(options(moves_per_unit=4), 10) == mu_of(epsilon=2.0, delta=1e-5) / 4
+    assert LAPLACE.budget(options(moves_per_unit=4), 10) == 0.5
     assert GAUSSIAN.budget(options(need_epsilon=lambda: math.inf), 10) == math.inf
 
 

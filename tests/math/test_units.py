@@ -14,14 +14,14 @@ def test_units_are_found_by_their_option_and_give_it_back():
         assert find_unit(option) == user(5)
         assert find_unit(option).option == ("user", 5)
     assert ONE_REWARD.cap is None
-    assert (user(5).cap, user(5).rewards_per_unit) == (5, 5)
+    assert (user(5).cap, user(5).moves(2.0)) == (5, 5)
 
 
 @pytest.mark.parametrize(
     "bad", ["user", "person", ("user",), ("user", 1, 2), 3, None, (), ("reward", 2)]
 )
 def test_an_unknown_unit_is_refused(bad):
-    with pytest.raises(OptionError, match="unit must be 'reward' or"):
+    with pytest.raises(OptionError, match="unit must be 'reward', "):
         find_unit(bad)
 
 
@@ -32,6 +32,6 @@ def test_a_cap_that_is_no_whole_number_is_refused(bad):
 
 
 def test_a_unit_that_forgets_its_words_cannot_be_made():
-    household = type("Household", (Unit,), {"rewards_per_unit": 2, "cap": 2})
+    household = type("Household", (Unit,), {"cap": 2})
     with pytest.raises(TypeError, match="words"):
         household()

@@ -29,6 +29,7 @@ from dpbandit.auditor.watch import TWICE, Watch, joint_cost, record
 from dpbandit.bandit import Bandit
 from dpbandit.engine import NO_RELEASE, new_engine
 from dpbandit.errors import BudgetError
+from dpbandit.files import unpack
 from dpbandit.logs import sums as log_sums
 from dpbandit.logs.enter import INDEX
 from dpbandit.logs.users import Tally
@@ -38,6 +39,7 @@ from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Pending, Real, Simulation
 from dpbandit.reference.random import normals
 from dpbandit.release import anytime
+from dpbandit.saving import pack
 from dpbandit.warmstart import scan as scans
 from dpbandit.warmstart import start as warm_starts
 
@@ -245,7 +247,7 @@ def plant_user_over_cap() -> str:
 
     def broken():
         bandit = make(unit=("user", 2))
-        bandit.user_counts = CountsNobody()
+        bandit.counters = CountsNobody()
         return bandit
 
     ratio = stepwise_ratio(broken, ones(8), list(range(8)), users=users)
@@ -253,6 +255,96 @@ def plant_user_over_cap() -> str:
     assert ratio > 1.5
     assert sound <= 1 + 1e-9
     return f"{ratio:.2f} × the claimed μ for a user with 8 rewards; {sound:.2f} × with the cap of 2"
+
+
+def capped(name: str = "tree-gauss", most: float = 1, **given):
+    return make(name, unit=("person", most), reward_range=(0.0, 1.0), **given)
+
+
+def person_ratio(factory, one, *, between=None) -> float:
+    """Of a person who has these rewards in every second round, and in the others instead."""
+    one = np.array(one)
+    xs, users = ones(len(one)) * np.where(np.arange(len(one)) % 2, -1.0, 1.0)[:, None], "anna"
+    told = {"users": [users] * len(one), "between": between}
+    first = record(factory, xs, one, **told)
+    two = one.reshape(-1, 2)[:, ::-1].ravel()
+    cost, _why = joint_cost(first, record(factory, xs, two, script=first, **told))
+    return math.sqrt(cost) / factory().claim.mu
+
+
+CLICKS = [1.0, 0.0] * 8
+
+
+def forgotten(bandit, t):
+    """A save that leaves out what persons' rewards add up to."""
+    again = unpack(pack(bandit))
+    again.counters = {}
+    return again
+
+
+def plant_person_forgotten_by_a_save() -> str:
+    def as_it_ships(bandit, t):
+        return unpack(pack(bandit))
+
+    broken = person_ratio(capped, CLICKS, between=forgotten)
+    sound = person_ratio(capped, CLICKS, between=as_it_ships)
+    assert broken > 1.5
+    assert sound <= 1
+    return f"{broken:.2f} × the claimed μ with a save after every round; {sound:.2f} × as it ships"
+
+
+def plant_person_capped_by_the_day() -> str:
+    def at_midnight(bandit, t):
+        if t % 4 == 3:
+            bandit.counters = {}
+        return bandit
+
+    broken, sound = person_ratio(capped, CLICKS, between=at_midnight), person_ratio(capped, CLICKS)
+    assert broken > 1.5
+    assert sound <= 1
+    return f"{broken:.2f} × the claimed μ after four days; {sound:.2f} × with a cap for ever"
+
+
+class TellsWhoClicked(Bandit):
+    """What is counted of persons is shown like what is counted of users."""
+
+    @property
+    def user_counts(self):
+        return self.counters
+
+
+def plant_public_counter() -> str:
+    users = ["anna"] * 2
+
+    def cost(kind) -> tuple[float, str]:
+        def factory():
+            return redesigned(capped(), kind)
+
+        first = record(factory, ones(2), [1.0, 0.0], users=users)
+        return joint_cost(first, record(factory, ones(2), [0.0, 0.0], users=users, script=first))
+
+    assert math.isfinite(cost(Bandit)[0])
+    broken, why = cost(TellsWhoClicked)
+    assert math.isinf(broken)
+    return why
+
+
+def plant_narrow_window_of_a_person() -> str:
+    """Noise for the whole range, and residuals in a window: an item is then twice as large."""
+
+    def shipped():
+        known = np.array([[1e-3], [-1e-3]])  # so that instruments of 1 and −1 are nearly opposite
+        given = {"first_release": 1, "ratio": 1.2, "knee": 4.0, "public_contexts": known}
+        return capped("anytime", 1.5, horizon=None, **given)
+
+    def narrow():
+        return redesigned(shipped(), settings={"window": 0.25})
+
+    rewards = [0.75, 0.0] * 2 + [0.0, 0.0] * 30
+    broken, sound = person_ratio(narrow, rewards), person_ratio(shipped, rewards)
+    assert broken > 1.1
+    assert sound <= 1
+    return f"{broken:.2f} × the claimed μ in a window of half the range; {sound:.2f} × as it ships"
 
 
 def plant_horizon_overrun() -> str:
@@ -561,7 +653,7 @@ def plant_toeplitz_without_column() -> str:
 def warm_cost(bend=lambda bandit: bandit, watch=Watch) -> float:
     """Exact joint cost of a logged reward, over the claimed μ, for a bandit started from a log that
     was bent, or watched by another."""
-    changed, users = warm_checks.neighbours(16, 8, None)[warm_checks.LOGGED]
+    changed, users = warm_checks.neighbours(16, 8, 0)[warm_checks.LOGGED]
     stream = warm_checks.Stream(ones(24), np.zeros(24), users, 16)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warm_checks, "Watch", watch)
@@ -665,6 +757,14 @@ BUGS = [
     Bug("noise redrawn after load", "verify", plant_redraw_after_load),
     Bug("unclipped rewards", "verify", plant_unclipped),
     Bug("a user over the cap", "verify", plant_user_over_cap),
+    Bug("a person whom a save forgets", "verify", plant_person_forgotten_by_a_save),
+    Bug("a person's cap for a day, not for ever", "verify", plant_person_capped_by_the_day),
+    Bug("what is counted of persons, shown", "verify", plant_public_counter),
+    Bug(
+        "a narrow window with a person's noise for the whole range",
+        "verify",
+        plant_narrow_window_of_a_person,
+    ),
     Bug("running past the horizon", "ledger", plant_horizon_overrun),
     Bug("forked processes sharing noise", "guard", plant_forked_noise),
     Bug("a seeded bandit whose claim says real noise", "guard", plant_seeded_real_claim),

@@ -32,7 +32,7 @@ def everything(bandit):
     """All that a reward changes, and all that a reader sees."""
     fields = {name: field.tolist() for name, field in bandit.engine.fields().items()}
     seen = bandit.theta.tolist(), bandit.spent.epsilon, bandit.receipt()["fingerprint"]
-    counts = bandit.user_counts, bandit.over_cap
+    counts = bandit.counters, bandit.over_cap
     return fields, bandit.ledger.to_dict(), counts, seen
 
 
@@ -147,6 +147,14 @@ def test_an_interrupt_leaves_a_users_count_as_true_as_the_sums(name, backend):
     at_every_bytecode(name, lambda b: b.update([0.6, 0.8], 0.5, user="u"), stride, **given)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["tree-gauss", "anytime"])
+def test_an_interrupt_leaves_what_a_persons_rewards_add_up_to_as_true_as_the_sums(name, backend):
+    stride = 3 if backend == "core" else 211
+    given = {"backend": backend, "unit": ("person", 1), "reward_range": (0.0, 1.0)}
+    at_every_bytecode(name, lambda b: b.update([0.6, 0.8], 0.9, user="u"), stride, **given)
+
+
 def test_what_was_seen_stays():
     """A reader in another thread saw the release; the interrupt that comes then undoes nothing."""
     at, seen_new = 1, 0
@@ -220,7 +228,7 @@ def test_an_interrupted_start_from_a_log_leaves_all_or_nothing(name):
         bandit.identity = "the same"
         start, tally = enter.prepare(bandit, xs, 1e-9), Tally(4)
         rows = rows_of(source.parts[0], Reading(columns, start.recipe, None))
-        sums = scan(rows, start.recipe, lambda r: tally.admit(r.users, r.status, over=8))
+        sums = scan(rows, start.recipe, lambda r: tally.admit(r.users, r.status, over=8) or r)
         return bandit, lambda: enter.enter(bandit, start, sums, tally.people())
 
     def all_of(bandit):

@@ -116,6 +116,20 @@ class RedrawsAfterLoad(UnderTest):
         return bandit
 
 
+class ForgetsPersons(UnderTest):
+    """A load that leaves out what persons' rewards add up to."""
+
+    def load(self, packed):
+        bandit = super().load(packed)
+        if not bandit.options.protects.counts_are_public:
+            bandit.counters = {}
+        return bandit
+
+
+def tells_who_clicked(bandit):
+    return planted.redesigned(bandit, planted.TellsWhoClicked)
+
+
 class Unshrunk(planted.Bent):
     """An anytime release that shows its share and keeps the sum as it was."""
 
@@ -155,7 +169,7 @@ def l2_for_l1(bandit):
 
 
 def counts_nobody(bandit):
-    bandit.user_counts = planted.CountsNobody()
+    bandit.counters = planted.CountsNobody()
     return bandit
 
 
@@ -287,6 +301,8 @@ PLANTS = [
         200,
     ),
     Plant("a user over the cap", TREES, Bend(counts_nobody), 500),
+    Plant("persons forgotten after load", ("local", "adac-oful"), ForgetsPersons(), 3000),
+    Plant("what is counted of persons, shown", TREES, Bend(tells_who_clicked), 200, OTHER_PUBLIC),
     Plant(
         "clicks first",
         TREES,
@@ -445,7 +461,7 @@ def test_a_finding_is_shrunk_to_a_script_that_shows_it(tmp_path):
     class OneReward(UnderTest):
         def make(self, name, options):
             bandit = super().make(name, options)
-            return multipliers(bandit, 1 / bandit.options.rewards_per_unit)
+            return multipliers(bandit, 1 / bandit.options.moves_per_unit)
 
     found = dpb.fuzz(["tree-gauss"], cases=200, stop=1, under_test=OneReward()).findings[0]
     assert found.script.count("\n") < 30
@@ -511,5 +527,5 @@ def test_bad_calls_are_named():
         dpb.fuzz(cases=0)
     with pytest.raises(OptionError, match="minutes"):
         dpb.fuzz(minutes=0.0)
-    with pytest.raises(OptionError, match="nothing is claimed"):
+    with pytest.raises(OptionError, match="can be judged"):
         dpb.fuzz(["linucb"], cases=1)

@@ -49,7 +49,8 @@ def test_no_logged_or_online_reward_and_no_user_pays_more_than_was_asked_for(nam
     result = dpb.verify(name, epsilon=1.5, delta=1e-4, log_rows=24, horizon=12, dim=3, **options)
     assert result.holds, str(result)
     kinds = {case.contexts.split(";")[0] for case in result.cases}
-    assert kinds == {checks.LOGGED, checks.ONLINE} | ({checks.BOTH} if "unit" in options else set())
+    of_users = {checks.BOTH, checks.WITHIN} if "unit" in options else set()
+    assert kinds == {checks.LOGGED, checks.ONLINE} | of_users
 
 
 class Scripted:
@@ -200,7 +201,7 @@ def test_the_attack_finds_nearly_all_of_the_budget_and_no_more(name, kind):
     def make():
         return registry.construct(name, given)
 
-    changed, users = checks.neighbours(rows, rounds, None)[kind]
+    changed, users = checks.neighbours(rows, rounds, 0)[kind]
     stream = checks.Stream(np.ones((rows + rounds, 1)), np.full(rows + rounds, -100.0), users, rows)
     other = stream.rewards.copy()
     other[changed] = 100.0

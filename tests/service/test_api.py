@@ -242,6 +242,27 @@ def test_a_user_counts_by_decisions_and_only_up_to_the_cap(shop):
     assert "at most 2 rewards" in shop.get("/v1/bandits/personal")["claim"]["unit"]
 
 
+def test_a_person_is_learned_from_at_every_visit_and_nothing_shows_what_is_left(shop):
+    capped = {**BANDIT, "name": "capped", "unit": ["person", 1], "reward_window": 0.2}
+    assert shop("POST", "/v1/bandits", capped)[0] in (200, 201)
+    assert shop("POST", "/v1/bandits/capped/decisions", {"contexts": ARMS})[0] == 422
+    seen = []
+    for click in (1.0, 0.0):  # ann clicks always, then bob never
+        for _ in range(3):
+            decision = decide(shop, "capped", user="ann" if click else "bob")
+            reward(shop, decision, click, "capped")
+        seen.append(shop.get("/v1/bandits/capped"))
+    learned(shop, 6, "capped")
+    assert shop.get("/v1/bandits/capped/privacy")["releases"] == 6  # every visit enters
+    assert "however often they come" in seen[0]["claim"]["unit"]
+    for path in ("", "/privacy", "/releases", "/model"):
+        assert "1048576" not in str(shop("GET", f"/v1/bandits/capped{path}"))
+    uneven = {**capped, "name": "uneven", "reward_range": [-1, 1]}
+    status, answer = shop("POST", "/v1/bandits", uneven)
+    assert status == 422
+    assert "must begin there" in str(answer)
+
+
 def test_deleting_gives_nothing_back_and_names_are_not_reused(shop):
     mine = {**BANDIT, "name": "gone"}
     assert shop("POST", "/v1/bandits", mine)[0] == 201

@@ -183,6 +183,26 @@ def test_rewards_are_erased_once_learned_and_old(store_url, tmp_path):
     store.close()
 
 
+def test_what_is_counted_of_persons_is_erased_with_the_bandit_or_when_it_learns_no_more(store_url):
+    store = Store(store_url)
+    for name, end in (("ends", "spent"), ("goes", "deleted")):
+        bandit = make_bandit(store_url, name=name, unit=("person", 1))
+        for person in range(5):
+            row = {"bandit": bandit, "person": bytes([person]), "decisions": 1 << 20}
+            with store.connection.write():
+                store.connection.add("people", **row)
+        store.erase(bandit, rewards_after=0.0, decisions_after=0.0)
+        assert len(store.connection.all("SELECT * FROM people")) == 5  # it still learns
+        if end == "deleted":
+            store.delete(bandit)
+        else:
+            store.set_status(bandit, end, "for this test")
+            for _ in range(3):
+                store.erase(bandit, rewards_after=0.0, decisions_after=0.0, limit=2)
+        assert store.connection.all("SELECT * FROM people") == []
+    store.close()
+
+
 def test_an_erased_reward_is_overwritten_in_the_file(tmp_path):
     """SQLite leaves deleted rows in the file unless told to overwrite them."""
     import struct

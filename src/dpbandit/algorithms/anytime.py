@@ -44,7 +44,13 @@ def design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "gaussian", ("gaussian",))
     presets.refuse_pan_private(options, name, "its sum is clean in memory between releases")
     presets.check_range(options)
-    share = positive("window", options.own("window", WINDOW))
+    whole_range = not options.protects.counts_are_public
+    share = positive("window", options.own("window", 0.5 if whole_range else WINDOW))
+    if whole_range and share != 0.5:
+        raise OptionError(
+            f"with unit={options.unit!r} window must be 0.5, the whole range, not {share!r}: what a "
+            "person's rewards add up to needs the same noise in any window"
+        )
     if share > 0.5:
         raise OptionError(
             "window must be at most 0.5 of the reward's range, which is no window at all, not "
@@ -68,7 +74,7 @@ def design(name: str, options: Options) -> Design:
     release = Anytime(
         noise,
         options.horizon,
-        on_grid(1.0, dim=numbers, norm=noise.norm),
+        on_grid(1.0, dim=numbers, norm=noise.norm, items=options.protects.items_per_move),
         budget,
         dim=numbers,
         knee=knee,

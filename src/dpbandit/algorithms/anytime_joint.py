@@ -47,6 +47,7 @@ SAMPLE = "public_contexts are of nobody who is protected: they shape the first w
 def design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "gaussian", ("gaussian",))
     presets.refuse_pan_private(options, name, "its sums are clean in memory between releases")
+    presets.refuse_persons(options, name, presets.CONTEXTS_NOT_CAPPED)
     presets.check_range(options)
     if options.context_noise > 0:
         raise OptionError(f"{name} protects contexts itself: leave context_noise out")

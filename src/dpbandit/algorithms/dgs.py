@@ -52,6 +52,9 @@ FIGURE_CLAIM = "none: its true ε is hundreds of times the setting"
 FIGURE_OPTIONS = ("printed_index", "smallest_eigenvalue")
 
 
+WHOLE_CLICKS = "a reward below {0:g}, the largest, counts for nothing: rewards are clicks or none"
+
+
 def design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "gaussian", ("gaussian", "laplace", "laplace-l2"))
     presets.refuse_pan_private(
@@ -62,12 +65,15 @@ def design(name: str, options: Options) -> Design:
     presets.check_range(options)
     budget = noise.budget(options, Tree.draws(options.dim, options.horizon))
     width = on_grid(1.0, dim=options.dim, norm=noise.norm) * options.width
+    # Each reward that differs may move a float release by its rounding: so few of a person's may.
+    whole = () if options.protects.counts_are_public else (WHOLE_CLICKS.format(options.width),)
     release = Tree(noise, options.horizon, width, budget)
     return presets.ridge(
         options,
         "own",
         release,
-        promise=presets.claim(options, noise, budget),
+        promise=presets.claim(options, noise, budget, assumptions=whole),
+        reward_bits=0,
         theory=bonus.on_parameter(
             options,
             release,
@@ -112,7 +118,7 @@ def _on_increments(
         name,
         "an increment of θ̂ needs the clean moments, which such a form may not keep",
     )
-    epsilon = options.need_epsilon() / options.rewards_per_unit
+    epsilon = options.need_epsilon() / options.moves_per_unit
     delta = options.need_delta()
     log_horizon = 1.0 if options.horizon is None else max(math.log2(options.horizon), 1.0)
 

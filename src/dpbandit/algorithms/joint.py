@@ -67,6 +67,7 @@ WISHART_ASSUMES = "δ is evaluated by quadrature, with a margin for its rounding
 def design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "gaussian", ("gaussian", "wishart"))
     presets.refuse_pan_private(options, name, "only sums of x·r have one here")
+    presets.refuse_persons(options, name, presets.CONTEXTS_NOT_CAPPED)
     presets.check_range(options)
     if options.context_noise > 0:
         raise OptionError(f"{name} protects contexts itself: leave context_noise out")
@@ -112,12 +113,13 @@ def _release(options: Options, noise: Noise) -> tuple[GramTree, float | None]:
     """The tree, and the μ of the claim."""
     numbers = packed(options.dim)
     if noise is WISHART:
-        each = options.need_epsilon() / options.rewards_per_unit
+        together = options.protects.cap or 1
+        each = options.need_epsilon() / together
         known = levels_for(options.horizon)
         found = calibrate_all(
             epsilon=options.need_epsilon(),
             delta=options.need_delta(),
-            rewards_per_unit=options.rewards_per_unit,
+            rewards_per_unit=together,
             levels=[known] if options.horizon is not None else list(range(1, known + 1)),
             rows=options.dim + 1,
         )

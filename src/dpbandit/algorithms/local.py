@@ -24,7 +24,7 @@ def design(name: str, options: Options) -> Design:
     presets.refuse_pan_private(options, name, "it needs none, its memory holds noisy rewards only")
     presets.check_range(options)
     budget = noise.budget(options, Once.draws(1, options.horizon))
-    one = on_grid(1.0, dim=1, norm=noise.norm)
+    one = on_grid(1.0, dim=1, norm=noise.norm, items=options.protects.items_per_move)
     release = Once(noise, options.horizon, one, budget)
     return presets.ridge(
         options,

@@ -68,7 +68,7 @@ def on_moments(
     if noise.norm == 1:
         one = math.sqrt(options.dim) if l1_limit is None else l1_limit / options.max_norm
     budget = noise.budget(options, release.draws(options.dim, options.horizon))
-    size = on_grid(one, dim=options.dim, norm=noise.norm)
+    size = on_grid(one, dim=options.dim, norm=noise.norm, items=options.protects.items_per_move)
     shown = release(noise, options.horizon, size, budget, **more())
     # ‖Px‖ is about √d for a whitener P, so this is λ on the scale of shaped sums.
     weighted_ridge = options.ridge / max(math.sqrt(options.dim), shape.floor)

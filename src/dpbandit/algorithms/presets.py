@@ -25,6 +25,9 @@ CLIPPED = (
 CONTEXTS_PUBLIC = (
     "contexts, arm features, the order of learning and all timing are public and not protected"
 )
+CONTEXTS_NOT_CAPPED = (
+    "its contexts are private, and the cap on what rewards add up to caps no context"
+)
 OTHERS = "other people's rewards do not react to the changed one except through what was released"
 # A reward this many widths from 0 loses half of its digits.
 FURTHEST = 1e9
@@ -123,6 +126,12 @@ def ridge(
 def nothing(options: Options) -> Nothing:
     """The release of a bandit that protects nobody."""
     return Nothing(GAUSSIAN, options.horizon, 1.0, math.inf)
+
+
+def refuse_persons(options: Options, name: str, why: str) -> None:
+    """A named error where a person is asked for as the unit, and nothing is proven for that."""
+    if not options.protects.counts_are_public:
+        raise OptionError(f"{name} has no unit=('person', C): {why}; use unit=('user', m)")
 
 
 def refuse_pan_private(options: Options, name: str, why: str) -> None:

@@ -47,7 +47,7 @@ def published_design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "laplace", ("laplace",))
     presets.refuse_pan_private(options, name, "it is kept as published")
     presets.check_range(options)
-    epsilon = options.need_epsilon() / options.rewards_per_unit
+    epsilon = options.need_epsilon() / options.moves_per_unit
     # An item is x·r over L and the width, so L is 1/width.
     multipliers = published_multipliers(options, lambda levels: levels / epsilon)
     release = Tree(noise, options.horizon, 1 / options.width, epsilon, multipliers)

@@ -51,7 +51,7 @@ def design(name: str, options: Options) -> Design:
     # Trees that share a budget are like more levels of one tree.
     split = options.dim if options.own_flag("split_budget") else 1
     scales = noise.multipliers(budget, MAX_LEVELS) * noise.multiplier(1.0, split)
-    one = on_grid(1.0, dim=1, norm=noise.norm)
+    one = on_grid(1.0, dim=1, norm=noise.norm, items=options.protects.items_per_move)
     release = ArmTrees(noise, options.horizon, one, budget, scales)
     checked = ("contexts name arms and nothing else (checked)",)
     return Design(

@@ -207,8 +207,9 @@ def make(name: str, **options: Any) -> Any:
         `anytime-joint` a public sample of contexts like people's, which shapes its first whitener.
     noise : {'gaussian', 'laplace', 'laplace-l2', 'wishart'}, optional
         The algorithm's own if not given. 'laplace-l2' and 'wishart' (`joint`) are for simulations.
-    unit : 'reward' or ('user', m), default 'reward'
-        Who is protected: one reward, or one user with at most m of them.
+    unit : 'reward', ('user', m) or ('person', C), default 'reward'
+        Who is protected: one reward; one user with at most m of them; or one person, of whose
+        rewards, however many, at most C in all is learned from.
     seed : int, optional
         A number: a simulation that can be repeated. None: real noise.
     pan_private : bool, default False

@@ -22,7 +22,7 @@ from dpbandit import spread
 from dpbandit.algorithms import registry
 from dpbandit.auditor import streams
 from dpbandit.auditor.bounds import CONFIDENCE, Bound, judge, lower_bound
-from dpbandit.auditor.frozen import Frozen, freeze
+from dpbandit.auditor.frozen import Frozen, freeze, opposed, together
 from dpbandit.auditor.scores import (
     LEAST_RUNS,
     Progress,
@@ -269,15 +269,15 @@ def worst_stream(
 
     A user's are as many neighbouring ones as the cap allows.
     """
-    together = min(bandit.options.rewards_per_unit, horizon)
-    last = horizon - together
+    many = min(together(bandit), horizon)
+    last = horizon - many
     spread_out = np.linspace(0, last, min(last + 1, 64)).astype(int)
     first = np.unique(np.concatenate([np.arange(min(last + 1, 64)), spread_out]))
-    rows = (first[:, None] + np.arange(together)).astype(np.int64)
+    rows = (first[:, None] + np.arange(many)).astype(np.int64)
     found: list[tuple[float, Frozen, NDArray[np.int64]]] = []
     limits = (bandit.options.max_norm, bandit.l1_limit)
     for xs in streams.families(bandit.dim, horizon, seed, *limits).values():
-        frozen = freeze(bandit, bandit.within(xs), seed=seed)
+        frozen = freeze(bandit, opposed(bandit, xs), seed=seed)
         costs = frozen.costs(rows, workers)
         found.append((float(costs.max()), frozen, rows[int(costs.argmax())]))
     return max(found, key=lambda one: one[0])[1:]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.auditor.stories import Event, Kind, Pick, Public, Story
+from dpbandit.privacy.unit import find_unit
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -101,12 +102,14 @@ class Drawer:
         rng = self.rng
         options = self.options = self._options()
         rows, long = self._rows(options), self.long
-        cap = options["unit"][1] if options.get("unit", "reward") != "reward" else None
-        changed, users = self._changed(rows, cap)
+        low, high = options["reward_range"]
+        unit = find_unit(options.get("unit", "reward"))
+        self.person = not unit.counts_are_public
+        changed, users = self._changed(rows, int(unit.moves(high - low)) * unit.needs_user)
         rewards, others = self._rewards(rows, list(changed))
         other_xs = self._other_contexts(len(changed)) if self.private else None
         batches = self._batches(rows, long)
-        picker = Picker(rng, options, self.arms, self.one_hot, self.tight)
+        picker = Picker(rng, options, self.arms, self.one_hot, self.tight, self.person)
         logged = 0
         if not long and rows > 2 and _maybe(rng, 0.04) and not options.get("pan_private"):
             logged = int(rng.integers(1, rows))
@@ -168,12 +171,18 @@ class Drawer:
         )
         given["ridge"] = min(max(ridge, least * 1.0000001), 9.9e99)
         given["reward_range"] = self._range()
+        person = False
         if _maybe(rng, 0.3):
             given["unit"] = ("user", int(_one(rng, 1, 2, 3, 5)))
-        if _maybe(rng, 0.5):
+        elif person := _maybe(rng, 0.2):
+            width = given["reward_range"][1] - given["reward_range"][0]
+            given["reward_range"] = (0.0, width)
+            given["unit"] = ("person", width * _one(rng, 1.0, 1.0, 2.0, 1.5, 7.3))
+        # Contexts that are not known may be reversed, which is worst for persons.
+        if _maybe(rng, 0.15 if person else 0.5):
             self.arms = self._arms(dim, longest)
             given["public_contexts"] = self.arms
-        if _maybe(rng, 0.12):
+        if _maybe(rng, 0.12) and not person:
             given["pan_private"] = True
         if _maybe(rng, 0.04):
             given["context_noise"] = longest * _size(rng, -3, 1)
@@ -183,6 +192,8 @@ class Drawer:
         for name in algorithm.own_options:
             if name in OWN and _maybe(rng, 0.7 if name in OFTEN else 0.3):
                 given[name] = OWN[name](rng)
+        if person:
+            given.pop("window", None)
         if given.get("shape", "round") != "round" and self.arms is None:
             self.arms = given["public_contexts"] = self._arms(dim, longest)
         return given
@@ -264,9 +275,7 @@ class Drawer:
         )
         return rows
 
-    def _changed(
-        self, rows: int, cap: int | None
-    ) -> tuple[tuple[int, ...], tuple[str, ...] | None]:
+    def _changed(self, rows: int, cap: int) -> tuple[tuple[int, ...], tuple[str, ...] | None]:
         """Which rows differ, and whose all of them are."""
         rng = self.rng
         if self.tight or _maybe(rng, 0.5):
@@ -275,9 +284,12 @@ class Drawer:
             power = int(2 ** rng.integers(0, max(rows.bit_length(), 1)))
             first = _one(rng, power - 1, power, rows - 1, int(rng.integers(rows)))
             first = min(max(first, 0), rows - 1)
-        if cap is None:
+        if not cap:
             return (first,), None
-        many = min(int(rng.integers(1, cap + 4)), rows)
+        # A person's beyond the cap count for nothing, in any number.
+        most = 3 * cap + 4 if self.person else cap + 4
+        many = int(rng.integers(cap if self.person and self.tight else 1, most))
+        many = min(many, rows)
         if _maybe(rng, 0.6):
             mine = list(range(first, min(first + many, rows)))
         else:
@@ -314,6 +326,11 @@ class Drawer:
                 beyond = width * _one(rng, 0.0, 0.0, 0.0, 1.0, 1e9)
                 ends = [low - beyond, high + beyond][:: _one(rng, 1, -1)]
                 rewards[changed], other = ends[0], np.full(many, ends[1])
+                if self.person and (self.tight or _maybe(rng, 0.7)):
+                    # As much here in one stream as there in the other.
+                    rewards[changed[1::2]], other[1::2] = ends[1], ends[0]
+                if self.person and not self.tight and _maybe(rng, 0.3):  # each is rounded
+                    rewards[changed], other = rewards[changed] * 1e-6, other * 1e-6
         return rewards, other
 
     def _batches(self, rows: int, long: bool) -> tuple[int, ...]:
@@ -332,6 +349,8 @@ class Drawer:
         for _ in range(many):
             kind = kinds[int(rng.integers(len(kinds)))]
             events.append(Event(int(rng.integers(rows)), kind, int(rng.integers(1, 700))))
+        if self.person and not long and _maybe(rng, 0.4):
+            events.append(Event(int(rng.integers(min(rows, 16))), "save"))
         if self.options.get("pan_private") and _maybe(rng, 0.7):
             events.append(Event(int(rng.integers(rows)), "look"))
         if self.options.get("context_noise") and not self.private:
@@ -357,12 +376,19 @@ class Picker:
               "minus theta", "selected", "opposite", "zero", "near")  # fmt: skip
 
     def __init__(
-        self, rng: Rng, options: dict[str, Any], arms: Matrix | None, one_hot: bool, tight: bool
+        self,
+        rng: Rng,
+        options: dict[str, Any],
+        arms: Matrix | None,
+        one_hot: bool,
+        tight: bool,
+        person: bool,
     ) -> None:
         self.rng = np.random.default_rng(rng.integers(2**32))
         self.options, self.arms, self.one_hot = options, arms, one_hot
         self.dim, self.longest = int(options["dim"]), float(options["max_norm"])
         self.style, self.left, self.one_arm = "", 0, 0
+        self.turns, self.told = tight and person, 0  # every second context is reversed
         if tight:
             self.style, self.left = "known", LONG
         self.gram = np.eye(self.dim) * 1e-6
@@ -395,6 +421,13 @@ class Picker:
             many = min(self.left, count - done, max(1, count // 8))
             found[done : done + many] = self._rows_of(many)
             done, self.left = done + many, self.left - many
+        if self.turns:
+            odd = (self.told + np.arange(count)) % 2 == 1
+            if self.one_hot:
+                found[odd] = np.roll(found[odd], 1, axis=1)
+            elif self.arms is None:
+                found[odd] *= -1.0
+            self.told += count
         return found
 
     def _rows_of(self, many: int) -> Matrix:

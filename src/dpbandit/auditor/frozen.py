@@ -131,14 +131,19 @@ def freeze(bandit: Bandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     """
     xs = np.ascontiguousarray(bandit.check_contexts(xs))
     below, above = far_outside(bandit)
+    unit = bandit.options.protects
     # A user's rewards all move the same way, which is worst when their contexts agree.
-    share = 0.5 if bandit.options.rewards_per_unit == 1 else 1.0
+    share = 1.0 if unit.needs_user else 0.5
     down = np.random.default_rng([seed, 17]).random(len(xs)) < share
+    if not unit.counts_are_public:  # as much here in one stream as there in the other
+        down = np.arange(len(xs)) % 2 == 1
     rs = np.where(down, below, above)
     changes: tuple[Change, ...] = (Change(xs, np.where(down, above, below)),)
     if bandit.values_depend_on_releases:  # a window that moves: less far may cost more
         low, high = bandit.options.reward_range
         inside = np.random.default_rng([seed, 18]).uniform(low, high, size=len(xs))
+        if not unit.counts_are_public:
+            inside /= 2  # all of a person's are within the cap
         changes += (Change(xs, inside),)
     if bandit.contexts_are_private:
         rs, changes = other_pairs(bandit, xs)
@@ -147,6 +152,24 @@ def freeze(bandit: Bandit, xs: Matrix, *, seed: int = 0) -> Frozen:
         xs, rs, known, noise_key=derive_key(seed, NOISE), start_key=bandit.keys[START]
     )
     return Frozen(bandit, xs, rs, changes, known, noisy, values, scales)
+
+
+def together(bandit: Bandit) -> int:
+    """How many rewards of one unit change at once, each from one end of the range to the other."""
+    moves = bandit.options.moves_per_unit
+    return int(moves) if bandit.options.protects.counts_are_public else 2 * int(moves / 2)
+
+
+def opposed(bandit: Bandit, xs: Matrix) -> Matrix:
+    """Contexts on which a unit's rewards move sums furthest.
+
+    What a person's rewards add up to is here or there: that is furthest apart where every second
+    context is the one before, reversed.
+    """
+    xs = xs.copy()
+    if not bandit.options.protects.counts_are_public:
+        xs[1::2] = -xs[: len(xs) - 1 : 2]
+    return bandit.within(xs)
 
 
 def far_outside(bandit: Bandit) -> tuple[float, float]:

@@ -48,7 +48,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         [f"--epsilon {given.epsilon or 1:g}", f"--dim {given.dim}"]
         + ([f"--delta {given.delta:g}"] if given.delta else [])
         + ([f"--noise {given.noise}"] if given.noise else [])
-        + ([f"--user-rewards {given.rewards_per_unit}"] if given.protects.cap is not None else [])
+        + given.protects.flags
         + (["--unknown-horizon"] if given.horizon is None else [])
         + (["--pan-private"] if given.pan_private else [])
     )

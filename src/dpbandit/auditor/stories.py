@@ -100,7 +100,7 @@ class Story:
         """Why the two streams are no neighbours in the terms of this bandit's claim; else empty."""
         if self.other_xs is not None and not bandit.contexts_are_private:
             return "contexts differ, and they are public"
-        if bandit.options.protects.cap is None:
+        if not bandit.options.protects.needs_user:
             return "" if len(self.changed) == 1 else "more than one reward differs"
         whose = {None if self.users is None else self.users[row] for row in self.changed}
         return "" if len(whose) == 1 else "more than one user's rewards differ"

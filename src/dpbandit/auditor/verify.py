@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.auditor import streams
-from dpbandit.auditor.frozen import Change, Frozen, allowed, far_outside, freeze, other_pairs
+from dpbandit.auditor.frozen import (
+    Change,
+    Frozen,
+    allowed,
+    far_outside,
+    freeze,
+    opposed,
+    other_pairs,
+    together,
+)
 from dpbandit.auditor.verification import Verification, compare_with
 from dpbandit.auditor.watch import NO_NOISE, OTHER_SCALE, TWICE, joint_cost, record
 from dpbandit.bandit import Bandit
@@ -181,7 +190,7 @@ def verify(
         limits = (bandit.options.max_norm, bandit.l1_limit)
         for number, (label, xs) in enumerate(streams.families(dim, horizon, seed, *limits).items()):
             say(label, 0.3 + 0.07 * number)
-            add(label, freeze(bandit, bandit.within(xs), seed=seed))
+            add(label, freeze(bandit, opposed(bandit, xs), seed=seed))
         if not algorithm.black_box and not chosen & set(ILL_CONDITIONED):
             say(ROUNDING, 0.72)
             longest = bandit.options.max_norm
@@ -195,7 +204,9 @@ def verify(
             say(SEARCHED, 0.75)
             rounds = min(horizon, max(48, first + 16))
             probe = make(rounds)
-            starts = list(streams.families(dim, rounds, seed, *limits).values())
+            starts = [
+                opposed(probe, xs) for xs in streams.families(dim, rounds, seed, *limits).values()
+            ]
 
             def cost(xs: Matrix) -> float:
                 return worst_of(freeze(probe, allowed(probe, xs), seed=seed), threads)[1]
@@ -206,7 +217,7 @@ def verify(
         length = min(horizon, max(20, first + 5))
         short = streams.families(dim, length, seed, *limits)
         shipped = [
-            (*as_shipped(lambda: make(length), bandit.within(xs)), xs) for xs in short.values()
+            (*as_shipped(lambda: make(length), opposed(bandit, xs)), xs) for xs in short.values()
         ]
         total, why, xs = max(shipped, key=lambda found: found[0])
         result.add(SHIPPED, xs, 1, total, why)
@@ -229,7 +240,7 @@ def worst_of(frozen: Frozen, workers: int, few: bool = False) -> tuple[int, floa
     """
     if frozen.uses_noise_twice:
         return 1, math.inf, TWICE
-    positions = positions_of(len(frozen.xs), frozen.bandit.options.rewards_per_unit)
+    positions = positions_of(len(frozen.xs), together(frozen.bandit))
     if few:
         first = positions[:, 0]
         positions = positions[(first < 4) | ((first & (first + 1)) == 0) | (first == first[-1])]
@@ -248,7 +259,8 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
     a few positions of a short stream. Everything public is compared after every round: the exported
     model, the ranking of a fixed slate, propensities, `repr`, what was spent, counters, the ledger.
     Rewards move from below the range to above it, and into it. With users, one user has more
-    rewards than the cap, and all of them change.
+    rewards than the cap, and all of them change; a person's are above the range in every second
+    round, and in the others when they change.
     """
     bandit = make()
     below, above = far_outside(bandit)
@@ -258,9 +270,15 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
     changes: tuple[Change, ...] = (Change(xs, np.full(len(xs), above)), Change(xs, inside))
     if bandit.contexts_are_private:
         rewards, changes = other_pairs(bandit, xs)
-    cap, worst = bandit.options.protects.cap, (0.0, "")
+    unit, worst = bandit.options.protects, (0.0, "")
+    if not unit.counts_are_public:
+        odd = np.arange(len(xs)) % 2 == 1
+        rewards = np.where(odd, below, above)
+        changes = (Change(xs, np.where(odd, above, below)), Change(xs, inside))
     for first in sorted({0, 1, len(xs) // 2, len(xs) - 1}):
-        changed = [first] if cap is None else list(range(first, min(len(xs), first + cap + 2)))
+        beyond = 2 * (not unit.counts_are_public) + 2
+        last = first + together(bandit) + beyond if unit.needs_user else first + 1
+        changed = list(range(first, min(len(xs), last)))
         users = ["target" if t in changed else f"other {t}" for t in range(len(xs))]
         one = record(make, xs, rewards, users=users)
         for change in changes:
@@ -275,7 +293,7 @@ def _play(bandit: Bandit, episode: Any, horizon: int) -> Matrix:
     """The contexts the algorithm itself chooses in the paper's simulation."""
     block = episode.block(horizon)
     played = np.empty((horizon, bandit.dim))
-    counted = bandit.options.protects.cap is not None
+    counted = bandit.options.protects.needs_user
     for t in range(horizon):
         x = allowed(bandit, block.pool[block.shown[t]] * bandit.options.max_norm)
         arm = bandit.select(x)

@@ -1,7 +1,7 @@
 """The exact joint cost of a bandit started from a log: over its release and all online ones.
 
-Three kinds of neighbours: one logged reward differs, one online reward differs, or all of a user's,
-logged and online, of which there are more than the cap. It goes through the log's own reading and
+Kinds of neighbours: one logged reward differs, one online reward differs, or all of a user's, logged
+or logged and online, of which there are more than the cap. It goes through the log's own reading and
 the public `update` of the object that ships, with rewards far outside the range.
 """
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.auditor import streams
+from dpbandit.auditor.frozen import opposed, together
 from dpbandit.auditor.verification import Verification, compare_with
 from dpbandit.auditor.verify import SETTING, Progress
 from dpbandit.auditor.watch import Transcript, Watch, fixed_slate, joint_cost, shown
@@ -29,7 +30,8 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Make = Callable[[], Bandit]
 
-LOGGED, ONLINE, BOTH = "a logged reward", "an online reward", "a user, logged and online"
+LOGGED, ONLINE = "a logged reward", "an online reward"
+BOTH, WITHIN = "a user, logged and online", "a user, logged"
 
 
 class Stream(NamedTuple):
@@ -77,9 +79,13 @@ def cost(make: Make, stream: Stream, changed: list[int]) -> tuple[float, str]:
     bandit = make()
     low, high = bandit.options.reward_range
     far = 10 * (high - low)
-    one = record(make, stream._replace(rewards=np.full(len(stream.xs), low - far)))
-    other = np.full(len(stream.xs), low - far)
+    base = np.full(len(stream.xs), low - far)
+    other = base.copy()
     other[changed] = high + far
+    if not bandit.options.protects.counts_are_public and len(changed) > 1:
+        # A person's are as many in either stream, and in others of their rounds.
+        base[changed[::2]], other[changed[::2]] = high + far, low - far
+    one = record(make, stream._replace(rewards=base))
     worst = (0.0, "")
     for factor in (1.0, -1.0, 0.0) if bandit.contexts_are_private else (1.0,):
         xs = stream.xs.copy()
@@ -89,19 +95,22 @@ def cost(make: Make, stream: Stream, changed: list[int]) -> tuple[float, str]:
     return worst
 
 
-def neighbours(rows: int, rounds: int, cap: int | None) -> dict[str, tuple[list[int], list[str]]]:
-    """By kind: which positions change, and whose all of them are."""
+def neighbours(rows: int, rounds: int, many: int) -> dict[str, tuple[list[int], list[str]]]:
+    """By kind: which positions change, and whose all of them are.
+
+    `many` of one unit's may change; 0: no users are told apart.
+    """
     alone = [f"user {i}" for i in range(rows + rounds)]
     kinds = {LOGGED: ([rows // 2], alone), ONLINE: ([rows], alone)}
-    if cap is not None:
+    if many:
         # As many logged as online, and more than the cap in all: the last must not be learned from.
-        first = range(rows // 2, rows // 2 + (cap + 1) // 2)
-        then = range(rows, rows + cap + 1)
+        first = range(rows // 2, rows // 2 + (many + 1) // 2)
+        then = range(rows, rows + many + 1)
         changed = [*first, *then]
-        kinds[BOTH] = (
-            changed,
-            ["target" if i in changed else name for i, name in enumerate(alone)],
-        )
+        within = list(range(min(many, rows)))
+        for kind, those in ((BOTH, changed), (WITHIN, within)):
+            named = ["target" if i in those else name for i, name in enumerate(alone)]
+            kinds[kind] = (those, named)
     return kinds
 
 
@@ -139,14 +148,15 @@ def verify_warm_start(
 
     bandit = make()
     result = compare_with(bandit, epsilon=epsilon, delta=delta)
-    cap, limits = bandit.options.protects.cap, (bandit.options.max_norm, bandit.l1_limit)
+    many = together(bandit) if bandit.options.protects.needs_user else 0
+    limits = (bandit.options.max_norm, bandit.l1_limit)
     families = streams.families(dim, rows + horizon, seed, *limits)
     try:
         for number, (label, xs) in enumerate(families.items()):
             if progress is not None:
                 progress(label, number / len(families))
-            for kind, (changed, users) in neighbours(rows, horizon, cap).items():
-                stream = Stream(bandit.within(xs), np.zeros(len(xs)), users, rows)
+            for kind, (changed, users) in neighbours(rows, horizon, many).items():
+                stream = Stream(opposed(bandit, xs), np.zeros(len(xs)), users, rows)
                 result.add(f"{kind}; {label}", xs, changed[0] + 1, *cost(make, stream, changed))
     except KeyboardInterrupt:
         if not result.cases:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from dpbandit.cli import names
+from dpbandit.errors import OptionError
 
 Json = Annotated[bool, Option("--json", help="Print JSON on standard output, nothing else.")]
 Algorithm = Annotated[
@@ -38,3 +39,20 @@ Device = Annotated[
         autocompletion=names.one_of("cpu", "cuda"),
     ),
 ]
+PersonClicks = Annotated[
+    float,
+    Option(
+        "--person-clicks",
+        help="Protect a person, however often they come: so many of their clicks, or what their "
+        "rewards may add up to, are learned from; 0 for another unit.",
+    ),
+]
+
+
+def unit_of(user_rewards: int, person_clicks: float) -> dict[str, Any]:
+    """The unit that was asked for, as `dpb.make` takes it; nothing for one reward."""
+    if user_rewards and person_clicks:
+        raise OptionError("--user-rewards and --person-clicks are two units: give one of them")
+    if person_clicks:
+        return {"unit": ("person", person_clicks)}
+    return {"unit": ("user", user_rewards)} if user_rewards else {}

@@ -8,7 +8,7 @@ from typing import Any
 from typer import Argument, Option
 
 from dpbandit.cli import names as known_names
-from dpbandit.cli.options import Json
+from dpbandit.cli.options import Json, PersonClicks, unit_of
 from dpbandit.cli.shared import app, interrupted, new_table, print_json, print_table, room_for, say
 from dpbandit.errors import OptionError, ShapeError
 
@@ -42,6 +42,7 @@ def plan(
         help="How much mean rewards of arms differ (standard deviation); from the prior if not "
         "given.",
     ),
+    person_clicks: PersonClicks = 0,
     prior: str = Option(
         "contexts",
         help="What θ may be: contexts (shaped like a context) or round (Gaussian).",
@@ -115,6 +116,7 @@ def plan(
         "in_order": in_order,
         "algorithms": names or None,
         "seed": seed,
+        **unit_of(0, person_clicks),
     }
     with bar("starting") as draw:
         given["progress"] = lambda what, part: draw(what, part, 1.0)

@@ -11,7 +11,16 @@ import typer
 from typer import Option
 
 from dpbandit.cli.names import algorithm
-from dpbandit.cli.options import Algorithm, Cluster, Device, Folder, Json, Noise
+from dpbandit.cli.options import (
+    Algorithm,
+    Cluster,
+    Device,
+    Folder,
+    Json,
+    Noise,
+    PersonClicks,
+    unit_of,
+)
 from dpbandit.cli.shared import REFUTED, app, interrupted, print_json, room_for, say
 
 Epsilon = Annotated[float, Option(help="The ε to check.")]
@@ -29,11 +38,16 @@ Pan = Annotated[bool, Option("--pan-private", help="The pan-private form.")]
 
 
 def _make_options(
-    noise: str | None, user_rewards: int, smallest_eigenvalue: float | None, pan_private: bool
+    noise: str | None,
+    user_rewards: int,
+    person_clicks: float,
+    smallest_eigenvalue: float | None,
+    pan_private: bool,
 ) -> dict[str, Any]:
     """Those that were given: not every algorithm has each of them."""
-    unit = ("user", user_rewards) if user_rewards else None
-    given: dict[str, Any] = {"noise": noise or None, "unit": unit}
+    given: dict[str, Any] = {"noise": noise or None, **unit_of(user_rewards, person_clicks)}
+    if person_clicks:
+        given["reward_range"] = (0.0, 1.0)  # clicks
     given |= {"pan_private": pan_private or None, "smallest_eigenvalue": smallest_eigenvalue}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -51,6 +65,7 @@ def verify(
     seed: Seed = 0,
     noise: Noise = None,
     user_rewards: Unit = 0,
+    person_clicks: PersonClicks = 0,
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
     smallest_eigenvalue: SmallestEigenvalue = None,
@@ -78,7 +93,7 @@ def verify(
     from dpbandit.auditor.verify import verify as check
     from dpbandit.cli.progress import bar
 
-    options = _make_options(noise, user_rewards, smallest_eigenvalue, pan_private)
+    options = _make_options(noise, user_rewards, person_clicks, smallest_eigenvalue, pan_private)
     room_for(folder, folder=True)
     with bar("starting") as show:
         result = check(
@@ -117,6 +132,7 @@ def audit(
     device: Device = "cpu",
     noise: Noise = None,
     user_rewards: Unit = 0,
+    person_clicks: PersonClicks = 0,
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
     smallest_eigenvalue: SmallestEigenvalue = None,
@@ -162,7 +178,7 @@ def audit(
             unknown_horizon=unknown_horizon,
             cluster=cluster,
             progress=lambda part: show("attacking", part, 1.0),
-            **_make_options(noise, user_rewards, smallest_eigenvalue, pan_private),
+            **_make_options(noise, user_rewards, person_clicks, smallest_eigenvalue, pan_private),
         )
     _report(result, folder, "audit", json_)
 
@@ -257,6 +273,7 @@ def claim(
     ),
     noise: Noise = None,
     user_rewards: Unit = 0,
+    person_clicks: PersonClicks = 0,
     pan_private: Pan = False,
     smallest_eigenvalue: SmallestEigenvalue = None,
     file: Path | None = Option(None, "--out", help="Write the sheet to this file (Markdown)."),
@@ -267,11 +284,13 @@ def claim(
     [dim]Example:[/dim]
 
     dpbandit claim dgs --epsilon 1 --delta 1e-6 --horizon 100000 --user-rewards 5
+
+    dpbandit claim anytime --epsilon 1 --delta 1e-6 --person-clicks 1
     """
     from dpbandit.algorithms.registry import construct
     from dpbandit.auditor.sheet import claim_sheet
 
-    given = _make_options(noise, user_rewards, smallest_eigenvalue, pan_private)
+    given = _make_options(noise, user_rewards, person_clicks, smallest_eigenvalue, pan_private)
     given |= {"epsilon": epsilon, "delta": delta, "dim": dim, "reward_range": reward_range}
     if horizon is not None:
         given["horizon"] = horizon

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from dpbandit.cli import names
-from dpbandit.cli.options import Cluster, Json, Noise
+from dpbandit.cli.options import Cluster, Json, Noise, PersonClicks, unit_of
 from dpbandit.cli.shared import app, interrupted, note, print_json, room_for, say
 
 
@@ -27,7 +27,9 @@ def warm_start(
         help="One column of lists, or several columns of numbers with commas between them.",
     ),
     reward: str = Option("reward", help="The rewards' column."),
-    user: str | None = Option(None, help="The users' column, for --user-rewards."),
+    user: str | None = Option(
+        None, help="The users' column, for --user-rewards or --person-clicks."
+    ),
     missing_reward: float | None = Option(
         None,
         help="What a row without a reward is worth; if not given, such rows are left out, and which ones is public.",
@@ -41,6 +43,7 @@ def warm_start(
         0,
         help="Protect a user with at most this many rewards, logged and online together; 0 for one reward.",
     ),
+    person_clicks: PersonClicks = 0,
     max_norm: float = Option(1.0, help="The longest context allowed."),
     horizon: int | None = Option(None, help="Online rewards to come; unknown if not given."),
     alpha: float | None = Option(None, help="Width of the confidence bonus."),
@@ -80,8 +83,7 @@ def warm_start(
     named = {"delta": delta, "alpha": alpha, "noise": noise, "seed": seed, "horizon": horizon}
     options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     options |= {"epsilon": epsilon, "reward_range": reward_range, "max_norm": max_norm}
-    if user_rewards:
-        options["unit"] = ("user", user_rewards)
+    options |= unit_of(user_rewards, person_clicks)
     began = time.perf_counter()
     columns = [name.strip() for name in context.split(",")] if "," in context else context
     with bar("starting") as show, warnings.catch_warnings(record=True) as caught:

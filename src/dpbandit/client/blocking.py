@@ -153,7 +153,7 @@ class Client:
         reward_window: float | None = None,
         default_reward: float | None = None,
         horizon: int | None = None,
-        unit: str | tuple[str, int] | None = None,
+        unit: str | tuple[str, float] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Make a bandit; the key must be an admin's. The same again changes nothing.

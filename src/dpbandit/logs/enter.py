@@ -93,7 +93,9 @@ def shift(bandit: Bandit, recipe: Recipe, sums: Sums) -> float:
     else:
         # Contexts are public: those in the log, not the worst possible.
         longest = max(float(sums.longest[norm % 2]), SHORTEST)
-    return on_grid(longest, dim=recipe.numbers, norm=norm)
+    unit = bandit.options.protects
+    items = 1 if unit.counts_are_public else 1 << bandit.design.reward_bits
+    return on_grid(longest, dim=recipe.numbers, norm=norm, items=items)
 
 
 def enter(bandit: Bandit, start: Start, sums: Sums, people: People | None = None) -> Log:
@@ -101,7 +103,9 @@ def enter(bandit: Bandit, start: Start, sums: Sums, people: People | None = None
 
     It comes true in one step. What fails before leaves no trace: nobody has seen the noise.
     """
-    log = _log_of(sums, people)
+    # How many persons have any reward is theirs to say.
+    public = bandit.options.protects.counts_are_public
+    log = _log_of(sums, people if public else None)
     if log.learned == 0:
         raise OptionError(f"there is nothing to start from: {log}")
     alone(bandit, _enter, bandit, start, sums, log, people or People.nobody())

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
 Counts = NDArray[np.int32]
+Totals = NDArray[np.int64]
 
 ASSUMPTION = (
     "warm start: the {0:,} logged rewards went into one noisy release; which rows are in the log, "
@@ -79,12 +80,14 @@ def hash_bytes(text: bytes) -> int:
 class People:
     """How many of each user's rewards the log had that were learned from: 12 bytes a user.
 
+    Of persons, what their rewards added up to, in steps: private, and of those alone who had any.
+
     >>> People.nobody().count("anna")
     0
     """
 
     hashes: Hashes  # in order
-    counts: Counts
+    counts: Counts | Totals
 
     @classmethod
     def nobody(cls) -> People:

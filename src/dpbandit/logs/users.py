@@ -1,12 +1,15 @@
-"""Rewards by user while a log is read: who is over the cap, in the log's order."""
+"""What is counted of users while a log is read, in its order: rows, or what rewards add up to."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from dpbandit.engine import backend_for
-from dpbandit.logs.record import Counts, Hashes, People
-from dpbandit.logs.sums import Status, rows_by
+from dpbandit.logs.record import Counts, Hashes, People, Totals
+from dpbandit.logs.sums import Status, Vector, rows_by
+from dpbandit.privacy.unit import Person
 
 # Places of a table that is still empty.
 PLACES = 1 << 12
@@ -42,6 +45,67 @@ class Tally:
         taken = np.flatnonzero(self._keys)
         order = taken[np.argsort(self._keys[taken])]
         return People(self._keys[order], self._counts[order])
+
+
+class Steps(NamedTuple):
+    """Rewards in whole numbers of width·2⁻ᵇⁱᵗˢ, like `Person.take` makes them.
+
+    >>> Steps(2.0, 4).of(np.array([-1.0, 0.3, 7.0, np.nan])).tolist()
+    [0, 2, 16, 0]
+    """
+
+    width: float
+    bits: int
+
+    def of(self, rewards: Vector) -> Totals:
+        """How many. A reward that is no finite number counts for nothing."""
+        inside = np.clip(np.where(np.isfinite(rewards), rewards, 0.0), 0.0, self.width)
+        return (inside / self.width * 2.0**self.bits).astype(np.int64)
+
+    def worth(self, steps: Totals) -> Vector:
+        """The rewards again."""
+        rewards: Vector = steps * 2.0**-self.bits * np.float64(self.width)
+        return rewards
+
+
+class Persons:
+    """What persons' rewards add up to, in steps, each up to the cap. All of it is private.
+
+    >>> persons = Persons(Person("", "", ("person", 1.5)), Steps(1.0, 1))
+    >>> persons.take(np.array([7, 9, 7, 7], dtype=np.uint64), np.array([2, 2, 2, 1])).tolist()
+    [2, 2, 1, 0]
+    """
+
+    def __init__(self, unit: Person, steps: Steps) -> None:
+        self.steps, self.cap = steps, unit.room(0, *steps)
+        self._sums: dict[int, int] = {}
+
+    def take(self, names: Hashes, steps: Totals) -> Totals:
+        """What is learned of these rewards, after all before them.
+
+        A person's rewards so far add up to S, and min(S, cap) of them is learned: of one reward, by
+        how much that grows.
+        """
+        if len(names) == 0:
+            return steps
+        order = np.argsort(names, kind="stable")
+        who, many = names[order], steps[order]
+        first = np.concatenate([[0], np.flatnonzero(who[1:] != who[:-1]) + 1])
+        group = np.repeat(np.arange(len(first)), np.diff([*first, len(who)]))
+        before = np.array([self._sums.get(int(name), 0) for name in who[first]], dtype=np.int64)
+        running = np.cumsum(many)
+        so_far = before[group] + running - (running - many)[first][group]
+        learned = np.minimum(so_far, self.cap)
+        last = np.concatenate([first[1:] - 1, [len(who) - 1]])
+        self._sums.update(zip(who[last].tolist(), learned[last].tolist(), strict=True))
+        taken = np.empty_like(many)
+        taken[order] = learned - np.minimum(so_far - many, self.cap)
+        return taken
+
+    def people(self) -> People:
+        """What is left to remember."""
+        hashes = np.array(sorted(self._sums), dtype=np.uint64)
+        return People(hashes, np.array([self._sums[int(name)] for name in hashes], dtype=np.int64))
 
 
 def _table(places: int) -> tuple[Hashes, Counts]:

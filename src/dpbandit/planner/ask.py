@@ -18,6 +18,11 @@ from dpbandit.simulate.jobs import Job, named, share_out
 
 ROUNDS = 100_000
 PARTICLES = 24
+# How often one person comes, and clicks, is not among a plan's assumptions.
+UNCAPPED = (
+    "noise is that of persons whose rewards count up to {0:g}; rewards are predicted as if nobody's "
+    "added up to more. What the cap leaves out of those who come often makes learning slower"
+)
 
 Algorithms = Sequence[str | tuple[str, Mapping[str, Any]]]
 
@@ -176,6 +181,8 @@ def plan(
     effort = work.effort(SECONDS if seconds is None else positive("seconds", seconds))
     forecasts = work.forecasts(effort, progress)
     notes = notes_on(problem, effort, forecasts, delta)
+    if not checked.protects.counts_are_public:
+        notes.append(UNCAPPED.format(checked.unit[1]))
     complete = all(forecast.why_not != INTERRUPTED for forecast in forecasts.values())
     return Plan(problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes), complete)
 

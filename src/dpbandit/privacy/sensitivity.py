@@ -21,15 +21,21 @@ FORMS = ("figure", "simplified", "full")
 CHECKED = 2e-9
 
 
-def on_grid(one: float, *, dim: int, norm: Literal[1, 2]) -> float:
+# An item's own float arithmetic errs by less than this, in steps; CHECKED covers it once.
+FLOATS = 1e-3
+
+
+def on_grid(one: float, *, dim: int, norm: Literal[1, 2], items: int = 1) -> float:
     """How far an item in whole numbers of STEP can move where an exact one moves by `one`.
 
-    Both ends are rounded, each by half a step in every coordinate: √d steps in L2, d in L1.
+    Both ends are rounded, each by half a step in every coordinate: √d steps in L2, d in L1. Where a
+    move may be divided among so many items, each of them is rounded.
 
-    >>> 1 < on_grid(1.0, dim=100, norm=2) < 1 + 3e-9
+    >>> 1 < on_grid(1.0, dim=100, norm=2) < 1 + 3e-9 < on_grid(1.0, dim=4, norm=2, items=2**20)
     True
     """
-    return one * (1 + CHECKED) + STEP * (dim if norm == 1 else math.sqrt(dim))
+    steps = 1.0 if items == 1 else items * (1 + FLOATS)
+    return one * (1 + CHECKED) + steps * STEP * (dim if norm == 1 else math.sqrt(dim))
 
 
 def smallest_eigenvalue_bound(

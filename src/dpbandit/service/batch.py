@@ -103,7 +103,7 @@ def learn_batch(
     by_user = line.config["unit"] != "reward"
     if by_user:
         counts = store.people(line.id, {one.person for one in batch if one.person is not None})
-        bandit.user_counts = {person.hex(): count for person, count in counts.items()}
+        bandit.counters = {person.hex(): count for person, count in counts.items()}
     recorder.noisy.clear()
     ended, began = "", time.monotonic()
     done, rows = 0, 1 if by_user else ROWS
@@ -125,8 +125,8 @@ def learn_batch(
             except BudgetError:
                 done += bandit.rounds - learned
                 ended = BUDGET_SPENT
-    people = {bytes.fromhex(person): count for person, count in bandit.user_counts.items()}
-    bandit.user_counts = {}
+    people = {bytes.fromhex(person): count for person, count in bandit.counters.items()}
+    bandit.counters = {}
     noisy = recorder.noisy if keep_transcript else []
     new = NewRelease(
         number=held.number + 1,

@@ -45,7 +45,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
     reward_window: float = DEFAULT_WINDOW
     default_reward: float | None = None
     horizon: int | None = None
-    unit: str | tuple[str, int] = "reward"
+    unit: str | tuple[str, int | float] = "reward"
     options: dict[str, Any] = {}
 
 
@@ -60,7 +60,8 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
         raise OptionError(f"dim must lie between 1 and {max_dim}, the limit of this service")
     if not 0 < request.reward_window <= LONGEST_WINDOW:
         raise OptionError(f"reward_window must lie between 0 and {LONGEST_WINDOW:,.0f} seconds")
-    if not isinstance(request.unit, str) and not 1 <= request.unit[1] <= MOST_REWARDS_OF_A_USER:
+    kind, most = (request.unit, 1) if isinstance(request.unit, str) else request.unit
+    if kind == "user" and not 1 <= most <= MOST_REWARDS_OF_A_USER:
         raise OptionError(f"a user's rewards number between 1 and {MOST_REWARDS_OF_A_USER:,}")
     low, high = request.reward_range
     default = low if request.default_reward is None else request.default_reward

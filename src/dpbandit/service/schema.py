@@ -2,7 +2,8 @@
 clock.
 
 Private: `rewards` (written by rankers, who read one only to tell a repeated report from another
-one), and what the learner alone reads, `states` (clean statistics) and `releases.noisy`.
+one), and what the learner alone reads: `states` (clean statistics), `releases.noisy`, and `people`,
+whose `decisions` are, with unit ('person', C), what a person's rewards add up to, in steps.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class TrustedStore(Store):
         ]
 
     def people(self, bandit: int, who: set[bytes]) -> dict[bytes, int]:
-        """How many decisions of these people have entered learning."""
+        """What is counted of these people: decisions learned, or what rewards add up to, in steps."""
         sql = "SELECT decisions FROM people WHERE bandit = ? AND person = ?"
         rows = {person: self.connection.one(sql, (bandit, person)) for person in who}
         return {person: 0 if row is None else int(row[0]) for person, row in rows.items()}
@@ -239,7 +239,14 @@ class TrustedStore(Store):
             return self.erase_deleted(bandit, lot=limit)
         # A bandit that will never learn again needs none of its rewards; a paused one (restored,
         # failed) may.
-        upto = 2**62 if row[1] in (SPENT, RETIRED) else row[0]
+        ended = row[1] in (SPENT, RETIRED)
+        upto = 2**62 if ended else row[0]
+        if ended:  # nor what is counted of people
+            some = "SELECT person FROM people WHERE bandit = ? LIMIT ?"
+            if db.one(some, (bandit, 1)) is not None:
+                with db.write():
+                    sql = f"DELETE FROM people WHERE bandit = ? AND person IN ({some})"
+                    erased += db.run(sql, (bandit, bandit, limit))
         for table, time, age in (
             ("rewards", "received_at", rewards_after),
             ("decisions", "decided_at", max(decisions_after, rewards_after)),

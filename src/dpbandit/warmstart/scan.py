@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbandit.logs.sums import GOOD, Recipe, Sums, absorb, inspect, new_sums
+from dpbandit.logs.users import Steps
 from dpbandit.spread import Tell
 from dpbandit.warmstart.rows import Rows, read
 from dpbandit.warmstart.source import Columns, Part
 
 Seen = Callable[[int], None]
-# Gives rows that are over their user's cap that status.
-Admit = Callable[[Rows], None]
+# Gives rows that are over their user's cap that status; or leaves less of a person's rewards.
+Admit = Callable[[Rows], Rows]
 
 
 class Reading(NamedTuple):
@@ -27,6 +28,7 @@ class Reading(NamedTuple):
     columns: Columns
     recipe: Recipe
     missing_reward: float | None
+    steps: Steps | None = None  # of persons' rewards, where those are added up
 
 
 def scan(
@@ -40,7 +42,7 @@ def scan(
         else:
             inspect(rows.contexts, rows.status, recipe)
         if admit is not None:
-            admit(rows)
+            rows = admit(rows)
         absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
         if seen is not None:
             seen(len(rows.status))

@@ -16,9 +16,10 @@ from dpbandit.errors import LogError, OptionError, PrivacyWarning
 from dpbandit.logs import enter
 from dpbandit.logs.record import Log
 from dpbandit.logs.sums import GOOD, Recipe, inspect
-from dpbandit.logs.users import Tally
+from dpbandit.logs.users import Persons, Steps, Tally
 from dpbandit.model import NORM_TOLERANCE
 from dpbandit.options import whole
+from dpbandit.privacy.unit import Person
 from dpbandit.spread import Place
 from dpbandit.warmstart.rows import contexts_of
 from dpbandit.warmstart.scan import Reading
@@ -56,7 +57,7 @@ def warm_start(
     **Starting twice from the same log spends the same rewards' budget twice.** Rows whose contexts
     cannot be learned from are counted by kind and left out: see `bandit.log`. A reward that is NaN
     or infinite stands in the middle of `reward_range`, and counts as clipped: which rows are learned
-    from is public, so no reward decides it.
+    from is public, so no reward decides it. (With persons it counts for nothing.)
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def warm_start(
     reward : str
         The rewards' column.
     user : str, optional
-        Whose reward it is, for unit=('user', m).
+        Whose reward it is, for unit=('user', m) or ('person', C).
     missing_reward : float, optional
         What a row without a reward is worth. Without it such rows are left out, and that they lack
         one is public. pandas writes a missing reward as NaN.
@@ -174,7 +175,7 @@ def learn_log(
     """
     ready = enter.check(bandit)
     unit = ready.options.protects
-    if unit.cap is not None and columns.user is None:
+    if unit.needs_user and columns.user is None:
         raise OptionError(
             f"the unit of privacy is {ready.options.unit_in_words}: name the log's column of "
             "users, user=..."
@@ -185,9 +186,13 @@ def learn_log(
         raise OptionError(f"missing_reward must be a finite number, not {missing_reward!r}")
     tolerance = SINGLE_TOLERANCE if columns.single else NORM_TOLERANCE
     start = enter.prepare(ready, sample, tolerance)
-    tally = None if unit.cap is None else Tally(unit.cap)
+    tally: Tally | Persons | None = None if unit.cap is None else Tally(unit.cap)
+    steps = None
+    if isinstance(unit, Person):
+        steps = Steps(ready.options.width, ready.design.reward_bits)
+        tally = Persons(unit, steps)
     seen = spread.adding_up(lambda rows: progress(rows, source.rows) if progress else None)
-    reading = Reading(columns, start.recipe, missing_reward)
+    reading = Reading(columns, start.recipe, missing_reward, steps)
     with spread.over(cluster, workers) as place:
         sums = scan_all(place, source, reading, tally=tally, seen=seen)
     return enter.enter(ready, start, sums, None if tally is None else tally.people())

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from dpbandit.errors import LogError
 from dpbandit.logs.sums import Sums, merge, new_sums
-from dpbandit.logs.users import Tally
+from dpbandit.logs.users import Persons, Tally
 from dpbandit.spread import Place, Task
 from dpbandit.warmstart import caps
 from dpbandit.warmstart.scan import Reading, Seen, scan_part
@@ -14,11 +14,11 @@ from dpbandit.warmstart.source import Source
 
 
 def scan_all(
-    place: Place, source: Source, reading: Reading, *, tally: Tally | None, seen: Seen
+    place: Place, source: Source, reading: Reading, *, tally: Tally | Persons | None, seen: Seen
 ) -> Sums:
     """The sums, the same wherever they are added up.
 
-    `tally` counts users' rows, and is left as the log leaves it.
+    `tally` counts users' rows, or adds up persons' rewards, and is left as the log leaves it.
     """
     if tally is None:
         tasks = [Task(reading, part, part.rows) for part in source.parts]

@@ -31,8 +31,12 @@ class Budgeted(Protocol):
     horizon: int | None
 
     @property
-    def rewards_per_unit(self) -> int:
-        """How many rewards share a unit's budget."""
+    def moves_per_unit(self) -> float:
+        """How many times as far as one reward can, all of a unit's can move together."""
+
+    @property
+    def items_per_unit(self) -> float:
+        """How many of a unit's rewards can differ at all."""
 
     def need_epsilon(self) -> float:
         """ε, or an error that says it is missing."""
@@ -170,7 +174,7 @@ class PaidInEpsilon:
     currency: ClassVar[Currency] = "epsilon"
 
     def budget(self, options: Budgeted, coordinates: int) -> float:
-        return options.need_epsilon() / options.rewards_per_unit
+        return options.need_epsilon() / options.moves_per_unit
 
     def multiplier(self, budget: float, levels: int) -> float:
         return levels / budget  # 0 where the budget is infinite

@@ -46,7 +46,7 @@ class Gaussian(Noise):
         if options.seed is None:
             # No scale is below 1/μ, in units of an item's sensitivity of at least 1.
             finest = max(STEP * mu_of(epsilon=epsilon, delta=delta), 2.0**-FLOAT_GRID_BITS)
-            slack = lattice_slack(coordinates * options.rewards_per_unit, epsilon, finest)
+            slack = lattice_slack(coordinates * options.items_per_unit, epsilon, finest)
             if slack > GRID_SHARE * delta:
                 hint = "" if options.horizon else ", or give a horizon"
                 raise OptionError(
@@ -54,7 +54,7 @@ class Gaussian(Noise):
                     f"{slack:.1g}; take delta ≥ {slack / GRID_SHARE:.1g}{hint}"
                 )
             delta -= slack
-        return mu_of(epsilon=epsilon, delta=delta) / options.rewards_per_unit
+        return mu_of(epsilon=epsilon, delta=delta) / options.moves_per_unit
 
     def multiplier(self, budget: float, levels: int) -> float:
         return math.sqrt(levels) / budget  # 0 where the budget is infinite
@@ -84,7 +84,7 @@ class Gaussian(Noise):
         return options.need_delta()
 
     def mu(self, options: Budgeted, budget: float) -> float | None:
-        return options.rewards_per_unit * budget if math.isfinite(budget) else None
+        return options.moves_per_unit * budget if math.isfinite(budget) else None
 
     def epsilon(self, spent: float, delta: float) -> float:
         return epsilon_of(mu=math.sqrt(spent), delta=delta)
