@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import LogError
 from dpbandit.logs.record import Hashes, Totals
-from dpbandit.logs.sums import GOOD, OVER_CAP, Sums, inspect
+from dpbandit.logs.sums import GOOD, OVER_CAP, Sums
 from dpbandit.logs.users import Persons, Steps, Tally
 from dpbandit.spread import Place, Task, Tell
 from dpbandit.warmstart.ahead import ahead
 from dpbandit.warmstart.rows import Rows
-from dpbandit.warmstart.scan import Reading, Seen, rows_of, scan
+from dpbandit.warmstart.scan import Reading, Seen, look, rows_of, scan
 from dpbandit.warmstart.source import Part
 
 Counts = Tally | Persons
@@ -92,7 +92,7 @@ def find_users(reading: Reading, part: Part, tell: Tell) -> tuple[Hashes, Totals
     names = [np.empty(0, dtype=np.uint64)]
     steps = [np.empty(0, dtype=np.int64)]
     for rows in rows_of(part, reading):
-        inspect(rows.contexts, rows.status, reading.recipe)
+        look(rows, reading.recipe)
         found = asked_of(rows, reading.steps)
         names.append(found.names)
         steps.append(found.steps)

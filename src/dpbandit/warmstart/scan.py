@@ -37,10 +37,7 @@ def scan(
     """The sums of these rows."""
     sums = new_sums(recipe)
     for rows in batches:
-        if recipe.directions:
-            hide(rows, recipe)
-        else:
-            inspect(rows.contexts, rows.status, recipe)
+        look(rows, recipe)
         if admit is not None:
             rows = admit(rows)
         absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
@@ -49,10 +46,13 @@ def scan(
     return sums
 
 
-def hide(rows: Rows, recipe: Recipe) -> None:
-    """Make contexts that cannot be learned from zero: where contexts are private, that a row is left
-    out would show.
+def look(rows: Rows, recipe: Recipe) -> None:
+    """Give rows whose contexts cannot be learned from a status. Where contexts are private, that a row
+    is left out would show: then such contexts become zero.
     """
+    if not recipe.directions:
+        inspect(rows.contexts, rows.status, recipe)
+        return
     bad = np.zeros_like(rows.status)
     inspect(rows.contexts, bad, recipe)
     rows.contexts[bad != GOOD] = 0.0
