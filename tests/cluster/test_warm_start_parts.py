@@ -17,6 +17,7 @@ from dpbandit.spread.threads import Threads
 from dpbandit.warmstart import caps, source
 
 CAPPED = {"user": "who", "unit": ("user", 3)}
+NO_STEPS = np.empty(0, dtype=np.int64)
 GIVEN = {"epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 0}
 
 
@@ -118,9 +119,9 @@ def test_decisions_part_by_part_are_those_on_all_rows_at_once():
     Tally(4).admit(users, status, over=OVER_CAP)
     tally, found = Tally(4), []
     for piece in np.split(users, [0, 7, 1_000, 1_001, 4_999]):
-        answer = caps.decide(piece, tally)
-        assert answer.good == len(piece)
-        found.append(np.unpackbits(answer.over, count=answer.good))
+        answer = caps.decide(piece, NO_STEPS, tally)
+        assert answer.asked == len(piece)
+        found.append(np.unpackbits(answer.taken, count=answer.asked))
     assert np.array_equal(np.concatenate(found), status == OVER_CAP)
 
 
@@ -149,11 +150,11 @@ def test_an_answer_for_other_rows_is_refused(log):
     from dpbandit.warmstart.scan import Reading
 
     reading = Reading(columns, enter.prepare(bandit, np.zeros((0, 4)), 1e-9).recipe, None)
-    users = caps.find_users(reading, opened.parts[0], lambda _: None)
+    users, _steps = caps.find_users(reading, opened.parts[0], lambda _: None)
     for other in (users[1:], np.append(users, users[0])):
         with pytest.raises(LogError, match="changed while it was read"):
             caps.scan_answered(
-                reading, (opened.parts[0], caps.decide(other, Tally(3))), lambda _: None
+                reading, (opened.parts[0], caps.decide(other, NO_STEPS, Tally(3))), lambda _: None
             )
 
 
