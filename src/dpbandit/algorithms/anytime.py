@@ -16,6 +16,7 @@ import math
 import numpy as np
 
 from dpbandit.algorithms import presets
+from dpbandit.algorithms.rewards import rewards_of
 from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, positive, whole
@@ -30,10 +31,17 @@ DESCRIPTION = (
 )
 REFERENCE = "this project (docs/privacy.md)"
 CLAIM = "GDP, proven"
-OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance", "empirical_bayes")
+OPTIONS = (
+    "rewards",
+    "window",
+    "knee",
+    "ratio",
+    "first_release",
+    "reward_variance",
+    "empirical_bayes",
+)
 
 # Where they come from, and what other values gave: docs/frontier.md.
-WINDOW = 0.375  # of the reward's range, to either side of the prediction
 KNEE = 45.0  # rounds per dimension and unit of noise
 RATIO = 1.025
 # Beyond, a release would show less of an item than floats can tell.
@@ -44,7 +52,8 @@ def design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "gaussian", ("gaussian",))
     presets.refuse_pan_private(options, name, "its sum is clean in memory between releases")
     presets.check_range(options)
-    share = positive("window", options.own("window", WINDOW))
+    rewards = rewards_of(options)
+    share = positive("window", options.own("window", rewards.window))
     if share > 0.5:
         raise OptionError(
             "window must be at most 0.5 of the reward's range, which is no window at all, not "
@@ -82,6 +91,7 @@ def design(name: str, options: Options) -> Design:
             **release.core(),
             "window": share * options.width,
             "reward_variance": positive("reward_variance", variance),
+            "rewards": rewards.name,
             "empirical_bayes": options.own_flag("empirical_bayes"),
             "public_contexts": np.empty((0, options.dim)) if public is None else public,
         },
@@ -92,5 +102,6 @@ def design(name: str, options: Options) -> Design:
         ledger=noise.ledger(budget),
         # The posterior holds all uncertainty, the noise's too: this radius covers every x at once.
         theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),
+        alpha=rewards.alpha,
         values_depend_on_releases=True,  # residuals are taken against the released prediction
     )

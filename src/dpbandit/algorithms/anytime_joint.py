@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 
 from dpbandit.algorithms import joint, presets
-from dpbandit.algorithms.anytime import KNEE, LONGEST_KNEE, RATIO, WINDOW
+from dpbandit.algorithms.anytime import KNEE, LONGEST_KNEE, RATIO
+from dpbandit.algorithms.rewards import NUMBERS, rewards_of
 from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, positive, whole
@@ -25,7 +26,7 @@ from dpbandit.release.pair import Pair, packed_size
 DESCRIPTION = "two sums released for ever, moments and directions; Thompson sampling: contexts are private too"
 REFERENCE = "this project (docs/privacy.md)"
 CLAIM = "joint, as GDP, proven"
-OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance")
+OPTIONS = ("rewards", "window", "knee", "ratio", "first_release", "reward_variance")
 CONTEXTS_ARE_PRIVATE = True
 
 # In knees: the first release, and the first change of the whitener.
@@ -45,7 +46,8 @@ def design(name: str, options: Options) -> Design:
     presets.check_range(options)
     if options.context_noise > 0:
         raise OptionError(f"{name} protects contexts itself: leave context_noise out")
-    share = positive("window", options.own("window", WINDOW))
+    rewards = rewards_of(options)
+    share = positive("window", options.own("window", rewards.joint_window))
     if share > 1:
         raise OptionError(f"window must be at most 1, the reward's range, not {share!r}")
     ratio = positive("ratio", options.own("ratio", RATIO))
@@ -56,7 +58,7 @@ def design(name: str, options: Options) -> Design:
     budget = noise.budget(options, Pair.draws(numbers, options.horizon, ratio))
     knee = options.own("knee", None)
     if knee is None:
-        knee = KNEE * options.dim * 2 * WINDOW / min(budget, 1e3)
+        knee = KNEE * options.dim * 2 * NUMBERS.window / min(budget, 1e3)
     knee = min(positive("knee", knee), LONGEST_KNEE)
     first = options.own("first_release", None)
     if first is None:
