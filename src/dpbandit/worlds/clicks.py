@@ -31,7 +31,7 @@ class Clicks:
 
     >>> block = Clicks(rate=0.02).episode(seed=0).block(10_000)
     >>> float(block.means.mean().round(4)), float(block.means.max().round(3)), np.unique(block.rewards).tolist()
-    (0.02, 0.085, [0.0, 1.0])
+    (0.02, 0.079, [0.0, 1.0])
     """
 
     rounds = None
@@ -101,7 +101,7 @@ class Logistic:
 
     >>> block = Logistic(norm=3.0).episode(seed=0).block(5_000)
     >>> block.shown.shape, float(block.means.max(axis=1).mean().round(2))
-    ((5000, 20), 0.88)
+    ((5000, 20), 0.9)
     """
 
     rounds = None
