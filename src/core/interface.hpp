@@ -10,6 +10,7 @@ enum class PolicyKind { uniform, ucb, centred_ucb, thompson, index };
 enum class LearnerKind { none, ridge, filter, pair, joint, arms };
 enum class Site { nothing, reward, moments, own, increment };
 enum class ReleaseKind { once, tree, honaker, pan_private, toeplitz, episodes };
+enum class RewardKind { numbers, clicks };
 enum class Lemma { figure, simplified, full };
 constexpr int MOST_LEVELS = 62;
 constexpr double NO_RELEASE = -1;
@@ -42,6 +43,7 @@ struct Spec {
     // filter
     double scale, window, knee, ratio, reward_variance;
     int64_t first;
+    RewardKind rewards;
     bool empirical_bayes;
     Table public_contexts;
     // pair: the filter's, and
@@ -143,7 +145,7 @@ struct Core {
 constexpr int MOST_FIELDS = 64;
 
 // A world whose rounds are drawn by the core: the same seed gives the same rounds in any cut.
-enum class WorldKind { synthetic, bernoulli, degenerate, drifting };
+enum class WorldKind { synthetic, bernoulli, degenerate, drifting, clicks };
 struct WorldSpec {
     WorldKind kind;
     int64_t dim, pool_size, arms;
@@ -151,6 +153,7 @@ struct WorldSpec {
     uint64_t key;
     Table pool;             // drifting: items before their season; bernoulli: none
     const double* theta;    // bernoulli: the means
+    Table chances;          // clicks: of each of the pool
     double rare;            // degenerate
     int64_t rare_arms;
     double period, faded;   // drifting

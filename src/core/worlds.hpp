@@ -16,7 +16,8 @@ struct Simulated final : World {
     explicit Simulated(const WorldSpec& spec) : o(spec) {
         const i64 cells = LOT * o.arms, d = o.dim;
         const bool has_pool = o.kind != WorldKind::bernoulli;
-        const bool drifts = o.kind == WorldKind::drifting, clicks = o.kind == WorldKind::bernoulli;
+        const bool drifts = o.kind == WorldKind::drifting, has_chances = o.kind == WorldKind::clicks;
+        const bool clicks = !has_pool || has_chances;  // rewards are 0 or 1
         pool = (double*)fresh((size_t)(o.pool_size * d) * 8);
         theta = (double*)fresh((size_t)d * 8);
         arm_means = (double*)fresh((size_t)o.pool_size * 8);
@@ -33,6 +34,7 @@ struct Simulated final : World {
         for (i64 j = 0; j < o.pool_size; j++) {
             if (!has_pool) pool[j * d + j] = 1;
             for (i64 i = 0; i < d; i++) arm_means[j] += pool[j * d + i] * theta[i];
+            if (has_chances) arm_means[j] = o.chances.at[j];
         }
         rounds = Rounds{drifts ? contexts : pool, shown, means, clicks ? rewards : nullptr,
                         noise, nullptr, LOT, o.arms};
@@ -67,6 +69,12 @@ struct Simulated final : World {
                     means[i] = theta[i % o.arms];
                     rewards[i] = lots[i] < means[i] ? 1 : 0;
                 }
+                break;
+            case WorldKind::clicks:
+                uniforms(o.key, (u64)number | CLICKS, LOT, lots);
+                for (i64 t = 0; t < LOT; t++) draw_row(number * LOT + t, t, 0, o.pool_size);
+                look_up_means();
+                for (i64 i = 0; i < LOT * o.arms; i++) rewards[i] = lots[i / o.arms] < means[i] ? 1 : 0;
                 break;
             case WorldKind::drifting:
                 draw_noise(number);

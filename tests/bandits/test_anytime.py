@@ -248,7 +248,8 @@ def test_empirical_bayes_takes_the_likeliest_of_its_grid():
     )
     found, dense = [], []
     for factor in FACTORS:
-        prior.refresh(plain.spec["low"], plain.spec["high"], factor)
+        low, high = plain.spec["low"], plain.spec["high"]
+        prior.refresh(0.5 * (low + high), high - low, factor * DIFFERENCES)
         found.append(state.read(prior.precision, prior.pull)[2])
         posterior, total = information + prior.precision, pull + prior.pull
         dense.append(
@@ -263,7 +264,7 @@ def test_empirical_bayes_takes_the_likeliest_of_its_grid():
     state.information_root[:], state.target[:] = own["information_root"], own["target"]
     fits = []
     for factor in FACTORS:
-        prior.refresh(chosen.spec["low"], chosen.spec["high"], factor)
+        prior.refresh(0.5 * (low + high), high - low, factor * DIFFERENCES)
         estimate, _, likely = state.read(prior.precision, prior.pull)
         fits.append((likely, estimate[:DIM]))
     likeliest = max(fits, key=lambda fit: fit[0])[1]

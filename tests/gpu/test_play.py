@@ -90,7 +90,7 @@ def test_instruments_and_priors_are_those_of_the_learner():
     pool, _ = pool_and_truths(dpb.worlds.Synthetic(), 3)
     instruments, prior = instruments_and_prior(pool[None], -0.5, 1.5)
     ours = Prior(10, pool)
-    ours.refresh(-0.5, 1.5)
+    ours.refresh(0.5, 2.0)
     u = ours.whitener.T @ np.append(pool[7] / ours.context_size, 1.0)
     assert instruments[0, 7] == pytest.approx(u / np.linalg.norm(u), abs=1e-12)
     assert prior[0, :66] == pytest.approx(ours.precision[np.tril_indices(11)], rel=1e-9)

@@ -30,6 +30,7 @@ from dpbandit.bandit import Bandit
 from dpbandit.engine import NO_RELEASE, new_engine
 from dpbandit.errors import BudgetError
 from dpbandit.files import unpack
+from dpbandit.learners.filter import FilterLearner
 from dpbandit.logs import sums as log_sums
 from dpbandit.logs.enter import INDEX
 from dpbandit.logs.users import Tally
@@ -458,6 +459,26 @@ def plant_clean_choices() -> str:
     return why
 
 
+def plant_clean_rate() -> str:
+    """How often people click, and the prior with it, from the clean sum instead of the releases."""
+
+    def clean(learner: FilterLearner) -> None:
+        learner.rate = abs(float(np.sum(learner.sum.fields()["sums_low"].astype(float)))) * STEP
+
+    given = {"rewards": "clicks", "reward_range": (0, 1), "first_release": 2, "ratio": 1.2}
+    more = {"backend": "reference", "public_contexts": np.random.default_rng(0).normal(size=(9, 2))}
+
+    def shipped() -> float:
+        return as_shipped(lambda: make("anytime", dim=2, **given, **more), ones(16, 2))
+
+    assert math.isfinite(shipped()[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FilterLearner, "_note_rate", clean)
+        cost, why = shipped()
+    assert math.isinf(cost)
+    return why
+
+
 def plant_rounded_down() -> str:
     bandit = make()
     less = bandit.release.multipliers * (1 - 1e-6)
@@ -772,6 +793,7 @@ BUGS = [
     Bug("float noise added to a clean value", "guard", plant_float_noise),
     Bug("a clean statistic in the exported model", "verify", plant_clean_export),
     Bug("arms picked by clean sums", "verify", plant_clean_choices),
+    Bug("a click rate read off the clean sum", "verify", plant_clean_rate),
     Bug("an accountant that rounds down", "verify", plant_rounded_down),
     Bug("one noise for two releases", "verify", plant_repeated_noise),
     Bug("windows of noise that overlap", "verify", plant_overlapping_noise),

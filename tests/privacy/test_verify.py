@@ -52,6 +52,8 @@ PROVEN = [
     ("anytime", {}),
     ("anytime", {"window": 0.5, "first_release": 3, "ratio": 1.2, "unknown_horizon": True}),
     ("anytime", {"unit": ("user", 3), "knee": 40.0, "first_release": 10, "max_norm": 2.0}),
+    ("anytime", {"rewards": "clicks", "reward_range": (0, 1), "first_release": 3, "ratio": 1.2}),
+    ("anytime-joint", {"rewards": "clicks", "reward_range": (0, 2), "first_release": 3}),
     ("adac-oful", {}),
     ("adac-oful", {"determinant_growth": 0.1, "shape": "instruments", "unit": ("user", 2)}),
     ("private-ucb", {}),

@@ -209,6 +209,12 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
             rounds, empirical_bayes=True, public_contexts=world.public
         ),
         "anytime, other rewards": anytime(rounds, window=0.3, **rewards),
+        "anytime, clicks": anytime(
+            rounds, rewards="clicks", public_contexts=world.public, low=0.0, high=0.5, window=0.25
+        ),
+        "anytime, clicks, contexts unknown": anytime(
+            rounds, rewards="clicks", low=0.0, high=0.5, window=0.25
+        ),
         "anytime, thompson": anytime(rounds, policy="thompson"),
         "joint, no horizon": joint(rounds, **ahead),
         "pair, one whitener": pair(rounds, versions=1, low=0.25, high=1.0, window=0.3),
@@ -241,6 +247,7 @@ def anytime(rounds: int, **given: Any) -> dict[str, Any]:
         "ratio": 1.025,
         "first": 3,
         "reward_variance": 0.25,
+        "rewards": "numbers",
         "empirical_bayes": False,
         "public_contexts": np.empty((0, DIM)),
     }

@@ -14,6 +14,9 @@ WORLDS = {
     "synthetic, all arms": dpb.worlds.Synthetic(arms=5, dim=2, shown=5, reward_noise=0.0),
     "synthetic, many shown": dpb.worlds.Synthetic(arms=3000, dim=2, shown=41),
     "bernoulli": dpb.worlds.Bernoulli(means=[0.1, 0.5, 0.9]),
+    "clicks": dpb.worlds.Clicks(0.1, arms=50, dim=4, shown=3),
+    "clicks, one-hot": dpb.worlds.Clicks(0.3, arms=6, one_hot=True),
+    "logistic": dpb.worlds.Logistic(norm=4.0),
     "drifting": dpb.worlds.Drifting(arms=200, dim=7, shown=5, period=700, faded=0.2),
     "degenerate": dpb.worlds.Degenerate(arms=300, dim=6, shown=4, rare=0.2),
     "degenerate, few arms": dpb.worlds.Degenerate(arms=30, dim=4, shown=7, rare=0.5),
@@ -40,7 +43,7 @@ def test_the_reference_draws_the_rounds_of_the_core(name, start):
         ("contexts", "shown", "rewards", "means"), found, expected, strict=True
     ):
         assert one.shape == other.shape
-        if what == "shown" or (what == "rewards" and spec["world"] == "bernoulli"):
+        if what == "shown" or (what == "rewards" and spec["world"] in ("bernoulli", "clicks")):
             np.testing.assert_array_equal(one, other, err_msg=what)
         else:
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12, err_msg=what)

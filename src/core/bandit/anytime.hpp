@@ -9,6 +9,9 @@
 namespace dpb::DPB_ARCH {
 struct Anytime : Common {
     static constexpr bool is_whole = true;
+    // Of clicks: the standard deviation of differences between arms, in rates, and the least that the rate
+    // and the reward's variance are taken to be, in widths of the range.
+    static constexpr double DIFFERENCES_OF_RATE = 0.5, LEAST_RATE = 1e-4, LEAST_VARIANCE = 1e-5;
     struct Times {
         i64 due, releases, refresh_due;
     };
@@ -19,6 +22,7 @@ struct Anytime : Common {
     Prior prior;
     Times* times;
     double *estimate, *spread, *covariance, *u, *longer, *scratch;
+    double* rate;  // of clicks: their released mean plus one standard deviation, 0 before the first release
 
     Anytime(Block& b, const Spec& spec)
         : Common(b, spec, spec.dim + 1),
@@ -34,6 +38,7 @@ struct Anytime : Common {
         u = b.vector(l);
         longer = b.vector(l);
         scratch = b.matrix(l);
+        rate = b.take<double>(1);
         if (!b.at) return;
         times->due = spec.first;
         conclude();
@@ -83,7 +88,7 @@ struct Anytime : Common {
         i64 t = clock->rounds;
         double rho = schedule.kept(t);
         // Without noise (ε = ∞) a little is assumed, so that few rewards do not say everything.
-        filter.learn(value, Schedule::shown(rho), rho, larger(o.scale, 1e-6), o.reward_variance);
+        filter.learn(value, Schedule::shown(rho), rho, larger(o.scale, 1e-6), reward_variance());
         times->due = schedule.next(t);
         times->releases++;
         conclude();
@@ -94,8 +99,35 @@ struct Anytime : Common {
         i64 t = clock->rounds, later = t < 50 ? 1 : t / 20;
         if (z.n > 64 && later < t * z.n / 1000) later = t * z.n / 1000;
         times->refresh_due = t + later;
-        if (times->releases) prior.refresh(o.low, o.high, 1);
+        if (times->releases) refresh_prior(1);
         else conclude();
+    }
+    // Clicks are 0 or 1: how often they come says how much they vary, and how far arms can differ. The
+    // rate is what releases say of it: all of this is post-processing.
+    bool follows_rate() const {
+        switch (o.rewards) {
+            case RewardKind::numbers: return false;
+            case RewardKind::clicks: return true;
+        }
+        return false;
+    }
+    double reward_variance() const {
+        if (!follows_rate() || !times->releases) return o.reward_variance;
+        return larger(*rate * (width() - *rate), LEAST_VARIANCE * width() * width());
+    }
+    void refresh_prior(double factor) {
+        double differences = DIFFERENCES * width() * width();
+        // Arms without features do not tell of each other: a narrow prior would end their trial.
+        if (follows_rate() && times->releases && prior.has_features()) {
+            double sd = DIFFERENCES_OF_RATE * larger(*rate, LEAST_RATE * width());
+            differences = smaller(differences, sd * sd);
+        }
+        prior.refresh(centre(), width(), factor * differences);
+    }
+    void note_rate() {
+        double mean, sd;
+        prior.level(estimate, covariance, &mean, &sd);
+        *rate = smaller(larger(mean - o.low, 0) + sd, 0.5 * width());
     }
     // Read the posterior, with the prior that today's contexts suggest.
     DPB_CALL void conclude() {
@@ -103,7 +135,7 @@ struct Anytime : Common {
         if (o.empirical_bayes && times->releases) {
             double best = -__builtin_inf();
             for (double candidate = 1.0 / 64; candidate <= 64; candidate *= 4) {
-                prior.refresh(o.low, o.high, candidate);
+                refresh_prior(candidate);
                 double likely = filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
                 if (likely > best) {
                     best = likely;
@@ -112,10 +144,11 @@ struct Anytime : Common {
             }
         }
         // With public contexts and a prior that is not fitted, it is what it was at the last release.
-        if (o.empirical_bayes || !prior.is_public || !times->releases)
-            prior.refresh(o.low, o.high, chosen);
+        if (o.empirical_bayes || follows_rate() || !prior.is_public || !times->releases)
+            refresh_prior(chosen);
         if (times->releases) filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
         else prior.show(estimate, covariance);  // in high dimension, far less work
+        if (follows_rate() && times->releases) note_rate();
         loaded();
     }
     // What `choose` looks at, of the posterior.
@@ -127,13 +160,13 @@ struct Anytime : Common {
     }
     // Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept.
     bool start(const double* value, double scale) {
-        filter.learn(value, 1, 0, larger(scale, 1e-6), o.reward_variance);
+        filter.learn(value, 1, 0, larger(scale, 1e-6), reward_variance());
         times->releases++;
         conclude();
         return true;
     }
     bool conclude_again() {
-        prior.refresh(o.low, o.high, 1);
+        refresh_prior(1);
         return true;
     }
     void fields(Fields& f) {
@@ -144,6 +177,7 @@ struct Anytime : Common {
         f.number("due", &times->due);
         f.number("releases", &times->releases);
         f.number("refresh_due", &times->refresh_due);
+        f.real("rate", rate);
         f.vector("estimate", estimate, l.n);
         f.matrix("posterior", covariance, l);
         f.vector("instrument", u, l.n);

@@ -131,9 +131,9 @@ struct Prior {
         *slates += 1;
         note(x);
     }
-    // Bring the whitener and the prior up to date. `variance_factor` multiplies the variance of
-    // differences.
-    DPB_CALL void refresh(double low, double high, double variance_factor) {
+    // Bring the whitener and the prior up to date; rewards lie around `middle`, in a range this wide.
+    // Differences between the arms of a slate have the variance `differences`.
+    DPB_CALL void refresh(double middle, double width, double differences) {
         const int d = z.n, s = l.s;
         double count = larger(*slates, 1), trace = 0, length = 0, largest = 0;
         for (int i = 0; i < d; i++) {
@@ -160,7 +160,7 @@ struct Prior {
         for (int i = 0; i <= d; i++) work[(i64)i * s + i] += FAINTEST * largest;
         factor(l, work, nullptr, factor_);
         if (l.n <= WHITENER_UP_TO) invert_rows();
-        set_prior(low, high, variance_factor, count, trace, length);
+        set_prior(middle, width, differences, count, trace, length);
     }
     // Row c of the whitener is column c of L⁻¹, so that adding up rows gives L⁻¹x.
     DPB_CALL void invert_rows() {
@@ -196,7 +196,7 @@ struct Prior {
             out[i] = found;  // the row has zeros before i
         }
     }
-    DPB_CALL void set_prior(double low, double high, double variance_factor, double count, double trace,
+    DPB_CALL void set_prior(double middle, double width, double differences, double count, double trace,
                             double length) {
         const int d = z.n, s = l.s;
         // R² of a constant on the contexts, with the usual correction for fitting d numbers.
@@ -210,9 +210,8 @@ struct Prior {
         double seen = *different, explained = 0;
         if (seen > d + 1) explained = 1 - (1 - smaller(square, 1)) * (seen - 1) / (seen - d - 1);
         bool along_mean = explained > 0.5;
-        double width = high - low, middle = 0.5 * (low + high);
         double apart = *pairs > 0 ? *scatter / *pairs : trace - length;
-        double variance = variance_factor * DIFFERENCES * width * width / larger(apart, 1e-9 * trace);
+        double variance = differences / larger(apart, 1e-9 * trace);
         double intercept = (along_mean ? INTERCEPT : INTERCEPT + LEVEL) * width * width;
         // V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; its mean is middle·m/E‖x‖².
         double kappa = along_mean ? LEVEL * width * width / trace : 0;
@@ -230,6 +229,22 @@ struct Prior {
         precision[(i64)d * s + d] = 1 / intercept;
         pull[d] = along_mean ? 0 : middle / intercept;
         moments = Moments{variance, kappa, intercept, middle, along_mean};
+    }
+    // Whether there are more contexts than a parameter has numbers: then arms tell of each other.
+    bool has_features() const { return *different > z.n + 1; }
+    // The mean reward of all contexts, and its standard deviation, if θ⁺ has these moments.
+    DPB_CALL void level(const double* theta, const double* covariance, double* mean, double* sd) const {
+        const int d = z.n, s = l.s;
+        const double share = 1 / larger(*slates, 1);
+        double square = covariance[(i64)d * s + d];
+        *mean = theta[d];
+        for (int i = 0; i < d; i++) {
+            const double x = first[i] * share, *row = covariance + (i64)i * s;
+            *mean += theta[i] * x;
+            square += 2 * row[d] * x;
+            for (int k = 0; k < d; k++) square += row[k] * x * (first[k] * share);
+        }
+        *sd = root(larger(square, 0));
     }
     // The prior itself: what is believed before the first release. Right after `refresh`.
     DPB_CALL void show(double* theta, double* covariance) const {

@@ -29,6 +29,8 @@ const std::map<string, dpb::ReleaseKind> RELEASES = {
     {"honaker", dpb::ReleaseKind::honaker},   {"pan-private", dpb::ReleaseKind::pan_private},
     {"toeplitz", dpb::ReleaseKind::toeplitz}, {"episodes", dpb::ReleaseKind::episodes},
 };
+const std::map<string, dpb::RewardKind> REWARDS = {
+    {"numbers", dpb::RewardKind::numbers}, {"clicks", dpb::RewardKind::clicks}};
 const std::map<string, dpb::Lemma> FORMS = {
     {"figure", dpb::Lemma::figure}, {"simplified", dpb::Lemma::simplified}, {"full", dpb::Lemma::full}};
 const std::map<string, dpb::WorldKind> WORLDS = {
@@ -36,6 +38,7 @@ const std::map<string, dpb::WorldKind> WORLDS = {
     {"bernoulli", dpb::WorldKind::bernoulli},
     {"degenerate", dpb::WorldKind::degenerate},
     {"drifting", dpb::WorldKind::drifting},
+    {"clicks", dpb::WorldKind::clicks},
 };
 template <class T> T kind(const std::map<string, T>& known, const string& name, const char* what) {
     auto found = known.find(name);
@@ -169,6 +172,7 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             break;
         case dpb::LearnerKind::filter:
             read_anytime(r, s);
+            s.rewards = r.named("rewards", REWARDS);
             s.empirical_bayes = r.flag("empirical_bayes");
             s.public_contexts = r.table("public_contexts");
             require(s.public_contexts.rows == 0 || s.public_contexts.columns == s.dim,

@@ -20,6 +20,8 @@ class World {
         require(s.kind == dpb::WorldKind::bernoulli ? s.pool_size == s.dim && s.arms == s.dim
                                                     : s.pool.rows == s.pool_size && s.pool.columns == s.dim,
                 "the pool is pool_size × dim");
+        s.chances = r.table("chances", 1);
+        require(s.kind != dpb::WorldKind::clicks || s.chances.rows == s.pool_size, "a chance for each of the pool");
         s.rare = r.real("rare");
         s.rare_arms = r.integer("rare_arms");
         s.period = r.real("period");

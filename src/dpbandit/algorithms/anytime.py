@@ -16,6 +16,7 @@ import math
 import numpy as np
 
 from dpbandit.algorithms import presets
+from dpbandit.algorithms.rewards import rewards_of
 from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, positive, whole
@@ -30,10 +31,17 @@ DESCRIPTION = (
 )
 REFERENCE = "this project (docs/privacy.md)"
 CLAIM = "GDP, proven"
-OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance", "empirical_bayes")
+OPTIONS = (
+    "rewards",
+    "window",
+    "knee",
+    "ratio",
+    "first_release",
+    "reward_variance",
+    "empirical_bayes",
+)
 
 # Where they come from, and what other values gave: docs/frontier.md.
-WINDOW = 0.375  # of the reward's range, to either side of the prediction
 KNEE = 45.0  # rounds per dimension and unit of noise
 RATIO = 1.025
 # Beyond, a release would show less of an item than floats can tell.
@@ -44,8 +52,9 @@ def design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "gaussian", ("gaussian",))
     presets.refuse_pan_private(options, name, "its sum is clean in memory between releases")
     presets.check_range(options)
+    rewards = rewards_of(options)
     whole_range = not options.protects.counts_are_public
-    share = positive("window", options.own("window", 0.5 if whole_range else WINDOW))
+    share = positive("window", options.own("window", 0.5 if whole_range else rewards.window))
     if whole_range and share != 0.5:
         raise OptionError(
             f"with unit={options.unit!r} window must be 0.5, the whole range, not {share!r}: what a "
@@ -88,6 +97,7 @@ def design(name: str, options: Options) -> Design:
             **release.core(),
             "window": share * options.width,
             "reward_variance": positive("reward_variance", variance),
+            "rewards": rewards.name,
             "empirical_bayes": options.own_flag("empirical_bayes"),
             "public_contexts": np.empty((0, options.dim)) if public is None else public,
         },
@@ -98,5 +108,6 @@ def design(name: str, options: Options) -> Design:
         ledger=noise.ledger(budget),
         # The posterior holds all uncertainty, the noise's too: this radius covers every x at once.
         theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),
+        alpha=rewards.alpha,
         values_depend_on_releases=True,  # residuals are taken against the released prediction
     )

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from dpbandit.algorithms import joint, presets
-from dpbandit.algorithms.anytime import KNEE, LONGEST_KNEE, RATIO, WINDOW
+from dpbandit.algorithms.anytime import KNEE, LONGEST_KNEE, RATIO
+from dpbandit.algorithms.rewards import NUMBERS, rewards_of
 from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, positive, whole
@@ -29,7 +30,15 @@ from dpbandit.types import Matrix
 DESCRIPTION = "two sums released for ever, moments and directions; Thompson sampling: contexts are private too"
 REFERENCE = "this project (docs/privacy.md)"
 CLAIM = "joint, as GDP, proven"
-OPTIONS = ("window", "knee", "ratio", "first_release", "reward_variance", "private_features")
+OPTIONS = (
+    "rewards",
+    "window",
+    "knee",
+    "ratio",
+    "first_release",
+    "reward_variance",
+    "private_features",
+)
 CONTEXTS_ARE_PRIVATE = True
 
 # In knees: the first release, and the first change of the whitener.
@@ -51,7 +60,8 @@ def design(name: str, options: Options) -> Design:
     presets.check_range(options)
     if options.context_noise > 0:
         raise OptionError(f"{name} protects contexts itself: leave context_noise out")
-    share = positive("window", options.own("window", WINDOW))
+    rewards = rewards_of(options)
+    share = positive("window", options.own("window", rewards.joint_window))
     if share > 1:
         raise OptionError(f"window must be at most 1, the reward's range, not {share!r}")
     ratio = positive("ratio", options.own("ratio", RATIO))
@@ -62,7 +72,7 @@ def design(name: str, options: Options) -> Design:
     budget = noise.budget(options, Pair.draws(numbers, options.horizon, ratio))
     knee = options.own("knee", None)
     if knee is None:
-        knee = KNEE * options.dim * 2 * WINDOW / min(budget, 1e3)
+        knee = KNEE * options.dim * 2 * NUMBERS.window / min(budget, 1e3)
     knee = min(positive("knee", knee), LONGEST_KNEE)
     first = options.own("first_release", None)
     if first is None:

@@ -157,7 +157,8 @@ def make(
     zeta: float = 0.05,
     reward_noise: float = 0.5,
     backend: Literal["core", "reference"] | None = None,
-    window: float = 0.375,
+    rewards: Literal["numbers", "clicks"] = "numbers",
+    window: float | None = None,
     knee: float | None = None,
     ratio: float = 1.025,
     first_release: int | None = None,
@@ -224,9 +225,12 @@ def make(name: str, **options: Any) -> Any:
 
     Other Parameters
     ----------------
+    rewards : {'numbers', 'clicks'}, default 'numbers'
+        `anytime`, `anytime-joint`: what rewards are. Clicks are 0 or b in a reward_range (0, b), and
+        variances follow the rate that releases show.
     window : float, default 0.375
-        `anytime`: residuals are clipped to ± this share of the range around the prediction; at most
-        0.5.
+        `anytime`, `anytime-joint`: residuals are clipped to ± this share of the range around the
+        prediction; at most 0.5, or 1. For clicks 0.5, or 1.
     private_features : list of int or mask of bool, default all
         `anytime-joint`: the columns of a context that are protected; the claim names them.
     knee : float, default from dim and μ

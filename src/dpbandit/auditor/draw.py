@@ -67,6 +67,7 @@ def _size(rng: Rng, low: float, high: float) -> float:
 
 # Options that only some algorithms have.
 OWN: dict[str, Callable[[Rng], Any]] = {
+    "rewards": lambda rng: _one(rng, "numbers", "clicks"),
     "window": lambda rng: _one(rng, 0.5, 0.375, _size(rng, -3, -0.31)),
     "knee": lambda rng: _size(rng, -2, 4),
     "ratio": lambda rng: _one(rng, 1.01, 1.2, 2.0, 10.0),
@@ -194,6 +195,11 @@ class Drawer:
                 given[name] = OWN[name](rng)
         if person:
             given.pop("window", None)
+        if given.get("rewards") == "clicks":
+            low, high = given["reward_range"]
+            given["reward_range"] = (0.0, high - low)
+            for name in ("reward_variance", "empirical_bayes"):
+                given.pop(name, None)
         if given.get("shape", "round") != "round" and self.arms is None:
             self.arms = given["public_contexts"] = self._arms(dim, longest)
         return given

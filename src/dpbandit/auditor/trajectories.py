@@ -68,6 +68,11 @@ def _anytime(frozen: Frozen, release: Anytime, positions: NDArray[np.int64]) -> 
             "device='cuda' does not attack empirical_bayes=True, which fits its prior at every "
             "release: use device='cpu'"
         )
+    if spec["rewards"] != "numbers":
+        raise OptionError(
+            f"device='cuda' does not attack rewards={spec['rewards']!r}, whose prior follows the "
+            "releases: use device='cpu'"
+        )
     if release.scale == 0.0:
         raise OptionError(
             "device='cuda' does not attack anytime without noise (epsilon = inf): use device='cpu'"

@@ -84,7 +84,7 @@ def instruments_and_prior(pools: Array, low: float, high: float) -> tuple[Array,
     instruments, numbers = [], []
     for pool in pools:
         prior = Prior(pool.shape[1], pool)
-        prior.refresh(low, high)
+        prior.refresh(0.5 * (low + high), high - low)
         z = np.column_stack([pool / prior.context_size, np.ones(len(pool))])
         instruments.append(_unit(z @ prior.whitener))
         packed = prior.precision[np.tril_indices(len(prior.pull))]

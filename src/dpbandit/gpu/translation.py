@@ -38,7 +38,7 @@ RIDGE = (
     "site release ridge levels unknown_horizon sensitivity multipliers growth shape unshape floor "
     "public_arms rates weights form smallest_eigenvalue lemma_delta printed_index"
 )
-FILTER = "scale window knee ratio first reward_variance empirical_bayes public_contexts"
+FILTER = "scale window knee ratio first reward_variance rewards empirical_bayes public_contexts"
 KNOWN = {
     learner: {*COMMON.split(), *own.split()}
     for learner, own in (("none", ""), ("ridge", RIDGE), ("filter", FILTER))
@@ -154,6 +154,8 @@ def _anytime(bandit: Bandit, horizon: int) -> Anytime:
         raise _refusal(bandit.name, why)
     if spec["empirical_bayes"]:
         raise _refusal(bandit.name, "empirical_bayes=True fits its prior at every release")
+    if spec["rewards"] != "numbers":
+        raise _refusal(bandit.name, f"rewards={spec['rewards']!r} moves its prior at every release")
     if spec["scale"] == 0.0:
         why = "epsilon = inf leaves a matrix that single precision cannot invert"
         raise _refusal(bandit.name, why)

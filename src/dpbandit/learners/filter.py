@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
-from dpbandit.learners.prior import LOOKED_AT, Prior
+from dpbandit.learners.prior import DIFFERENCES, LOOKED_AT, Prior
 from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.release.anytime import AnytimeSums, kept, next_time, shown
@@ -25,8 +25,17 @@ FACTORS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
 # Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything
 # about some direction.
 LEAST_NOISE = 1e-6
+# Of clicks: the standard deviation of differences between arms, in rates, and the least that the
+# rate and the reward's variance are taken to be, in W and W².
+DIFFERENCES_OF_RATE = 0.5
+LEAST_RATE = 1e-4
+LEAST_VARIANCE = 1e-5
 # The core adds rounds to N in batches of this many.
 WAITING = 16
+
+
+# Whether variances follow the rate that releases show, for each kind of rewards.
+FOLLOWS_RATE = {"numbers": False, "clicks": True}
 
 
 class Filter(Holder):
@@ -124,6 +133,10 @@ class FilterLearner(Learner, Holder):
         int
     )  # the round in which the contexts offered so far change the whitener next
 
+    rate = Number(
+        float
+    )  # of clicks: their released mean plus one standard deviation, 0 before the first release
+
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         d = self.dim
@@ -134,7 +147,9 @@ class FilterLearner(Learner, Holder):
         self.prior = Prior(d, np.asarray(spec["public_contexts"], dtype=np.float64).reshape(-1, d))
         self.estimate, self.posterior = np.zeros(d + 1), np.zeros((d + 1, d + 1))
         self.window, self.noise_scale = float(spec["window"]), float(spec["scale"])
+        self.follows_rate = FOLLOWS_RATE[spec["rewards"]]
         self.releases = self.refresh_due = 0
+        self.rate = 0.0
         self._conclude()
 
     def look(self, contexts: Matrix, decision: int) -> None:
@@ -183,12 +198,31 @@ class FilterLearner(Learner, Holder):
         return True
 
     def conclude(self) -> bool:
-        self.prior.refresh(self.low, self.high)
+        self._refresh_prior()
         return True
 
+    # Clicks are 0 or 1: how often they come says how much they vary, and how far arms can differ.
+    # The rate is what releases say of it: all of this is post-processing.
+
+    def _reward_variance(self) -> float:
+        if not self.follows_rate or self.releases == 0:
+            return float(self.spec["reward_variance"])
+        return max(self.rate * (self.width - self.rate), LEAST_VARIANCE * self.width**2)
+
+    def _refresh_prior(self, factor: float = 1.0) -> None:
+        differences = DIFFERENCES
+        # Arms without features do not tell of each other: a narrow prior would end their trial.
+        if self.follows_rate and self.releases > 0 and self.prior.has_features():
+            sd = DIFFERENCES_OF_RATE * max(self.rate / self.width, LEAST_RATE)
+            differences = min(differences, sd * sd)
+        self.prior.refresh(self.centre, self.width, factor * differences)
+
+    def _note_rate(self) -> None:
+        mean, sd = self.prior.level(self.estimate, self.posterior)
+        self.rate = min(max(mean - self.low, 0.0) + sd, 0.5 * self.width)
+
     def _learn(self, noisy: Vector, q: float, rho: float, scale: float) -> None:
-        variance = float(self.spec["reward_variance"])
-        self.filter.learn(noisy, q, rho, max(scale, LEAST_NOISE), variance)
+        self.filter.learn(noisy, q, rho, max(scale, LEAST_NOISE), self._reward_variance())
         self.releases += 1
         self._conclude()
 
@@ -204,23 +238,26 @@ class FilterLearner(Learner, Holder):
         if self.releases == 0:
             self._conclude()
         else:
-            self.prior.refresh(self.low, self.high)
+            self._refresh_prior()
 
     def _conclude(self) -> None:
         """Read the posterior, with the prior that today's contexts suggest."""
         fitted, best = 1.0, -math.inf
         if self.spec["empirical_bayes"] and self.releases > 0:
             for factor in FACTORS:
-                self.prior.refresh(self.low, self.high, factor)
+                self._refresh_prior(factor)
                 likely = self.filter.read(self.prior.precision, self.prior.pull)[2]
                 if likely > best:
                     fitted, best = factor, likely
         # With public contexts, a prior that is not fitted is what it was at the last release.
-        if self.spec["empirical_bayes"] or not self.prior.fixed or self.releases == 0:
-            self.prior.refresh(self.low, self.high, fitted)
+        changes = self.spec["empirical_bayes"] or self.follows_rate or not self.prior.fixed
+        if changes or self.releases == 0:
+            self._refresh_prior(fitted)
         found = self.filter.read(self.prior.precision, self.prior.pull)
         self.estimate[:], self.posterior[:], _likely = found
         self.theta[:] = self.estimate[: self.dim]
+        if self.follows_rate and self.releases > 0:
+            self._note_rate()
 
     def fields(self) -> Fields:
         inside = {**self.sum.fields(), **self.filter.fields(), **self.prior.fields()}

@@ -97,8 +97,11 @@ class Prior(Holder):
         self.different += 1.0 - float(self.cells[cell])
         self.cells[cell] = 1.0
 
-    def refresh(self, low: float, high: float, variance_factor: float = 1.0) -> None:
-        """Bring whitener and prior up to date, with a factor on the variance of differences."""
+    def refresh(self, middle: float, width: float, differences: float = DIFFERENCES) -> None:
+        """Bring whitener and prior up to date: where rewards lie, in a range this wide.
+
+        `differences` is the variance of differences between the arms of one slate, in W².
+        """
         d, slates = len(self.first), max(self.slates, 1.0)
         second, mean = self.second / slates, self.first / slates
         square_size = float(np.trace(second))
@@ -121,9 +124,8 @@ class Prior(Holder):
         explained = 1.0 - (1.0 - square) * (seen - 1.0) / (seen - d - 1.0) if enough else 0.0
         along_mean = explained > 0.5
         # V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; its mean is middle·m/E‖x‖².
-        width, middle = high - low, 0.5 * (low + high)
         scatter = self.scatter / self.pairs if self.pairs > 0.0 else square_size - length
-        variance = variance_factor * DIFFERENCES * width * width / max(scatter, 1e-9 * square_size)
+        variance = differences * width * width / max(scatter, 1e-9 * square_size)
         intercept = INTERCEPT * width * width + (0.0 if along_mean else 0.25 * width * width)
         kappa = 0.25 * width * width / square_size if along_mean else 0.0
         stiffness = variance + kappa * (length / square_size)
@@ -134,6 +136,15 @@ class Prior(Holder):
         # V⁻¹m = m/(v + κ‖m‖²/E‖x‖²)
         self.pull[:d] = middle * direction / self.context_size / stiffness if along_mean else 0.0
         self.pull[d] = 0.0 if along_mean else middle / intercept
+
+    def has_features(self) -> bool:
+        """Whether there are more contexts than a parameter has numbers: arms tell of each other."""
+        return self.different > len(self.first) + 1
+
+    def level(self, theta: Vector, covariance: Matrix) -> tuple[float, float]:
+        """The mean reward of all contexts, and its standard deviation, if θ⁺ has these moments."""
+        mean = np.append(self.first / max(self.slates, 1.0), 1.0)
+        return float(mean @ theta), math.sqrt(max(float(mean @ covariance @ mean), 0.0))
 
     def fields(self) -> Fields:
         seen = {} if self.fixed else {"cells": self.cells}

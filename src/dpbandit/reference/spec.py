@@ -19,7 +19,7 @@ KEYS = {
     "none": "",
     "ridge": f"site release ridge {_TREE} growth shape unshape floor public_arms rates weights "
     "form smallest_eigenvalue lemma_delta printed_index",
-    "filter": "scale window knee ratio first reward_variance empirical_bayes public_contexts",
+    "filter": "scale window knee ratio first reward_variance rewards empirical_bayes public_contexts",
     "pair": "scale window knee ratio first change growth versions first_eta2 later_eta2 "
     "reward_variance known_second",
     "joint": f"{_TREE} size reward_weight reward_centre ridge shift log_rounds",

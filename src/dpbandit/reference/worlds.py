@@ -27,6 +27,7 @@ class World:
             "bernoulli": self._bernoulli,
             "degenerate": self._degenerate,
             "drifting": self._drifting,
+            "clicks": self._clicks,
         }
         if spec["world"] not in makers:
             raise ValueError(f"no world is called {spec['world']!r} ({', '.join(makers)})")
@@ -70,6 +71,13 @@ class World:
         means = np.tile(theta, (LOT, 1))
         clicks = (drawn.reshape(LOT, -1) < means).astype(np.float64)
         return np.eye(len(theta)), shown, clicks, means
+
+    def _clicks(self, number: int) -> tuple[Matrix, Rows, Matrix, Matrix]:
+        pool = self.spec["pool"]
+        shown = self._slates(number, np.zeros(LOT, dtype=np.int64), np.full(LOT, len(pool)))
+        means = self.spec["chances"][shown]
+        drawn = uniforms(self.spec["key"], number | CLICKS, LOT)[:, None]
+        return pool, shown, (drawn < means).astype(np.float64), means
 
     def _drifting(self, number: int) -> tuple[Matrix, Rows, Matrix, Matrix]:
         spec, dim = self.spec, self.spec["dim"]

@@ -9,6 +9,8 @@ from dpbandit.worlds.bernoulli import Bernoulli as Bernoulli
 from dpbandit.worlds.block import Block as Block
 from dpbandit.worlds.block import Episode as Episode
 from dpbandit.worlds.block import World as World
+from dpbandit.worlds.clicks import Clicks as Clicks
+from dpbandit.worlds.clicks import Logistic as Logistic
 from dpbandit.worlds.data import DataMissing as DataMissing
 from dpbandit.worlds.degenerate import Degenerate as Degenerate
 from dpbandit.worlds.drifting import Drifting as Drifting

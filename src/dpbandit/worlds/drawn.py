@@ -55,8 +55,8 @@ class DrawnEpisode:
     """One seed's run through a simulated world.
 
     `world` is its kind, as the engines name it; rounds show `arms` of the contexts in `pool`, which
-    are known before the first round if they are `public`. `more` is what a world of this kind has
-    beside: see SETTINGS.
+    are known before the first round if they are `public`. Expected rewards are linear in θ*, or each
+    arm has its `chance` of a 1. `more` is what a world of this kind has beside: see SETTINGS.
     """
 
     def __init__(
@@ -65,24 +65,28 @@ class DrawnEpisode:
         seed: int,
         *,
         pool: Matrix,
-        theta: Vector,
         arms: int,
+        theta: Vector | None = None,
+        chances: Vector | None = None,
         public: bool = True,
         **more: float,
     ) -> None:
         from dpbandit.reference.random import WORLD, derive_key
 
-        self.theta: Vector = np.ascontiguousarray(theta, dtype=np.float64)
+        self.theta: Vector | None = None
+        if theta is not None:
+            self.theta = np.ascontiguousarray(theta, dtype=np.float64)
         pool = np.ascontiguousarray(pool, dtype=np.float64)
         self.public_contexts: Matrix | None = pool if public else None
         self.spec: dict[str, Any] = {
             "world": world,
-            "dim": len(self.theta),
+            "dim": pool.shape[1],
             "pool_size": len(pool),
             "arms": arms,
             "key": derive_key(seed, WORLD),
             "pool": pool,
-            "theta": self.theta,
+            "theta": np.zeros(pool.shape[1]) if self.theta is None else self.theta,
+            "chances": np.zeros(0) if chances is None else np.ascontiguousarray(chances),
             **SETTINGS,
             **{name: type(SETTINGS[name])(value) for name, value in more.items()},
         }
@@ -103,7 +107,7 @@ class DrawnEpisode:
         return self.new_world()
 
     def block(self, count: int) -> Block:
-        """The next `count` rounds. A public pool is the same array in all of them."""
+        """The next `count` rounds. A pool that stays is the same array in all of them."""
         numbers = np.empty((0, self.spec["arms"]))
         parts = [Block(self.spec["pool"][:0], numbers.astype(np.int64), numbers, numbers)]
         end = self._at + count
@@ -111,8 +115,8 @@ class DrawnEpisode:
             parts.append(Block(*self._world.rounds(self._at, end - self._at)))
             self._at += len(parts[-1].shown)
         pools, shown, rewards, means = zip(*parts, strict=True)
-        pool = self.public_contexts
-        if pool is None:  # contexts of their own follow one another
+        pool = self.spec["pool"]
+        if self.spec["world"] == "drifting":  # contexts of their own follow one another
             starts = np.cumsum([0] + [len(one) for one in pools[:-1]])
             shown = tuple(rows + start for rows, start in zip(shown, starts, strict=True))
             pool = np.concatenate(pools)
