@@ -1873,6 +1873,8 @@ def horizons_caps_and_failures() -> Any:
         assert (users.rounds, users.over_cap, users.user_counts) == (4, 1, {"a": 3, "b": 1, "7": 1})
         users.update(x, 0.3, user="a")
         assert (users.rounds, users.over_cap) == (4, 2)
+        users.update(x, 0.3, user="b")
+        assert (users.rounds, users.over_cap, users.user_counts["b"]) == (5, 2, 2)
         for wrong in (None, True, 1.5, ["a", "b"], [b"u"]):
             refused("OptionError", lambda w=wrong, u=users: u.update(x, 0.3, user=w))
         refused("NotFiniteError", lambda u=users: u.update(x, math.nan, user="z"))

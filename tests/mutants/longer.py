@@ -19,9 +19,11 @@ from judges import (
     BANDITS,
     HALVES,
     ROUNDS,
+    Drawn,
     between,
     close,
     judge,
+    len_most,
     made,
     noises,
     play,
@@ -29,6 +31,7 @@ from judges import (
     refused,
     slates,
     state_of,
+    with_drawn,
 )
 
 
@@ -409,6 +412,61 @@ def a_forked_copy_does_not_learn() -> Any:
 
 # What runs in the child alone, where nobody watches.
 a_forked_copy_does_not_learn.reaches = {"bandit:_in_a_forked_child"}  # type: ignore[attr-defined]
+
+
+@judge
+def pan_private_nodes_begin_with_real_noise() -> Any:
+    """What lies in memory after a context of zeros is the first noise of every node."""
+    seen: list[Any] = []
+    for label, backend in itertools.product(
+        ("gauss, pan-private", "laplace, pan-private"), ("core", "reference")
+    ):
+
+        def run(label: str = label, backend: str = backend) -> Any:
+            bandit, drawn = made(label, seed=None, backend=backend), []
+            for t in range(1, 7):
+                bandit.update(np.zeros(3), 0.3)
+                starts = bandit.release.place(t)
+                begun = [n for n in range(starts.levels) if (starts.position - 1) % (1 << n) == 0]
+                rows = np.asarray(bandit.engine.fields()["sums_low"])
+                for level in begun:
+                    assert rows[level].tolist() == [3, 2, 1], (label, t, level)
+                drawn.append(len(begun) + 1)
+            assert len(Drawn.asked) == sum(drawn)
+            scales = [asked[2] for asked in Drawn.asked]
+            return scales, np.array(bandit.theta)
+
+        seen.append(with_drawn(run))
+    return seen
+
+
+@judge
+def pairs_have_the_numbers_of_the_documentation() -> Any:
+    import dpbandit as dpb
+
+    given = {"dim": 3, "epsilon": 1.5, "delta": 1e-4, "reward_range": (0.25, 1.75), "seed": 0}
+    bandit = dpb.make("anytime-joint", **given)
+    release, knee = bandit.release, 45 * 3 * 2 * 0.375 / bandit.claim.mu
+    assert (release.dim, release.n, release.ratio) == (14, 4, 1.025)
+    close(release.knee, knee, 1e-9)
+    assert (release.first, release.change) == (math.ceil(0.09 * knee), math.ceil(0.18 * knee))
+    close(release.sensitivity, 1 + 2e-9 + math.sqrt(14) * STEP, 1e-15)
+    assert (release.growth, release.versions) == (3.0, 8)
+    assert (release.first_eta2, release.later_eta2) == (0.25, 0.125)
+    close(bandit.spec["window"], 0.375 * 1.5, 1e-15)
+    close(bandit.spec["reward_variance"], 1.5**2 / 16, 1e-15)
+    assert bandit.values_depend_on_releases
+    assert bandit.contexts_are_private
+    tiny = dpb.make("anytime-joint", **given, knee=0.1, first_release=7)
+    assert (tiny.release.knee, tiny.release.first, tiny.release.change) == (0.1, 7, 1)
+    assert dpb.make("anytime-joint", **given, knee=0.1).release.first == 1
+    assert dpb.make("anytime-joint", **given, knee=1e12).release.knee == 1e9
+    for wrong in ({"window": 1.1}, {"ratio": 1.0}, {"ratio": 10.5}, {"context_noise": 0.1}):
+        refused("OptionError", lambda w=wrong: dpb.make("anytime-joint", **given, **w))
+    real = dpb.make("anytime-joint", **{**given, "seed": None})
+    numbers = 14 * (len_most(1.025) + 1)
+    close(real.release.budget, noises()["gaussian"].budget(real.options, numbers), 1e-15)
+    return [release.scale, real.release.budget]
 
 
 @judge
