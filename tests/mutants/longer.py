@@ -12,6 +12,7 @@ import os
 import pathlib
 import pickle
 import tempfile
+import types
 from typing import Any
 
 import numpy as np
@@ -474,6 +475,12 @@ def nobody_copies_a_bandit() -> Any:
     bandit = made("gauss")
     for call in (copy.copy, copy.deepcopy, pickle.dumps):
         refused("BudgetError", lambda c=call: c(bandit))
+    log, people = types.SimpleNamespace(learned=5), bandit.people
+    assumed = len(bandit.claim.assumptions)
+    bandit.remember(log, people)
+    assert bandit.log is log
+    assert bandit.people is people
+    assert len(bandit.claim.assumptions) == assumed + 1
     return bandit.theta
 
 
