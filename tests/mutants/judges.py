@@ -373,6 +373,7 @@ class Drawn:
     """What a sampler of OpenDP's would be asked, with its price by formula and no lots."""
 
     asked: ClassVar[list[Any]] = []
+    dearer: ClassVar[float] = 1.0
 
     def __init__(self, name: str, dim: int, scale: float, exponent: int | None) -> None:
         self.name, self.dim, self.scale, self.exponent = name, dim, scale, exponent
@@ -380,7 +381,7 @@ class Drawn:
 
     def cost(self, shift: float) -> float:
         power = 2 if self.name == "gaussian" else 1
-        return (shift / self.scale) ** power * (1 + 1e-13)
+        return (shift / self.scale) ** power * (1 + 1e-13) * Drawn.dearer
 
     def draw(self, value: Any) -> Any:
         return value + 0.25
@@ -435,6 +436,22 @@ def real_noise_is_charged_as_proven() -> Any:
             between(2.0 ** (exponent + 44), asked, 2.0 ** (exponent + 45))
             close(out, [0.75, 1.25], 0.0)
             seen += [asked, exponent]
+        # A sampler that proves a hair more than was charged is not asked for noise.
+        for dear, pending in itertools.product(
+            (1.0, 1 + 1e-8), (floats, sources.Pending(np.zeros(2), [0, 0], 0.5))
+        ):
+            Drawn.dearer = dear
+            call = functools.partial(
+                sources.Real().release, noise, pending, index=1, scale=2.0, shift=0.7
+            )
+            if dear == 1.0:
+                with_drawn(call)
+            elif pending is floats:  # its scale has room for rounding: twice the price has none
+                Drawn.dearer = 2.0
+                refused("NoiseError", lambda c=call: with_drawn(c))
+            else:
+                refused("NoiseError", lambda c=call: with_drawn(c))
+        Drawn.dearer = 1.0
         zero = sources.Pending(np.zeros(1), [0])
         refused(
             "NoiseError",
@@ -1106,7 +1123,7 @@ def pairs_spend_no_more_than_one_budget() -> Any:
             close(booked, exact, 1e-7)
             assert (charge.adds, charge.group) == (True, 0)
             q = 1.0 if whole else math.sqrt(1 - rho**2)
-            close(charge.shift, q * release.scale * 0.8 + 3 * 2.0**-40, 1e-9)
+            close(charge.shift, q * release.scale * 0.8 + 3 * 2.0**-40, 1e-14)
             if whole:
                 turned.append(j)
                 due = math.ceil(max(due, j) * 3.0)
@@ -1702,6 +1719,8 @@ def wrong_contexts() -> dict[str, Any]:
         "other dimension": np.zeros((2, 4)),
         "no arms": np.zeros((0, 3)),
         "huge": np.full((1, 3), 1e200),
+        "one of two long in L1": np.array([[0.1, 0.0, 0.0], [0.55, 0.55, 0.55]]),
+        "one of two too long": np.array([[0.1, 0.0, 0.0], [1.0, 1.0, 0.0]]),
     }
 
 
@@ -1880,6 +1899,13 @@ def horizons_caps_and_failures() -> Any:
         for wrong in (None, True, 1.5, ["a", "b"], [b"u"]):
             refused("OptionError", lambda w=wrong, u=users: u.update(x, 0.3, user=w))
         refused("NotFiniteError", lambda u=users: u.update(x, math.nan, user="z"))
+        before = state_of(users)
+        for rows, rs, kind in (
+            ([x, x], [0.1, math.nan], "NotFiniteError"),
+            ([x, [9.0, 0.0, 0.0]], [0.1, 0.1], "NormError"),
+        ):
+            refused(kind, lambda u=users, r=rows, v=rs: u.update(r, v, user=["y", "z"]))
+            assert state_of(users) == before
         refused("NormError", lambda u=users: u.update([9.0, 0.0, 0.0], 0.1, user="z"))
         short = made("laplace, users", horizon=2, backend=backend)
         refused("HorizonError", lambda s=short: s.update([x] * 3, [0.1] * 3, user=["a", "b", "c"]))
