@@ -25,6 +25,9 @@ PYTHON: Reasons = {
     "how far to explore: arms differ, not what protects": [
         "algorithms.anytime_joint:<module> | 0.4 → 0.8"
     ],
+    "what a filter assumes without any noise (ε = ∞), where nothing is claimed": [
+        "learners.pair:<module> | 1e-06 → 2e-06"
+    ],
     "the engine always gives it; a default that is larger would be more noise": [
         "reference.bound:LazyBound.after | 0.0 → 1.0"
     ],
@@ -38,8 +41,8 @@ PYTHON: Reasons = {
         "privacy.wishart:losses | 0.01 → 0.02",
         "privacy.wishart:_lowest | 1e-05 → 2e-05",
     ],
-    "Wishart noise is for simulations alone: what is set aside for rounding and tails is some 10⁻³ of "
-    "its noise, which the judges' own quadrature does not resolve": [
+    "Wishart noise is for simulations alone; the judges' own quadrature resolves 10⁻³ of its price, and "
+    "these change less. **They could be on the unsafe side**": [
         "privacy.wishart:losses | rows > 0 → rows >= 0",
         "privacy.wishart:losses | 1 → 2",
         "privacy.wishart:losses | degrees + 14 * spread → degrees - 14 * spread",
