@@ -97,6 +97,7 @@ docs-serve: $(TOOLS) ## show the site on http://127.0.0.1:8000 while you write
 
 tables: $(TOOLS) core ## write the generated tables into docs/
 	$(BIN)/python -W ignore tests/privacy/planted.py --write
+	$(BIN)/python tests/mutants/explained.py --write
 
 reproduction: core ## run the paper profile and put its report and figures into docs/reproduction/
 	$(BIN)/dpbandit reproduce --profile paper --out build/reproduction

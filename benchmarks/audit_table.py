@@ -2,10 +2,10 @@
 
     python benchmarks/audit_table.py attacks.npz                       1. clean values of the two streams, by the CPU engine
     PYTHONPATH=src python -m dpbandit.gpu attack attacks.npz counts.npz   2. noise and counting: a GPU, NumPy and CuPy alone
-    python benchmarks/audit_table.py attacks.npz counts.npz --out docs/audits    3. the bounds: audits.json and audits.md
+    python benchmarks/audit_table.py attacks.npz counts.npz --out docs/audits    3. the bounds: audits.json, and the table in audits.md
 
 The steps are apart because GPU machines often lack the rest. Threshold and bound are `dpb.audit`'s own: chosen on one half
-of the runs, tried on the other, Clopper–Pearson at 99.9 %.
+of the runs, tried on the other, Clopper–Pearson at 99.9 %. Of audits.md only what is between START and END is written.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dpbandit.budget import epsilon_of
 from dpbandit.gpu import attack as attacks
 from dpbandit.gpu.counting import Counts
 
+START, END = "<!-- attacks: start -->", "<!-- attacks: end -->"
 EPSILON, DELTA, HORIZON, DIM, SEED = 2.0, 1e-5, 256, 1, 0
 
 
@@ -56,8 +57,16 @@ def main() -> None:
         return
     rows = table(attacks.load(given.attacks), given.counts)
     given.out.with_suffix(".json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-    given.out.with_suffix(".md").write_text(markdown(rows))
+    page = given.out.with_suffix(".md")
+    page.write_text(between_marks(page.read_text() if page.exists() else f"{START}\n{END}\n", rows))
     print(markdown(rows))
+
+
+def between_marks(text: str, rows: list[dict]) -> str:
+    """The page with this table in the place of the one before."""
+    before, rest = text.split(START)
+    after = rest.split(END)[1]
+    return f"{before}{START}\n{markdown(rows)}{END}{after}"
 
 
 def table(made, counts: Path) -> list[dict]:
@@ -107,8 +116,6 @@ def true_epsilon(what, delta: float) -> float | None:
 def markdown(rows: list[dict]) -> str:
     runs = rows[0]["runs_a_side"]
     lines = [
-        "# What attacks could prove, for every algorithm",
-        "",
         f"Attacked with {runs:,} runs a side on one {rows[0]['device']}: T = {HORIZON}, d = {DIM}, ε = {EPSILON:g} requested, "
         f"confidence {CONFIDENCE:g}. Made by `benchmarks/audit_table.py`.",
         "The likelihood ratio of all releases is the score, a threshold is chosen on half of the runs and tried on the other, and",

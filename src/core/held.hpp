@@ -167,9 +167,6 @@ template <class Bandit> struct Held final : Core {
         }
         return FINE;
     }
-    void perturb(const double* contexts, i64 arms, u64 index, double* out) override {
-        perturb_rows(Slate{contexts, nullptr, arms, (int)spec.dim}, index, out);
-    }
     // The paper leaves x + z as it is, but then noise for contexts of norm ≤ max_norm would not cover it.
     void perturb_rows(const Slate& slate, u64 index, double* out) {
         const i64 d = spec.dim, numbers = slate.arms * d;

@@ -112,7 +112,6 @@ struct Core {
     virtual void begin(int64_t level, const __int128* noise) = 0;
     virtual void begin_simulated(uint64_t key) = 0;
     // Contexts + N(0, σ²), brought back to max_norm where longer: what is scored with context_noise.
-    virtual void perturb(const double* contexts, int64_t arms, uint64_t index, double* out) = 0;
     virtual int64_t numbers() const = 0;  // in a release
     virtual int64_t shown_numbers() const = 0;  // in a row of a trace: θ itself where nothing is private
     virtual bool waits() const = 0;       // for a commit

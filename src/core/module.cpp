@@ -28,7 +28,6 @@ NB_MODULE(_core, module) {
         .def("starts", &Engine::starts)
         .def("begin", &Engine::begin, "level"_a, "whole"_a)
         .def("simulate", &Engine::simulate, "x"_a, "reward"_a, "in_public_set"_a, "noise_key"_a, "start_key"_a)
-        .def("perturb", &Engine::perturb, "contexts"_a, "index"_a)
         .def("theta", &Engine::theta)
         .def("model", &Engine::model)
         .def("fields", &Engine::fields)

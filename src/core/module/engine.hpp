@@ -146,13 +146,6 @@ class Engine {
         View v(x, 1);
         return core_->simulate(context(v), reward, in_public_set, dpb::Keys{noise_key, start_key});
     }
-    Array perturb(nb::handle contexts, uint64_t index) {
-        View v(contexts, 2);
-        require(v.good && v.columns() == spec_.dim, "contexts have dim columns");
-        std::vector<double> out((size_t)(v.rows() * v.columns()));
-        core_->perturb(v.data(), v.rows(), index, out.data());
-        return array(std::move(out), {(size_t)v.rows(), (size_t)v.columns()});
-    }
     Array theta() const { return copied(core_->theta(), spec_.dim); }
     nb::dict model() {
         nb::dict out;

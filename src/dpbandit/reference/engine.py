@@ -89,8 +89,8 @@ class Engine:
         offered = self._as_scored(contexts, decision)
         arms = self._choose(offered, alpha, min(k, len(contexts)))
         if self.spec["context_noise"] > 0.0:
-            rows = zip(contexts, offered, strict=True)
-            self._perturbed = {given.tobytes(): moved.copy() for given, moved in rows}
+            # Those alone: an arm with the same context may have been moved elsewhere.
+            self._perturbed = {contexts[arm].tobytes(): offered[arm].copy() for arm in arms}
         return arms
 
     def _choose(self, offered: Matrix, alpha: float, k: int) -> list[int]:

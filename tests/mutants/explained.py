@@ -1,0 +1,117 @@
+"""Mutants that no judge refuses although a number changes, or that no judge reaches: why each does not
+change what is released. docs/audits.md shows these lines.
+
+    python tests/mutants/explained.py --write        puts them there
+
+By reason: `function | before → after`, as the runner prints them, or `file | kind: line` for the core.
+A text may end with `…`: then the beginning counts. What explains nothing any more is an error, like a
+survivor that nobody explains.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs" / "audits.md"
+START, END = "<!-- mutants: start -->", "<!-- mutants: end -->"
+Reasons = dict[str, list[str]]
+
+PYTHON: Reasons = {
+    "words of a claim, and no claim is made": ["algorithms.linucb:design | 0.0 → 1.0"],
+    "words": [
+        "privacy.unit:<module> | Unit('one reward', 'one context with its reward', 'reward'…"
+    ],
+    "how far to explore: arms differ, not what protects": [
+        "algorithms.anytime_joint:<module> | 0.4 → 0.8"
+    ],
+    "what a filter assumes without any noise (ε = ∞), where nothing is claimed": [
+        "learners.pair:<module> | 1e-06 → 2e-06"
+    ],
+    "the engine always gives it; a default that is larger would be more noise": [
+        "reference.bound:LazyBound.after | 0.0 → 1.0"
+    ],
+    "not reached: the engine refuses a commit first, since nothing is pending": [
+        "learners.ridge:InTheClear.commit | raise ValueError(…",
+        "learners.learner:NoLearner.commit | raise ValueError(…",
+    ],
+    "Wishart noise is for simulations alone, and any λ is valid: the best one is looked for elsewhere": [
+        "privacy.wishart:losses | 1000000.0 → 2000000.0",
+        "privacy.wishart:losses | math.log(0.01) → 0.01",
+        "privacy.wishart:losses | 0.01 → 0.02",
+        "privacy.wishart:_lowest | 1e-05 → 2e-05",
+    ],
+    "Wishart noise is for simulations alone; the judges' own quadrature resolves 10⁻³ of its price, and "
+    "these change less. **They could be on the unsafe side**": [
+        "privacy.wishart:losses | rows > 0 → rows >= 0",
+        "privacy.wishart:losses | 1 → 2",
+        "privacy.wishart:losses | degrees + 14 * spread → degrees - 14 * spread",
+        "privacy.wishart:losses | 1 - MARGIN → 1 + MARGIN",
+        "privacy.wishart:losses | delta * (1 - TRUNCATED * (1 + (rows > 0))) * (1 - MARGIN) → delta…",
+    ],
+}
+CORE: Reasons = {
+    "`dgs-published`: nothing is proven": [
+        "bandit/parameter.hpp | / → *: eigenvalue = o.smallest_eigenvalue * t / 16;",
+        "bandit/parameter.hpp | * → /: eigenvalue = o.smallest_eigenvalue * t / 16;",
+        "bandit/parameter.hpp | / → *: return eigenvalue <= o.ridge ? cap : o.sensitivity / eigenvalue;",
+    ],
+    "in the clear: nothing is private": ["bandit/clear.hpp | dropped: ridge.refresh();"],
+    "when the whitener follows the contexts, which are public: norms are 1 under any": [
+        "bandit/anytime.hpp | 0 → 1: if (!prior.is_public && …",
+        "bandit/anytime.hpp | == → !=: if (!prior.is_public && …",
+        "bandit/anytime.hpp | / → *: i64 t = clock->rounds, later = t < 50 ? 1 : t / 20;",
+        "bandit/anytime.hpp | / → *: if (z.n > 64 && later < …",
+        "bandit/anytime.hpp | * → /: if (z.n > 64 && later < …",
+        "bandit/anytime.hpp | < → <=: if (z.n > 64 && later < …",
+    ],
+    "no ratio that is allowed comes here: t·ratio rounds up to t + 1 at least": [
+        "release/anytime.hpp | 1 → 2: return up > t ? up : t + 1;",
+        "release/anytime.hpp | + → -: return up > t ? up : t + 1;",
+    ],
+    "a context that noise moved to exactly 0: it stays there": [
+        "held.hpp | 1 → 2: double factor = square > 0 ? …"
+    ],
+    "not reached by any stream that was tried: A⁻¹ computed anew, further from the updated one than "
+    "SLACK. **Here a mutant would matter**; read instead": [
+        "learner/bound.hpp | 0 → 1: if (!has_factor(z, inverse, -1, s.bound, work)) s.bound = 0;"
+    ],
+}
+
+
+def line_for(reasons: Reasons, where: str, change: str) -> str:
+    """The line that explains this survivor; empty: nobody did."""
+    for lines in reasons.values():
+        for line in lines:
+            place, _, text = line.partition(" | ")
+            begins = text.removesuffix("…")
+            if place == where and (
+                text == change or (begins != text and change.startswith(begins))
+            ):
+                return line
+    return ""
+
+
+def table() -> str:
+    """For the documentation."""
+    rows = ["| where | change | why no released number changes |", "|---|---|---|"]
+    for reasons in (PYTHON, CORE):
+        for reason, lines in reasons.items():
+            for line in lines:
+                place, _, text = line.replace("|", "\\|").partition(" \\| ")
+                rows.append(f"| `{place}` | `{text}` | {reason} |")
+    return "\n".join(rows)
+
+
+def written() -> str:
+    """What the documentation shows."""
+    return DOCS.read_text(encoding="utf-8").split(START)[1].split(END)[0].strip()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        before, rest = DOCS.read_text(encoding="utf-8").split(START)
+        after = rest.split(END)[1]
+        DOCS.write_text(f"{before}{START}\n{table()}\n{END}{after}", encoding="utf-8")
+    else:
+        print(table())

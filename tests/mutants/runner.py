@@ -1,0 +1,647 @@
+"""Runs mutants: each in a process of its own, before the judges that its function concerns.
+
+    python tests/mutants/runner.py                   every mutant, and the table of survivors
+    python tests/mutants/runner.py --sample 20       a fixed sample
+    python tests/mutants/runner.py --only release    those whose names begin so
+    python tests/mutants/runner.py --short           those of sample.py, as `make test` does
+
+One process imports everything, runs nothing, and forks for every mutant. The child gives the function
+its mutated code and asks the judges that run it, the quickest first. What is outside functions, and
+what runs while modules are imported, is imported anew instead, by a child of a process that has
+imported nothing of ours. Verdicts:
+
+    killed      a judge refused it, it could not be imported, or it did not end
+    equivalent  no judge refused it, and every number that the judges saw is as it was
+    last digits no judge refused it, and no number changed by more than 10⁻⁸ of itself
+    survived    no judge refused it, and a number changed
+    unreached   no judge ever runs the function
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pickle
+import random
+import re
+import select
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+import operators
+import targets
+from operators import Mutant
+
+LONGEST = 60  # seconds for one mutant: a loop without end
+SEED = 20_240
+SHARE, FEWEST = 0.15, 20  # of the judges' time that one mutant gets, and of judges
+LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver decide
+
+
+class Verdict(NamedTuple):
+    where: str  # module:function, or a file of the core
+    change: str  # before → after
+    words: str
+    verdict: str
+    by: str  # the judge, or what happened
+    seconds: float = 0.0
+
+
+class Baseline(NamedTuple):
+    """What the judges see of the code as it ships."""
+
+    digests: dict[str, Seen]
+    seconds: dict[str, float]
+    reached: dict[str, set[str]]  # by judge: module:function
+    imported: set[str]  # what runs while modules are imported
+
+
+class Changed(importlib.abc.Loader, importlib.abc.MetaPathFinder):
+    """Imports one module from another tree."""
+
+    def __init__(self, name: str, code: CodeType) -> None:
+        self.name, self.code = name, code
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(name, path)
+        assert found is not None
+        found.loader = self
+        return found
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self.code, module.__dict__)
+
+
+def prepare() -> None:
+    """Import what others wrote, and nothing of ours. A process that forks must have one thread."""
+    assert "numpy" not in sys.modules, "NumPy's threads are there already"
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    import mpmath  # noqa: F401
+    import opendp.domains
+    import opendp.measurements
+    import opendp.metrics
+    import opendp.mod
+    import scipy.integrate
+    import scipy.special
+    import scipy.stats  # noqa: F401
+
+    opendp.mod.enable_features("contrib")
+    ours = [name for name in sys.modules if name.split(".")[0] == targets.PACKAGE]
+    assert not ours, f"{ours[0]} is imported already: mutants of it would not be seen"
+
+
+class Seen(NamedTuple):
+    """What a judge saw: words with their numbers taken out, and all numbers in order."""
+
+    bits: str  # a hash of everything, to the last bit
+    words: str
+    numbers: Any
+
+    def is_nearly(self, other: Seen) -> bool:
+        """Whether only the last digits of numbers differ."""
+        import numpy as np
+
+        return (
+            self.words == other.words
+            and self.numbers.shape == other.numbers.shape
+            and np.allclose(self.numbers, other.numbers, rtol=LAST_DIGITS, atol=0, equal_nan=True)
+        )
+
+
+NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
+
+
+def digest(seen: Any) -> Seen:
+    """The same for the same numbers."""
+    import numpy as np
+
+    bits, words, numbers = hashlib.sha256(), hashlib.sha256(), []
+
+    def text(value: str) -> None:
+        bits.update(value.encode())
+        words.update(NUMBER.sub("#", value).encode())
+        numbers.append(np.array([float(n) for n in NUMBER.findall(value)]))
+
+    def walk(value: Any) -> None:
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            bits.update(value.tobytes())
+            words.update(repr(value.shape).encode())
+            numbers.append(value.ravel().astype(np.float64))
+        elif isinstance(value, (list, tuple, np.ndarray)):
+            words.update(f"[{len(value)}".encode())
+            for part in value:
+                walk(part)
+        elif isinstance(value, dict):
+            walk(sorted(value.items(), key=str))
+        elif isinstance(value, (float, np.floating)):
+            bits.update(float(value).hex().encode())
+            numbers.append(np.array([float(value)]))
+        else:
+            text(f"{type(value).__name__}:{value!r}")
+
+    walk(seen)
+    return Seen(bits.hexdigest(), words.hexdigest(), np.concatenate([np.zeros(0), *numbers]))
+
+
+def in_child(work: Callable[[], Any], longest: int) -> Any:
+    """What work returns in a forked process, or words on how that process ended."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(read)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(longest)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            result = pickle.dumps(work())
+            with os.fdopen(write, "wb") as out:
+                out.write(result)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    return pid, read
+
+
+def collect(pid: int, read: int) -> Any:
+    with os.fdopen(read, "rb") as source:
+        data = source.read()
+    _, status = os.waitpid(pid, 0)
+    if data:
+        return pickle.loads(data)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+        return "it does not end"
+    return f"the process ended with status {status}"
+
+
+def root() -> Path:
+    spec = importlib.util.find_spec(targets.PACKAGE)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def file_of(module: str) -> Path:
+    path = root().joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+class Profile:
+    """Which of our functions run, as module:function."""
+
+    def __init__(self) -> None:
+        self.prefix = str(root()) + os.sep
+        self.names: dict[CodeType, str] = {}
+        self.running: set[str] = set()
+
+    def name_of(self, code: CodeType) -> str:
+        if not code.co_filename.startswith(self.prefix):
+            return ""
+        parts = Path(code.co_filename[len(self.prefix) :]).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        path = [p for p in code.co_qualname.split(".") if not p.startswith("<")]
+        return f"{module}:{'.'.join(path) or '<module>'}"
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            if code not in self.names:
+                self.names[code] = self.name_of(code)
+            self.running.add(self.names[code])
+
+    def of(self, work: Callable[[], Any]) -> tuple[Any, set[str]]:
+        """What work returns, and what it ran."""
+        self.running = set()
+        sys.setprofile(self)
+        try:
+            result = work()
+        finally:
+            sys.setprofile(None)
+        return result, self.running - {""}
+
+
+def take_baseline() -> Baseline:
+    """Run every judge on the code as it ships, noting which functions it runs."""
+
+    def work() -> Baseline:
+        profile = Profile()
+        _, imported = profile.of(import_ours)
+        import judges
+
+        digests, seconds, reached = {}, {}, {}
+        for name, judge in judges.JUDGES.items():
+            forget()
+            start = time.perf_counter()
+            seen, ran = profile.of(judge)
+            reached[name] = ran | getattr(judge, "reaches", set())
+            digests[name], seconds[name] = digest(seen), time.perf_counter() - start
+        return Baseline(digests, seconds, reached, imported)
+
+    # Errors are wanted here.
+    found = collect(*in_child(lambda: _or_words(work), 900))
+    if not isinstance(found, Baseline):
+        raise RuntimeError(f"the judges refuse the code as it ships: {found}")
+    return found
+
+
+def import_ours() -> None:
+    """All covered modules, and the judges."""
+    import judges  # noqa: F401
+    import longer  # noqa: F401
+
+    for module in targets.sources():
+        importlib.import_module(f"{targets.PACKAGE}.{module}".rstrip("."))
+    for module in ("auditor.verify", "auditor.guards", "privacy.noises.check", "auditor.warm"):
+        importlib.import_module(f"{targets.PACKAGE}.{module}")
+
+
+def _or_words(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except BaseException as error:
+        import traceback
+
+        return "".join(traceback.format_exception(error)[-3:])
+
+
+def forget() -> None:
+    """Empty every cache of ours."""
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == targets.PACKAGE:
+            for value in list(vars(module).values()):
+                clear = getattr(value, "cache_clear", None)
+                if clear is not None and getattr(value, "__module__", "") == name:
+                    clear()
+
+
+def concerned(mutant: Mutant, baseline: Baseline) -> list[str]:
+    """The judges that run the mutant's function; first those that are quick and run little else.
+
+    Outside functions all do, those first that run something of its module. What nearly every bandit
+    runs is tried on a bandit of each algorithm, not on every form of it.
+    """
+    name = place_of(mutant)
+    if mutant.outside or name in baseline.imported:
+        near = [
+            judge
+            for judge, ran in baseline.reached.items()
+            if any(each.startswith(f"{mutant.module}:") for each in ran)
+        ]
+        found = near if len(near) >= 10 else list(baseline.reached)
+    else:
+        found = [
+            judge
+            for judge, ran in baseline.reached.items()
+            if any(each == name or each.startswith(f"{name}.") for each in ran)
+        ]
+    found.sort(key=lambda judge: baseline.seconds[judge] * len(baseline.reached[judge]) ** 2)
+    return nearest(fewer(found), baseline.seconds)
+
+
+def nearest(judges: list[str], seconds: dict[str, float]) -> list[str]:
+    """The first of them, as many as there is time for: what nearly every bandit runs is not put
+    before all judges of bandits."""
+    kept: list[str] = []
+    left = SHARE * sum(seconds.values())
+    for judge in judges:
+        left -= seconds[judge]
+        if left < 0 and len(kept) >= FEWEST:
+            break
+        kept.append(judge)
+    return kept
+
+
+def fewer(judges: list[str]) -> list[str]:
+    """Of judges that look at one bandit each: those with an algorithm, a noise or an option that no
+    bandit before had, for each kind of judge."""
+    from judges import BANDITS
+
+    had: dict[str, set[str]] = {}
+    kept = []
+    for judge in judges:
+        kind, colon, label = judge.partition(": ")
+        if colon:
+            algorithm, options, _attained = BANDITS[label]
+            parts = {algorithm, *options, str(options.get("noise")), str(options.get("horizon"))}
+            if parts <= had.setdefault(kind, set()):
+                continue
+            had[kind] |= parts
+        kept.append(judge)
+    return kept
+
+
+def ask(judges: dict[str, Any], wanted: list[str], before: dict[str, Seen]) -> tuple[str, str]:
+    """The verdict of these judges, and whose it is."""
+    changed = nearly = ""
+    for name in wanted:
+        try:
+            seen = digest(judges[name]())
+        except BaseException as error:
+            return "killed", f"{name}: {type(error).__name__}"
+        if seen.bits == before[name].bits:
+            continue
+        if seen.is_nearly(before[name]):
+            nearly = nearly or name
+        else:
+            changed = changed or name
+    if changed:
+        return "survived", changed
+    return ("last digits", nearly) if nearly else ("equivalent", "")
+
+
+def put_in(mutant: Mutant, source: str) -> bool:
+    """Give a function that is imported already its mutated code. False: it is not to be found."""
+    file = str(file_of(mutant.module))
+    tree = compile(operators.mutated(source, mutant), file, "exec")
+    codes = {(c.co_qualname, c.co_firstlineno): c for c in _codes(tree)}
+    found = False
+    for function in FUNCTIONS.get(file, []):
+        old = function.__code__
+        new = codes.get((old.co_qualname, old.co_firstlineno))
+        if new is not None and new.co_freevars == old.co_freevars and new != old:
+            function.__code__ = new
+            found = True
+    return found
+
+
+# Our functions by file, once they are imported: looked for once, not in every child.
+FUNCTIONS: dict[str, list[FunctionType]] = {}
+
+
+def note_functions() -> None:
+    prefix = str(root()) + os.sep
+    for found in gc.get_objects():
+        if not isinstance(found, FunctionType) or "<locals>" in found.__code__.co_qualname:
+            continue
+        if found.__code__.co_filename.startswith(prefix):
+            FUNCTIONS.setdefault(found.__code__.co_filename, []).append(found)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def import_mutant(mutant: Mutant, source: str) -> None:
+    """Import everything, with that one module changed."""
+    name = f"{targets.PACKAGE}.{mutant.module}".rstrip(".")
+    code = compile(operators.mutated(source, mutant), str(file_of(mutant.module)), "exec")
+    sys.meta_path.insert(0, Changed(name, code))
+    import_ours()
+
+
+def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baseline) -> Any:
+    """In a child: put the mutant in, and ask the judges."""
+    warnings.simplefilter("ignore")
+    if f"{targets.PACKAGE}.{mutant.module}".rstrip(".") in sys.modules:
+        if not put_in(mutant, source):
+            return "again", ""
+    else:
+        try:
+            import_mutant(mutant, source)
+        except BaseException as error:
+            return "killed", f"import: {type(error).__name__}"
+    import judges
+
+    return ask(judges.JUDGES, wanted, baseline.digests)
+
+
+def run(mutants: list[Mutant], workers: int, say: Callable[[str], None]) -> Iterator[Verdict]:
+    """The verdict on each, in the order in which they end."""
+    sources, baseline = targets.sources(), take_baseline()
+    say(
+        f"{len(baseline.digests)} judges, {sum(baseline.seconds.values()):.0f} s for all of them; "
+        f"{len(mutants)} mutants"
+    )
+
+    def anew(mutant: Mutant) -> bool:
+        return mutant.outside or place_of(mutant) in baseline.imported
+
+    # What must be imported anew, and code that cannot be swapped (it needs other variables from
+    # outside), waits for a process that has imported nothing of ours: a child that sleeps meanwhile.
+    pid, names, verdicts = _aside(workers, sources, baseline, {m.name: m for m in mutants})
+    import_ours()
+    note_functions()
+    gc.freeze()
+    again = [m for m in mutants if anew(m)]
+    yield from _run([m for m in mutants if not anew(m)], workers, sources, baseline, again)
+    with os.fdopen(names, "wb") as out:
+        out.write(pickle.dumps([mutant.name for mutant in again]))
+    with os.fdopen(verdicts, encoding="utf-8") as back:
+        for line in back:
+            yield Verdict(**json.loads(line))
+    os.waitpid(pid, 0)
+
+
+def _aside(
+    workers: int, sources: dict[str, str], baseline: Baseline, mutants: dict[str, Mutant]
+) -> tuple[int, int, int]:
+    """A child that waits for names of mutants, imports each anew and says the verdicts."""
+    names_in, names_out = os.pipe()
+    verdicts_in, verdicts_out = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(names_in)
+        os.close(verdicts_out)
+        return pid, names_out, verdicts_in
+    os.close(names_out)
+    os.close(verdicts_in)
+    try:
+        with os.fdopen(names_in, "rb") as source:
+            names = source.read()  # nothing: the parent has ended
+            wanted = [mutants[name] for name in pickle.loads(names)] if names else []
+        with os.fdopen(verdicts_out, "w", encoding="utf-8") as out:
+            for verdict in _run(wanted, workers, sources, baseline, []):
+                out.write(json.dumps(verdict._asdict()) + "\n")
+                out.flush()
+    finally:
+        os._exit(0)
+
+
+def _verdict(mutant: Mutant, verdict: str, by: str, seconds: float) -> Verdict:
+    return Verdict(
+        place_of(mutant), f"{mutant.before} → {mutant.after}", str(mutant), verdict, by, seconds
+    )
+
+
+def _run(
+    mutants: list[Mutant],
+    workers: int,
+    sources: dict[str, str],
+    baseline: Baseline,
+    again: list[Mutant],
+) -> Iterator[Verdict]:
+    wanted = {mutant.name: concerned(mutant, baseline) for mutant in mutants}
+    for mutant in mutants:
+        if not wanted[mutant.name]:
+            yield _verdict(mutant, "unreached", "", 0.0)
+
+    killers: dict[str, Counter[str]] = {}  # what killed others of a function asks first
+
+    def work(mutant: Mutant) -> Any:
+        judges = sorted(wanted[mutant.name], key=lambda j: -killers[place_of(mutant)][j])
+        return try_mutant(mutant, sources[mutant.module], judges, baseline)
+
+    reached = [mutant for mutant in mutants if wanted[mutant.name]]
+    for mutant in reached:
+        killers[place_of(mutant)] = Counter()
+    for mutant, verdict, by, seconds in in_children(reached, work, workers):
+        killers[place_of(mutant)][by.rpartition(": ")[0]] += verdict == "killed"
+        if verdict == "again":
+            again.append(mutant)
+        else:
+            yield _verdict(mutant, verdict, by, seconds)
+
+
+def place_of(mutant: Mutant) -> str:
+    return f"{mutant.module}:{mutant.function}"
+
+
+def in_children(
+    given: Iterable[Any], work: Callable[[Any], Any], workers: int
+) -> Iterator[tuple[Any, str, str, float]]:
+    """What work says of each, in a process of its own: verdict, by whom, and after how long."""
+    running: dict[int, tuple[Any, int, float]] = {}
+
+    def finish() -> tuple[Any, str, str, float]:
+        ready, _, _ = select.select([read for _, read, _ in running.values()], [], [])
+        pid = next(p for p, (_, read, _) in running.items() if read == ready[0])
+        one, read, begun = running.pop(pid)
+        found = collect(pid, read)
+        verdict, by = found if isinstance(found, tuple) else ("killed", found)
+        return one, verdict, by, time.perf_counter() - begun
+
+    for one in given:
+        pid, read = in_child(lambda one=one: work(one), LONGEST)  # type: ignore[misc]
+        running[pid] = one, read, time.perf_counter()
+        if len(running) >= workers:
+            yield finish()
+    while running:
+        yield finish()
+
+
+def try_sample() -> list[str]:
+    """Try the mutants of sample.py, each before the one judge that must refuse it; what is wrong."""
+    from sample import sample
+
+    prepare()
+    sources = targets.sources()
+    mutants: dict[str, list[Mutant]] = {}
+    for module, source in sources.items():
+        for mutant in operators.mutants_of(module, source):
+            mutants.setdefault(f"{module}:{mutant.function}", []).append(mutant)
+    import_ours()
+    note_functions()
+    gc.freeze()
+    import judges
+
+    wrong = []
+    for line in sample():
+        same = [
+            m
+            for m in mutants.get(line.function, [])
+            if (m.before, m.after) == (line.before, line.after)
+        ]
+        if not same or line.judge not in judges.JUDGES:
+            wrong.append(
+                f"{line.function}: {line.before} → {line.after} before {line.judge!r} is not there "
+                "any more: say in tests/mutants/sample.py what it is now"
+            )
+            continue
+        for mutant in same:
+
+            def work(mutant: Mutant = mutant, judge: str = line.judge) -> str:
+                warnings.simplefilter("ignore")
+                if not put_in(mutant, sources[mutant.module]):
+                    return "its code could not be put in"
+                try:
+                    judges.JUDGES[judge]()
+                except Exception:
+                    return ""
+                return f"the judge {judge!r} does not refuse it"
+
+            found = collect(*in_child(work, LONGEST))
+            if found:
+                wrong.append(f"{line.what}: {mutant}: {found}")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--sample", type=int, help="only so many, always the same ones")
+    parser.add_argument("--only", default="", help="only those whose names begin so, in this order")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--out", type=Path, help="add verdicts here as they come, a line each; go on there"
+    )
+    parser.add_argument("--short", action="store_true", help="the mutants of sample.py alone")
+    given = parser.parse_args()
+    if given.short:
+        wrong = try_sample()
+        print("\n".join(wrong) or "all refused")
+        return 1 if wrong else 0
+    prepare()
+    mutants = targets.all_mutants()
+    random.Random(SEED).shuffle(mutants)
+    mutants = mutants[: given.sample]
+    rooms = given.only.split(",")
+    mutants = [m for m in mutants if m.name.startswith(tuple(rooms))]
+    mutants.sort(key=lambda m: next(n for n, room in enumerate(rooms) if m.name.startswith(room)))
+    start = time.perf_counter()
+    done = read_verdicts(given.out)
+    known = {verdict.words for verdict in done}
+    found, left = list(done), [mutant for mutant in mutants if str(mutant) not in known]
+    for verdict in run(left, given.workers, lambda words: print(words, flush=True)) if left else ():
+        found.append(verdict)
+        report(verdict, given.out, len(found), start)
+    count = Counter(verdict.verdict for verdict in found)
+    print(f"{dict(count)} in {time.perf_counter() - start:.0f} s")
+    return 1 if count["survived"] else 0
+
+
+def read_verdicts(file: Path | None) -> list[Verdict]:
+    """What an earlier run found before it was interrupted."""
+    if file is None or not file.exists():
+        return []
+    return [Verdict(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def report(verdict: Verdict, file: Path | None, number: int, start: float) -> None:
+    if verdict.verdict in ("survived", "unreached"):
+        print(f"{verdict.verdict}: {verdict.words}  [{verdict.by}]", flush=True)
+    if number % 500 == 0:
+        print(f"… {number}, {time.perf_counter() - start:.0f} s", flush=True)
+    if file is not None:
+        with file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(verdict._asdict(), ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
