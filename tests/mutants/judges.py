@@ -15,6 +15,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -259,7 +260,8 @@ class Asked:
     """Options, as far as a noise asks for them."""
 
     def __init__(self, epsilon=EPSILON, delta=DELTA, most=1, seed: int | None = 0, horizon=100):
-        self.epsilon, self.delta, self.rewards_per_unit = epsilon, delta, most
+        self.epsilon, self.delta, self.moves_per_unit = epsilon, delta, most
+        self.items_per_unit = most
         self.seed, self.horizon = seed, horizon
 
     def need_epsilon(self):
@@ -1117,7 +1119,7 @@ def pairs_spend_no_more_than_one_budget() -> Any:
                 # What is in the later Gram matrices is nobody's of the first release any more.
                 paid[which] += (1 - keeps**2) * left[which] ** 2
                 left[which] *= keeps
-            charge = release.charge(None, j)
+            charge = release.charge(SimpleNamespace(fields=lambda: {"before": [0.0]}), j)
             booked += charge.share
             exact = 0.64 * largest(0.25, *paid) / largest(0.25, 1.0, 1.0)
             close(booked, exact, 1e-7)
@@ -1529,7 +1531,7 @@ def both_engines(label: str) -> Judge:
 
 
 def positions(bandit: Any, rounds: int) -> Any:
-    together = min(bandit.options.rewards_per_unit, rounds)
+    together = min(int(bandit.options.moves_per_unit), rounds)
     starts = sorted({0, 1, 7, rounds - together})
     return np.array(
         [range(s, s + together) for s in starts if s + together <= rounds], dtype=np.int64
@@ -2133,7 +2135,7 @@ def designs_fit_together() -> Any:
         (),
     ):
         refused("OptionError", lambda w=wrong: made("gauss", unit=w))
-    assert made("gauss", unit=("user", np.int64(3))).options.rewards_per_unit == 3
+    assert made("gauss", unit=("user", np.int64(3))).options.moves_per_unit == 3
     assert made("gauss", unit=["user", 3.0]).options.protects.cap == 3
     for name, options in (
         ("laplace", {"shape": "instruments", "public_contexts": pool()}),
@@ -2545,7 +2547,6 @@ def logs_are_refused_where_nothing_is_proven() -> Any:
     never = (
         "random",
         "joint",
-        "pair",
         "local",
         "arms",
         "published",

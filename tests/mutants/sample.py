@@ -25,7 +25,7 @@ learners.learner:Learner.scale | float(self.spec['multipliers'][levels]) * float
 scale: a person's pair against none, not against another | exact cost: joint
 algorithms.joint:_release | math.sqrt(2) * (1 + _margin(options)) → math.sqrt(2) / (1 + _margin(options))
 share: a unit's rewards divide the budget | budgets_of_units
-privacy.noises.gaussian:Gaussian.budget | mu_of(epsilon=epsilon, delta=delta) / options.rewards_per_unit → mu_of(epsilon=epsilon, delta=delta) * options.rewards_per_unit
+privacy.noises.gaussian:Gaussian.budget | mu_of(epsilon=epsilon, delta=delta) / options.moves_per_unit → mu_of(epsilon=epsilon, delta=delta) * options.moves_per_unit
 share: δ's part for the grid | budgets_of_units
 privacy.noises.gaussian:Gaussian.budget | delta -= slack → delta += slack
 share: directions ride along free up to η² = ⅛ | pairs_spend_no_more_than_one_budget
@@ -45,7 +45,7 @@ model:Gate.check | self._refuse(given, math.sqrt(square)) → if False: self._re
 cap: one reward more | horizons_caps_and_failures
 learning:within_caps | before < cap → before <= cap
 cap: rewards that are not counted | horizons_caps_and_failures
-learning:learn_of_user | user.before + 1 → user.before - 1
+state:Counted.count | self.before + self.each * sum(self.told) → self.before - self.each * sum(self.told)
 order: the draft does not come true | horizons_caps_and_failures
 learning:learn_with_release | come_true(bandit, state.learned(draft, ledger, user), told) → if False: come_true(bandit, state.learned(draft, ledger, user), told)
 order: what was released is not chained in | ledger_against_a_book

@@ -168,6 +168,7 @@ struct TwoSums : Common {
     // Learn from a log's noisy sums, before round 1: all is shown and nothing kept, and another whitener
     // comes, if there is one.
     bool start(const double* value, double scale) {
+        if (!(times->before > 0)) return false;
         learn_release(value, times->before, 0, 0, scale, times->version + 1 < most);
         return true;
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_overloads, overload
 
@@ -149,7 +149,9 @@ def make(
     max_norm: float = 1.0,
     public_contexts: ArrayLike | None = None,
     noise: Literal["gaussian", "laplace", "laplace-l2", "wishart"] | None = None,
-    unit: Literal["reward"] | tuple[Literal["user"], int] = "reward",
+    unit: Literal["reward"] | tuple[Literal["user"], int] | tuple[Literal["person"], float] = (
+        "reward"
+    ),
     seed: int | None = None,
     pan_private: bool = False,
     context_noise: float = 0.0,
@@ -159,6 +161,7 @@ def make(
     backend: Literal["core", "reference"] | None = None,
     rewards: Literal["numbers", "clicks"] = "numbers",
     window: float | None = None,
+    private_features: Sequence[int] | Sequence[bool] | None = None,
     knee: float | None = None,
     ratio: float = 1.025,
     first_release: int | None = None,

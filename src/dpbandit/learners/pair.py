@@ -249,6 +249,8 @@ class PairLearner(Learner, Holder):
 
     def start(self, noisy: Vector, scale: float) -> bool:
         # All of a log's sums is shown and nothing kept, and another whitener comes, if there is one.
+        if not self.before > 0:
+            return False
         turns = self.version + 1 < self.sum.versions
         self._learn(noisy, self.before, (0.0, 0.0), scale, turns)
         return True
