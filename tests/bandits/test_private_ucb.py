@@ -301,6 +301,7 @@ def test_the_published_split_has_as_many_times_the_noise_as_there_are_arms():
     assert split.spent.epsilon == pytest.approx(2.0 / ARMS)
 
 
+@pytest.mark.slow
 def test_the_papers_term_covers_the_noise_of_all_arms_at_all_times():
     """With probability at least 1 − γ a run. 200 runs at γ = 0.2: more than 70 failures have probability below 1e-6."""
     failures = 0

@@ -362,6 +362,7 @@ def test_simulated_noise_has_the_standard_deviation_that_it_says(noise):
     assert np.sqrt((sample**2).mean()) == pytest.approx(spread, rel=0.06)
 
 
+@pytest.mark.slow
 def test_simulated_wishart_noise_has_its_degrees_on_the_diagonal():
     sample = np.array([WISHART.simulate(5, i, 20.0, np.zeros(3)) for i in range(2000)])
     # a χ² of 20 degrees has standard deviation √40: six standard errors of the mean are 0.85

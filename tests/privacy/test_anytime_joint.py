@@ -119,8 +119,8 @@ def test_the_lemma_by_brute_force():
 
 @pytest.mark.parametrize("backend", ["core", "reference"])
 def test_replacing_a_whole_round_costs_the_claim_at_most_and_nearly_all_of_it(backend):
-    tries = 12 if backend == "core" else 3
-    found = worst(lambda: make(backend=backend), tries=tries)
+    fewer = {} if backend == "core" else {"positions": (1, 80), "tries": 3}
+    found = worst(lambda: make(backend=backend), **fewer)
     assert found <= 1
     assert found > 0.9 or backend == "reference"
 

@@ -176,14 +176,14 @@ def test_killed_again_and_again_nothing_is_lost_doubled_or_redrawn(store_url, tm
     _kill_again_and_again(store_url, tmp_path, CONFIG, kills=kills, rewards=20 * kills, pause=0.7)
 
 
-@SHORT_OR_LONG
-def test_killed_again_and_again_people_are_counted_once(tmp_path, kills):
+@pytest.mark.slow
+def test_killed_again_and_again_people_are_counted_once(tmp_path):
     _kill_again_and_again(
         f"sqlite:///{tmp_path}/store.db",
         tmp_path,
         PERSONAL,
-        kills=kills // 2,
-        rewards=10 * kills,
+        kills=100 // 2,
+        rewards=10 * 100,
         pause=1.2,
     )
 
