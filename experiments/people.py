@@ -22,9 +22,10 @@ import dpbandit as dpb
 from dpbandit import worlds
 
 RANGE, CLICKS = (-0.5, 1.5), {"reward_range": (0.0, 1.0), "rewards": "clicks"}
-WIDE, NARROW = {"epsilon": 2.0, "delta": 1e-5}, {"epsilon": 1.0, "delta": 1e-6}
+WIDE: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5}
+NARROW: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 # A world, the horizon, the budget, how many of the seeds asked for, and what is said of its rewards.
-SETTINGS: dict[str, tuple[Any, int, dict[str, float], float, dict[str, Any]]] = {
+SETTINGS: dict[str, tuple[Any, int, dict[str, Any], float, dict[str, Any]]] = {
     "simulation, d = 10": (worlds.Synthetic(), 10_000, WIDE, 1, {}),
     "simulation, d = 10, T = 10⁵": (worlds.Synthetic(), 100_000, WIDE, 0.3, {}),
     "simulation, d = 10, (1, 1e-6)": (worlds.Synthetic(), 10_000, NARROW, 1, {}),
@@ -85,7 +86,7 @@ def persons(seeds: int) -> dict[str, pd.DataFrame]:
 def gain(rate: float, seed: int, unit: dict[str, Any]) -> float:
     """One run through the public API: caps are counted there, not in the engine."""
     episode = worlds.Clicks(rate).episode(seed)
-    pool = episode.public_contexts
+    pool: Any = episode.public_contexts
     bandit = dpb.make(
         "anytime", dim=10, seed=seed, public_contexts=pool, **NARROW, **CLICKS, **unit
     )

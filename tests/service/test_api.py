@@ -347,6 +347,26 @@ def test_metrics_count_decisions_and_never_rewards(shop):
     assert "reward" not in text.replace("rewards are not counted", "")
 
 
+def test_no_metric_changes_because_a_reward_came(call):
+    assert (
+        call("POST", "/v1/bandits", {**BANDIT, "name": "watched", "reward_window": 600})[0] == 201
+    )
+    decisions = [decide(call, "watched") for _ in range(20)]
+
+    def seen():
+        lines = call("GET", "/metrics")[1].splitlines()
+        # The asking itself is counted, memory is not a matter of one reward, and others learn on.
+        own = ('action="metrics"', "peak_memory")
+        lines = [line for line in lines if not any(word in line for word in own)]
+        return [line for line in lines if 'bandit="' not in line or 'bandit="watched"' in line]
+
+    until(lambda: 'dpbandit_decisions_total{bandit="watched"} 20.0' in seen(), 15)
+    before = seen()
+    for decision in decisions:
+        assert reward(call, decision, 1, "watched")[0] == 200
+        assert seen() == before
+
+
 def test_the_access_log_says_who_asked_and_does_not_count_rewards(shared, shop):
     from dpbandit.service.store import Store
 

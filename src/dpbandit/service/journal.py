@@ -40,7 +40,6 @@ class Journal:
         self._loop: asyncio.AbstractEventLoop  # of `start`
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self.batches = 0
-        self.last_seconds = 0.0
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -107,9 +106,7 @@ class Journal:
         self, results: list[tuple[asyncio.Future[Any], Any]], count: int, error: StoreError | None
     ) -> None:
         self._waiting -= count
-        if self._in_flight is not None:
-            self.last_seconds = time.monotonic() - self._in_flight[0]
-            self._in_flight = None
+        self._in_flight = None
         self._send()
         for future, result in results:
             if not future.done():  # its caller may have gone away

@@ -1,7 +1,8 @@
 """What an operator may watch, in Prometheus' format.
 
 Never counts rewards: where an application reports clicks only, the number of reports is the number
-of clicks, a clean statistic. Decisions, models, budgets and timings are public (docs/privacy.md).
+of clicks, a clean statistic. Nothing here may change because a reward came: no time of a commit
+either, since some commits hold rewards alone. Decisions, models, budgets and timings are public (docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import Any
 
 from dpbandit import __version__
 from dpbandit.service.catalog import Catalog
-from dpbandit.service.journal import Journal
 from dpbandit.service.store import LEARNING, RESTORED, Line
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -59,14 +59,14 @@ class Metrics:
         self._counts[bisect.bisect_left(BUCKETS, seconds)] += 1
         self._sum += seconds
 
-    def render(self, catalog: Catalog, journal: Journal) -> bytes:
+    def render(self, catalog: Catalog) -> bytes:
         from prometheus_client import generate_latest
 
         # All that is asked of a registry here.
-        registry: Any = SimpleNamespace(collect=lambda: self._families(catalog, journal))
+        registry: Any = SimpleNamespace(collect=lambda: self._families(catalog))
         return bytes(generate_latest(registry))
 
-    def _families(self, catalog: Catalog, journal: Journal) -> Iterator[Any]:
+    def _families(self, catalog: Catalog) -> Iterator[Any]:
         from prometheus_client.core import (
             CounterMetricFamily,
             GaugeMetricFamily,
@@ -95,7 +95,6 @@ class Metrics:
         for name, words, value in (
             ("store_up", "1 if the store was reached lately.", catalog.ready),
             ("store_restored", "1 if the store lacks bandits that were seen.", lacks),
-            ("journal_seconds", "The last group commit.", journal.last_seconds),
             ("start_time_seconds", "When this process started.", self.started),
             ("peak_memory_bytes", "Largest memory of this process.", peak),
         ):

@@ -155,7 +155,7 @@ async def total(app: App, name: str, key: str, receive: Receive) -> Answer:
 
 async def metrics(app: App, name: str, key: str, receive: Receive) -> Answer:
     """Prometheus metrics."""
-    return 200, TEXT, app.metrics.render(app.catalog, app.journal)
+    return 200, TEXT, app.metrics.render(app.catalog)
 
 
 def _over_timelines(line: Line, record: dict[str, Any]) -> dict[str, Any]:
