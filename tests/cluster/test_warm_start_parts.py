@@ -65,7 +65,7 @@ def log(tmp_path, monkeypatch):
 @pytest.mark.parametrize("options", [{}, CAPPED], ids=["rewards", "users"])
 @pytest.mark.parametrize("name", ["anytime", "tree-gauss", "anytime-joint"])
 def test_parts_read_elsewhere_in_any_order_give_the_same_bandit_to_the_last_bit(log, options, name):
-    horizon = {"horizon": 10} if name == "tree-gauss" else {}
+    horizon = {"tree-gauss": {"horizon": 10}, "anytime-joint": {"dim": 4}}.get(name, {})
     one = dpb.warm_start(log[0], name, **options, **horizon, **GIVEN)
     place = Elsewhere()
     shares = []

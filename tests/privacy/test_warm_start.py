@@ -123,7 +123,8 @@ def test_no_context_of_a_log_changes_what_is_public_where_contexts_are_private(u
         bandit = registry.construct("anytime-joint", {**options, "backend": backend})
         bandit.source = Scripted()
         source = checks.open_log(table)
-        columns = checks.find_columns(source, context="x", reward="reward", user="user")
+        names = {"context": "x", "reward": "reward", "user": "user"}
+        columns = checks.find_columns(source, **names, dim_given=2, private=True)
         log = checks.learn_log(bandit, source, columns, sample=np.empty((0, 2)), workers=1)
         fields = bandit.engine.fields().items()
         state = {key: field.tolist() for key, field in fields if key not in PRIVATE_FIELDS}
@@ -145,13 +146,64 @@ def test_no_context_of_a_log_changes_what_is_public_where_contexts_are_private(u
         assert public(other) == first, other
 
 
+def test_nobody_counts_how_long_private_contexts_are():
+    pa = pytest.importorskip("pyarrow")
+    given = {"epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 0}
+
+    def log(first):
+        chunks = [pa.array([x], pa.list_(pa.float64())) for x in (first, [0.1, 0.2])]
+        return pa.table({"context": pa.chunked_array(chunks), "reward": [1.0, 0.0]})
+
+    for first in ([0.1, 0.2], [0.1, 0.2, 0.3], None):
+        with pytest.raises(dpb.errors.LogError, match="contexts are private, so nobody counts"):
+            dpb.warm_start(log(first), "anytime-joint", **given)
+        assert dpb.warm_start(log(first), "anytime-joint", dim=2, **given).dim == 2
+
+
+def test_an_error_does_not_quote_what_is_in_a_log():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"context": [[0.1, 0.2], ["secret", 0.2]], "reward": [0.0, 1.0]})
+    with pytest.raises(dpb.errors.LogError) as found:
+        dpb.warm_start(frame, "anytime-joint", dim=2, epsilon=1.0, delta=1e-6)
+    assert "secret" not in str(found.value)
+    assert found.value.__cause__ is None
+
+
+def test_a_log_with_private_contexts_finds_what_is_true():
+    """A long one, and hardly any noise: θ is found as `anytime` finds it."""
+    pa = pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(2)
+    xs, true = rng.normal(size=(60_000, 3)) / 4, np.array([0.4, -0.3, 0.2])
+    xs /= np.maximum(np.linalg.norm(xs, axis=1, keepdims=True), 1.0)
+    rewards = 0.5 + xs @ true + rng.uniform(-0.1, 0.1, size=len(xs))
+    log = pa.table({"a": xs[:, 0], "b": xs[:, 1], "c": xs[:, 2], "reward": rewards})
+    given = {"context": ["a", "b", "c"], "epsilon": 50.0, "delta": 1e-6, "reward_range": (0, 1)}
+    for more in ({}, {"window": 1.0}):
+        bandit = dpb.warm_start(log, "anytime-joint", seed=0, **given, **more)
+        assert np.allclose(bandit.theta, true, atol=0.03)
+
+
+def test_public_contexts_and_a_log_do_not_go_together_where_contexts_are_private():
+    pa = pytest.importorskip("pyarrow")
+    log = pa.table({"a": [0.1, 0.2], "reward": [0.0, 1.0]})
+    with pytest.raises(dpb.errors.OptionError, match="leave them out"):
+        dpb.warm_start(
+            log,
+            "anytime-joint",
+            context=["a"],
+            epsilon=1.0,
+            delta=1e-6,
+            public_contexts=[[0.3]],
+        )
+
+
 @pytest.mark.parametrize("dim", [2, 7])
 def test_both_backends_make_the_same_of_a_log_with_private_contexts(dim):
     pa = pytest.importorskip("pyarrow")
     rng = np.random.default_rng(3)
     xs = rng.normal(size=(700, dim)) / (3 * math.sqrt(dim))
     log = pa.table({"x": list(xs), "reward": xs[:, 0] + rng.normal(size=700) / 4})
-    given = {"context": "x", "epsilon": 2.0, "delta": 1e-4, "seed": 1}
+    given = {"context": "x", "epsilon": 2.0, "delta": 1e-4, "seed": 1, "dim": dim}
     one, two = (
         dpb.warm_start(log, "anytime-joint", backend=b, **given) for b in ("core", "reference")
     )

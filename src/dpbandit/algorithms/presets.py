@@ -29,6 +29,11 @@ CONTEXTS_NOT_CAPPED = (
     "its contexts are private, and the cap on what rewards add up to caps no context"
 )
 OTHERS = "other people's rewards do not react to the changed one except through what was released"
+# Of a unit with several rewards.
+THEIR_OWN = (
+    "their own visits and contexts do not depend on their rewards except through what was released: no "
+    "feature is made from their past rewards"
+)
 # A reward this many widths from 0 loses half of its digits.
 FURTHEST = 1e9
 
@@ -63,8 +68,19 @@ def claim(
         mu=noise.mu(options, budget),
         status=status,
         noise=noise_kind(options),
-        assumptions=(clipped(options), CONTEXTS_PUBLIC, OTHERS, *assumptions),
+        assumptions=(
+            clipped(options),
+            CONTEXTS_PUBLIC,
+            OTHERS,
+            *their_own(options),
+            *assumptions,
+        ),
     )
+
+
+def their_own(options: Options) -> tuple[str, ...]:
+    """What is assumed of the others of a unit's rounds, where it has several."""
+    return (THEIR_OWN,) if options.moves_per_unit > 1 else ()
 
 
 def clipped(options: Options) -> str:

@@ -46,6 +46,10 @@ def why_not(bandit: Any) -> str:
         return reason
     if way_of(bandit) is None:
         return "nothing is proven for it, or its sums are its own"
+    if len(design.settings.get("known_second", ())):
+        return (
+            "public_contexts whiten its first rounds, and a log is learned without: leave them out"
+        )
     if options.context_noise > 0:
         return (
             "context_noise perturbs contexts as they are offered, and those of a log were played "

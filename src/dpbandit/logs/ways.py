@@ -206,8 +206,8 @@ class IntoPair(Way):
     def _sizes(self, bandit: Bandit) -> tuple[float, float, float]:
         """η, s, and what an item is multiplied by to become the learner's own."""
         settings = bandit.design.settings
-        # The learner's a is √2·u·e/(2c·s₀), and its g is η₀·uuᵀ/s₀.
-        per_moment = bandit.options.width / (math.sqrt(2.0) * settings["window"])
+        # The learner's a is u·e/(2c·s₀), and its g is η₀·uuᵀ/s₀.
+        per_moment = bandit.options.width / (2.0 * settings["window"])
         eta = math.sqrt(settings["first_eta2"]) / per_moment
         size = math.sqrt(1.0 + 2.0 * eta * eta)
         return eta, size, per_moment * size / math.sqrt(largest_move(settings["first_eta2"]))

@@ -124,7 +124,9 @@ def person(most: float) -> Person:
     >>> person(1).words[37:64]
     'at most 1 of their clicks, '
     """
-    words = f"at most {most:g} of their clicks, or of what their rewards add up to, is learned from"
+    words = (
+        f"at most {most:.12g} of their clicks, or of what their rewards add up to, is learned from"
+    )
     who = "one person, however often they come: "
     option, flags = ("person", most), [f"--person-clicks {most:.12g}"]
     return Person(who + words, who + words, option, flags=flags)

@@ -65,8 +65,8 @@ class Part:
             changed = stamp(self.file) != self.stamp
         except OSError as error:
             raise LogError(
-                f"{self._where} cannot be read: {error}. Nothing was released"
-            ) from error
+                f"{self._where} cannot be read ({type(error).__name__}). Nothing was released"
+            ) from None
         if changed:
             raise LogError(
                 f"{self._where} is not the file that was opened at the start. Nothing was released"
@@ -120,7 +120,11 @@ def open_log(given: Any) -> Source:
             table = pa.table(given)
         except (TypeError, ValueError, pa.ArrowException) as error:
             kind = type(given).__name__
-            raise LogError(f"this {kind} cannot be read as an Arrow table: {error}") from error
+            # Arrow's own words quote what is in it.
+            raise LogError(
+                f"this {kind} cannot be read as an Arrow table ({type(error).__name__}): every column "
+                "must hold one kind of values"
+            ) from None
         return open_log(table)
     files = _files(given)
     parts: list[Part] = []
@@ -206,9 +210,18 @@ def _cut(file: str, sizes: list[int], stamped: str = "") -> list[Part]:
 
 
 def find_columns(
-    source: Source, *, context: str | list[str] | tuple[str, ...], reward: str, user: str | None
+    source: Source,
+    *,
+    context: str | list[str] | tuple[str, ...],
+    reward: str,
+    user: str | None,
+    dim_given: int | None = None,
+    private: bool = False,
 ) -> Columns:
-    """The columns by name, or an error that lists those there are."""
+    """The columns by name, or an error that lists those there are.
+
+    Where contexts are `private` nothing is read off them, not even how long they are.
+    """
     types = arrow("pyarrow").types
     names = (context,) if isinstance(context, str) else tuple(context)
     if not names:
@@ -256,7 +269,7 @@ def find_columns(
         dim = (
             kinds[0].list_size
             if types.is_fixed_size_list(kinds[0])
-            else _usual_length(source, names[0])
+            else (_known_length(dim_given) if private else _usual_length(source, names[0]))
         )
     single = any(types.is_float32(k) or types.is_float16(k) for k in values)
     return Columns(names, reward, user, any(lists), dim, single)
@@ -270,6 +283,15 @@ def _is_number(kind: Any) -> bool:
         or types.is_boolean(kind)
         or types.is_decimal(kind)
     )
+
+
+def _known_length(given: int | None) -> int:
+    if given is None:
+        raise LogError(
+            "contexts are private, so nobody counts how long they are: give dim=..., or a column of "
+            "lists of a fixed size"
+        )
+    return given
 
 
 def _usual_length(source: Source, name: str) -> int:

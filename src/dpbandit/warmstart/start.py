@@ -119,18 +119,20 @@ def warm_start(
             "a cluster reads Parquet files that all its nodes see, not a table in the memory of "
             "one machine"
         )
+    private = registry.find(algorithm).contexts_are_private
     columns = find_columns(
         opened,
         context=context if isinstance(context, str) else list(context),
         reward=reward,
         user=user,
+        dim_given=options.get("dim"),
+        private=private,
     )
     if options.get("dim", columns.dim) != columns.dim:
         raise OptionError(
             f"dim = {options['dim']} was asked for, and the log's contexts have {columns.dim} "
             "features"
         )
-    private = registry.find(algorithm).contexts_are_private
     longest = float(options.get("max_norm", 1.0))
     sample = np.empty((0, columns.dim)) if private else peek(opened, columns, longest)
     given = {**options, "dim": columns.dim}
