@@ -136,7 +136,7 @@ def known_second(options: Options) -> Matrix:
     """Second moments of (x/L, 1) over contexts that are public; empty if none are known.
 
     Moments of some columns alone were tried where only those are public. They win nothing, and lose
-    where the others' mean is guessed wrongly (docs/frontier.md).
+    where the others' mean is guessed wrongly (docs/privacy.md).
     """
     if options.public_contexts is None:
         return np.empty((0, 0))
