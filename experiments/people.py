@@ -5,7 +5,8 @@
     python -m experiments.people persons --json people.json
 
 `contexts`: regret of `anytime-joint` beside `anytime` and `joint`. `persons`: what is gained over random
-play at real click rates when a person comes 20 times and one of their clicks is learned from.
+play at real click rates when a person comes 20 times and one of their clicks is learned from. `spread`:
+regret where rewards are no clicks and all 20 of a user's are protected together.
 """
 
 from __future__ import annotations
@@ -40,11 +41,16 @@ SETTINGS: dict[str, tuple[Any, int, dict[str, Any], float, dict[str, Any]]] = {
     "logistic, θ of norm 4": (worlds.Logistic(4.0), 10_000, WIDE, 0.2, CLICKS),
 }
 RATES, VISITS, ROUNDS = (0.005, 0.02, 0.1), 20, 100_000
-UNITS: dict[str, dict[str, Any]] = {
-    "one reward": {},
-    "a person, C = 1": {"unit": ("person", 1)},
-    "a user with 20 rewards": {"unit": ("user", VISITS)},
+UNITS: dict[str, tuple[str, Any]] = {
+    "one reward": ("anytime", "reward"),
+    "a person, C = 1": ("anytime", ("person", 1)),
+    "a user with 20 rewards": ("anytime", ("user", VISITS)),
+    "contexts private: one round": ("anytime-joint", "reward"),
+    "contexts private: a person, C = 1": ("anytime-joint", ("person", 1)),
+    "contexts private: a user with 20 rounds": ("anytime-joint", ("user", VISITS)),
 }
+# The best m of either kind on seeds from 10,000, and the same noise without the other's rule.
+SPREAD = ("reward", ("user", 1), ("user", 5), ("spread", 5))
 
 
 def contexts(seeds: int) -> dict[str, pd.DataFrame]:
@@ -72,8 +78,11 @@ def persons(seeds: int) -> dict[str, pd.DataFrame]:
     count, found = max(2, seeds // 10), {}
     for rate in RATES:
         rows = {}
-        for label, unit in UNITS.items():
-            gains = [gain(rate, seed, unit) for seed in range(count)]
+        for label, (name, unit) in UNITS.items():
+            clicks = worlds.Clicks(rate)
+            given: dict[str, Any] = {"unit": unit, **CLICKS}
+            runs = [play(clicks, ROUNDS, seed, name, **given) for seed in range(count)]
+            gains = [1.0 - lost / at_random for lost, at_random in runs]
             rows[label] = {"mean": np.mean(gains), "se": np.std(gains, ddof=1) / count**0.5}
         found[f"clicks at {rate:.1%}"] = pd.DataFrame(rows).T
         print(
@@ -83,25 +92,40 @@ def persons(seeds: int) -> dict[str, pd.DataFrame]:
     return found
 
 
-def gain(rate: float, seed: int, unit: dict[str, Any]) -> float:
-    """One run through the public API: caps are counted there, not in the engine."""
-    episode = worlds.Clicks(rate).episode(seed)
+def spread(seeds: int) -> dict[str, pd.DataFrame]:
+    """Mean regret ± standard error on the simulation, T = 50,000, (1, 1e-6), 20 visits a user."""
+    count, rows = max(2, seeds // 10), {}
+    for unit in SPREAD:
+        given: dict[str, Any] = {"unit": unit, "reward_range": RANGE}
+        world = worlds.Synthetic()
+        lost = [play(world, ROUNDS // 2, seed, "anytime", **given)[0] for seed in range(count)]
+        rows[str(unit)] = {"mean": np.mean(lost), "se": np.std(lost, ddof=1) / count**0.5}
+    found = pd.DataFrame(rows).T
+    print(f"20 visits a user, {count} seeds\n{found.round(0)}\n", flush=True)
+    return {"20 visits a user": found}
+
+
+def play(
+    world: Any, rounds: int, seed: int, name: str, visits: int = VISITS, **given: Any
+) -> tuple[float, float]:
+    """One run through the public API, which counts users: its regret, and that of random play."""
+    episode = world.episode(seed)
     pool: Any = episode.public_contexts
-    bandit = dpb.make(
-        "anytime", dim=10, seed=seed, public_contexts=pool, **NARROW, **CLICKS, **unit
-    )
-    visitors = np.random.default_rng([seed, 1]).permutation(ROUNDS) // VISITS
-    block, lost, lost_at_random = episode.block(ROUNDS), 0.0, 0.0
+    if name == "anytime":
+        given["public_contexts"] = pool
+    bandit = dpb.make(name, dim=world.dim, seed=seed, **NARROW, **given)
+    visitors = np.random.default_rng([seed, 1]).permutation(rounds) // visits
+    block, lost, lost_at_random = episode.block(rounds), 0.0, 0.0
     for t, shown in enumerate(block.shown):
         arm = bandit.select(pool[shown])
-        given = {"user": int(visitors[t])} if unit else {}
-        bandit.update(pool[shown[arm]], block.rewards[t, arm], **given)
+        who = {} if given["unit"] == "reward" else {"user": int(visitors[t])}
+        bandit.update(pool[shown[arm]], block.rewards[t, arm], **who)
         lost += block.means[t].max() - block.means[t, arm]
         lost_at_random += block.means[t].max() - block.means[t].mean()
-    return float(1.0 - lost / lost_at_random)
+    return float(lost), float(lost_at_random)
 
 
-PARTS = {"contexts": contexts, "persons": persons}
+PARTS = {"contexts": contexts, "persons": persons, "spread": spread}
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ SHADES, SHAPES = ("#9ecae1", "#4292c6", "#2554a8", "#08204f"), ("o", "s", "^", "
 WITHOUT_PRIVACY: dict[str, Any] = {"color": "black", "lw": 0.9, "ls": (0, (1, 1.5))}
 WITH_PRIVACY: dict[str, Any] = {"color": "black", "lw": 0.9, "ls": (0, (6, 1.5, 1, 1.5))}
 GUIDE, FADED = "#8a8f98", "#b3261e"
+ACROSS = 3  # panels side by side: more could not be read on a telephone
 CURVES = 6  # more than this in one small panel cannot be told apart
 LINEAR = 10.0  # rewards: within ± this the scale is linear, so that 0 and gains have a place
 
@@ -43,15 +44,15 @@ def figure(table: pd.DataFrame) -> Figure:
     labels += [label for label in order(table) if label not in labels]
     status = table.groupby("label")["status"].first()
     labels.sort(key=lambda label: status[label] != "proven")
-    top, bottom = 0.245 * len(labels) + 1.0, 3.1
-    made = Figure(
-        figsize=(max(11.0, 3.0 + 2.15 * len(names)), top + bottom + 2.2), layout="constrained"
-    )
+    wide = min(ACROSS, len(names))
+    deep = math.ceil(len(names) / ACROSS)
+    top, bottom = deep * (0.245 * len(labels) + 0.8) + 0.6, deep * 2.3 + 0.8
+    made = Figure(figsize=(max(9.0, 3.0 + 2.15 * wide), top + bottom + 1.2), layout="constrained")
     layout: Any = made.get_layout_engine()
     layout.set(h_pad=0.04, w_pad=0.03, hspace=0.03, wspace=0.02)
     bands: Any = made.subfigures(2, 1, height_ratios=[top, bottom])
-    upper = np.atleast_1d(bands[0].subplots(1, len(names), sharey=True))
-    lower = np.atleast_1d(bands[1].subplots(1, len(names)))
+    upper = _panels(bands[0].subplots(deep, wide, sharey=True, squeeze=False), len(names))
+    lower = _panels(bands[1].subplots(deep, wide, squeeze=False), len(names))
     budgets = list(
         dict.fromkeys(
             Budget(*pair) for pair in table[["epsilon", "delta"]].itertuples(index=False, name=None)
@@ -67,7 +68,8 @@ def figure(table: pd.DataFrame) -> Figure:
             budgets,
             unproven,
         )
-    _rows(upper[0], table, labels)
+    for axes in upper[::ACROSS]:
+        _rows(axes, table, labels)
     middle = budgets[min(2, len(budgets) - 1)]
     chosen = _chosen(table, middle)
     for axes, name in zip(lower, names, strict=True):
@@ -77,9 +79,10 @@ def figure(table: pd.DataFrame) -> Figure:
             & (table["delta"] == middle.delta)
         )
         _growth(axes, table[here], name, chosen, middle)
-    lower[0].set_ylabel("added regret, or lost reward", fontsize=8)
+    for axes in lower[::ACROSS]:
+        axes.set_ylabel("added regret, or lost reward", fontsize=8)
     bands[0].suptitle(
-        "What privacy costs: added regret over LinUCB on the same seeds after T = "
+        "What privacy costs: added regret over LinUCB on the same seeds after\nT = "
         f"{power(last)} rounds (LastFM: lost reward). Left is better.",
         fontsize=11,
         x=0.01,
@@ -87,15 +90,23 @@ def figure(table: pd.DataFrame) -> Figure:
         weight="bold",
     )
     bands[1].suptitle(
-        f"How the cost grows with rounds, at the setting {middle}: the {len(chosen)} proven "
+        f"How the cost grows with rounds, at the setting {middle}:\nthe {len(chosen)} proven "
         "algorithms that cost least, one line for each",
         fontsize=11,
         x=0.01,
         ha="left",
         weight="bold",
     )
-    _legends(bands, budgets, chosen, wide=len(names) > 4)
+    _legends(bands, budgets, chosen)
     return made
+
+
+def _panels(drawn: Any, wanted: int) -> list[Axes]:
+    """The panels that are wanted, row by row; the rest of the last row stays empty."""
+    every = list(drawn.flat)
+    for axes in every[wanted:]:
+        axes.set_visible(False)
+    return every[:wanted]
 
 
 def _dots(
@@ -137,7 +148,7 @@ def _dots(
                 zorder=3,
                 **style,
             )
-        if grid.PLACES[name].measure == "regret":
+        if grid.PLACES[name].bounded:
             low, high = grid.PLACES[name].reward_range
             guide = theory.privacy_order(
                 dim=grid.PLACES[name].dim,
@@ -195,6 +206,7 @@ def _chosen(table: pd.DataFrame, budget: Budget) -> list[str]:
 
 
 def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget: Budget) -> None:
+    axes.set_title(grid.PLACES[name].title, fontsize=9)
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)
     axes.axhline(0, color="black", lw=0.8, zorder=1)
@@ -221,6 +233,7 @@ def _growth(axes: Axes, part: pd.DataFrame, name: str, chosen: list[str], budget
         axes.plot(
             reference["horizon"], reference["linucb"], color=GUIDE, lw=1.0, ls=(0, (4, 2)), zorder=1
         )
+    if place.bounded and place.reward_noise is not None:
         axes.plot(
             rounds,
             theory.worst_case_regret(rounds, dim=place.dim, reward_noise=place.reward_noise),
@@ -278,7 +291,7 @@ def _plain(axes: Axes) -> None:
     axes.tick_params(labelsize=7.5)
 
 
-def _legends(bands: Any, budgets: list[Budget], chosen: list[str], wide: bool) -> None:
+def _legends(bands: Any, budgets: list[Budget], chosen: list[str]) -> None:
     from matplotlib.lines import Line2D
 
     def sample(label: str, **look: Any) -> Line2D:
@@ -315,5 +328,5 @@ def _legends(bands: Any, budgets: list[Budget], chosen: list[str], wide: bool) -
         sample(f"order of the private one: {order} (constant unknown)", **WITH_PRIVACY),
     ]
     style = {"loc": "outside lower left", "fontsize": 8, "frameon": False}
-    bands[0].legend(handles=dots, ncols=5 if wide else 3, **style)
-    bands[1].legend(handles=lines, ncols=4 if wide else 3, **style)
+    bands[0].legend(handles=dots, ncols=2, **style)
+    bands[1].legend(handles=lines, ncols=2, **style)

@@ -9,54 +9,113 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dpbandit.algorithms import registry
 from dpbandit.errors import OptionError, nearest
-from dpbandit.worlds import Degenerate, Drifting, LastFM, Synthetic, World
+from dpbandit.worlds import (
+    Clicks,
+    Degenerate,
+    Drifting,
+    Gaussian,
+    Labelled,
+    LastFM,
+    Logistic,
+    Moving,
+    Synthetic,
+    World,
+)
 
-REFERENCES = ("linucb", "random")  # neither has a budget: they run once for each world and horizon
+MovingKind = Literal["abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A world of the leaderboard. `reward_noise` is None where nobody knows expected rewards, so
-    that there is no regret.
+    """A world of the leaderboard. `make` is told for how many rounds: some worlds move within them.
+
+    `reward_noise` is None where nobody knows expected rewards, so that there is no regret.
+    `linear`: whether they are linear in contexts, by one θ* for ever, as lower bounds assume.
     """
 
     name: str
     title: str
-    make: Callable[[], World]
+    make: Callable[[int], World]
     dim: int
     reward_range: tuple[float, float]
     reward_noise: float | None = 0.5
+    linear: bool = True
 
     @property
     def measure(self) -> str:
         """What is counted there: regret where expected rewards are known, else reward."""
         return "reward" if self.reward_noise is None else "regret"
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the published lower bounds speak of it."""
+        return self.linear and self.measure == "regret"
+
 
 SIMULATED = (
     -0.5,
     1.5,
 )  # the paper's rewards have mean x·θ* in [0, 1] and noise of 0.5: 11 % lie outside and are clipped
+WHOLE = (0.0, 1.0)
+
+
+def _same(make: Callable[[], World]) -> Callable[[int], World]:
+    """A world that does not ask for how long it is played."""
+    return lambda rounds: make()
+
+
+def _moving(kind: MovingKind, title: str, dim: int) -> Place:
+    return Place(
+        kind,
+        f"{title}, d = {dim}",
+        lambda rounds: Moving(kind, rounds),
+        dim,
+        SIMULATED,
+        linear=False,
+    )
+
+
 PLACES: dict[str, Place] = {
     place.name: place
     for place in (
-        Place("synthetic", "Simulation, d = 10", Synthetic, 10, SIMULATED),
-        Place("synthetic-50", "Simulation, d = 50", lambda: Synthetic(dim=50), 50, SIMULATED),
-        Place("lastfm-pca", "LastFM, PCA, d = 25", LastFM, 25, (0.0, 1.0), None),
+        Place("synthetic", "Simulation, d = 10", _same(Synthetic), 10, SIMULATED),
+        Place(
+            "synthetic-50", "Simulation, d = 50", _same(lambda: Synthetic(dim=50)), 50, SIMULATED
+        ),
+        Place("lastfm-pca", "LastFM, PCA, d = 25", _same(LastFM), 25, WHOLE, None),
         Place(
             "lastfm-svd",
             "LastFM, SVD, d = 25",
-            lambda: LastFM(features="svd"),
+            _same(lambda: LastFM(features="svd")),
             25,
-            (0.0, 1.0),
+            WHOLE,
             None,
         ),
-        Place("drifting", "Drifting contexts, d = 10", Drifting, 10, SIMULATED),
-        Place("degenerate", "Degenerate contexts, d = 10", Degenerate, 10, SIMULATED),
+        Place("drifting", "Drifting contexts, d = 10", _same(Drifting), 10, SIMULATED),
+        Place("degenerate", "Degenerate contexts, d = 10", _same(Degenerate), 10, SIMULATED),
+        Place("clicks", "Clicks at 2%, d = 10", _same(Clicks), 10, WHOLE, linear=False),
+        Place("logistic", "Logistic clicks, d = 3", _same(Logistic), 3, WHOLE, linear=False),
+        _moving("abrupt", "θ changes once", 10),
+        _moving("walk", "θ walks", 10),
+        _moving("seasonal", "θ has seasons", 10),
+        _moving("new-arm", "A new arm comes", 20),
+        _moving("worst-becomes-best", "Worst becomes best", 20),
+        Place("catalogue", "Twenty articles, d = 20", _same(lambda: Gaussian(20)), 20, SIMULATED),
+        Place(
+            "catalogue-clicks",
+            "Twenty articles, clicks at 10%, d = 20",
+            _same(lambda: Clicks(0.1, arms=20, one_hot=True)),
+            20,
+            WHOLE,
+            linear=False,
+        ),
+        Place(
+            "digits", "Digits, d = 90", _same(lambda: Labelled("digits")), 90, WHOLE, linear=False
+        ),
     )
 }
 
@@ -85,6 +144,16 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Without a budget: they run once for each world and horizon. Added regret counts from the first.
+# The others are there so that LinUCB is no straw man: the best of its α, and one that forgets.
+BONUSES = (
+    Entry("linucb", "linucb"),
+    Entry("linucb, α = 0.3", "linucb", {"alpha": 0.3}),
+    Entry("linucb, α = 0.1", "linucb", {"alpha": 0.1}),
+)
+FORGETS = Entry("linucb that forgets", "linucb", {"forget": 1 - 1 / 3000})
+REFERENCES = (*BONUSES, FORGETS, Entry("random", "random"))
+NO_LINES = {entry.algorithm for entry in REFERENCES}
 VARIANTS = (
     Entry("toeplitz + ellipsoid", "toeplitz", {"shape": "ellipsoid"}),
     Entry("toeplitz + instruments", "toeplitz", {"shape": "instruments"}),
@@ -93,6 +162,9 @@ VARIANTS = (
     Entry("local, Gaussian", "local", {"noise": "gaussian"}),
     Entry("private-ts, Gaussian", "private-ts", {"noise": "gaussian"}),
     Entry("anytime, no public contexts", "anytime", {"public_contexts": None}),
+    # Where rewards are 0 or 1; elsewhere the algorithm refuses, and the page says so.
+    Entry("anytime, clicks", "anytime", {"rewards": "clicks"}),
+    Entry("anytime-joint, clicks", "anytime-joint", {"rewards": "clicks"}),
 )
 
 
@@ -109,14 +181,14 @@ def entries(wanted: Iterable[str] | None = None) -> list[Entry]:
     built_in = [
         Entry(name, name)
         for name, a in known.items()
-        if not a.registered_by_user and name not in REFERENCES
+        if not a.registered_by_user and name not in NO_LINES
     ]
     every = [*built_in, *(variant for variant in VARIANTS if variant.algorithm in known)]
     if wanted is None:
         return every
     chosen: list[Entry] = []
     for name in wanted:
-        if name in REFERENCES:
+        if name in NO_LINES:
             continue  # always there
         found = [entry for entry in every if entry.label == name] if name not in known else []
         found = found or [entry for entry in every if entry.algorithm == name]

@@ -46,10 +46,10 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
         "where fewer than for the others (ranks allow for which seeds those were). † not "
         "proven, never ranked.",
     ]
-    for place in run.places:
+    for place in run.shown:
         if place.name in set(standings["world"]):
             parts += [f"### {place.title}", table.world_table(standings, place.name)]
-    parts += ["## Setting", _setting(run)]
+    parts += ["## Setting", _setting(run, standings)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -185,7 +185,7 @@ def _against_plain(standings: pd.DataFrame, variant: grid.Entry) -> str | None:
     )
 
 
-def _setting(run: Run) -> str:
+def _setting(run: Run, standings: pd.DataFrame) -> str:
     size = run.profile
     slow = [name for name in grid.SLOW if any(e.algorithm == name for e in run.entries)]
     counts = "; ".join(f"T = {table.power(t)}, {n} seeds" for t, n in size.seeds.items())
@@ -197,7 +197,7 @@ def _setting(run: Run) -> str:
         lines[0] += ", ".join(few) + "."
     worlds = [
         f"{p.title} (`{p.name}`, rewards clipped to [{low:g}, {high:g}])"
-        for p in run.places
+        for p in run.shown
         for low, high in [p.reward_range]
     ]
     lines.append(f"- Worlds: {'; '.join(worlds)}. LinUCB and random play never clip.")
@@ -213,6 +213,14 @@ def _setting(run: Run) -> str:
         for (label, reason), worlds in reasons.items()
     ]
     lines += [f"- Left out: {text}" for text in run.left_out]
+    if run.kept:
+        kept = {place.name for place in run.kept}
+        there = set(standings.loc[standings["world"].isin(kept), "label"])
+        joined = [f"`{entry.label}`" for entry in run.entries if entry.label not in there]
+        lines.append(
+            f"- Kept from an earlier table, with the code of that time: {', '.join(sorted(kept))}."
+            + (f" No line there yet, or none possible: {', '.join(joined)}." if joined else "")
+        )
     lines.append(
         f"- Version {__version__}, code {code_version()}. The same command gives "
         "the same numbers on any number of cores."
@@ -224,9 +232,11 @@ def write(
     run: Run, standings: pd.DataFrame, folder: str | Path, docs: str | Path | None = None
 ) -> list[Path]:
     """Tables (Parquet, CSV, Markdown), picture (SVG, PNG) and configuration into a folder; the page
-    also to `docs`, its picture beside it.
+    also to `docs`, its picture beside it. Worlds of a table there that were not played stay.
     """
     folder = Path(folder)
+    if docs is not None:
+        standings = table.merged(standings, run, Path(docs).with_suffix(".csv"))
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         name: folder / f"leaderboard.{name}" for name in ("parquet", "csv", "svg", "png", "md")

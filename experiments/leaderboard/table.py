@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,22 +77,42 @@ def standings(run: Run) -> pd.DataFrame:
         {name: place.measure for name, place in grid.PLACES.items()}
     )
     table["random"] = _random(run, table)
+    table["best_linucb"] = _own(run, table, [entry.label for entry in grid.BONUSES])
+    table["forgets"] = _own(run, table, [grid.FORGETS.label])
     table["comparable"], table["rank"], table["tied"] = table["added"], math.nan, False
     seeds = dict(iter(paired.groupby(CELL, sort=False)))
     for where, cell in table.groupby(CELL, sort=False):
         _rank(table, cell, seeds[where].pivot_table(index="seed", columns="label", values="added"))
-    order = {place.name: number for number, place in enumerate(run.places)}
+    return _sorted(table.drop(columns="claim"))
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    order = {name: number for number, name in enumerate(grid.PLACES)}
     return table.sort_values(
         ["world", "epsilon", "delta", "horizon", "comparable"],
         key=lambda c: (
             c.map(order) if c.name == "world" else (-c if c.name in ("epsilon", "delta") else c)
         ),
         ignore_index=True,
-    ).drop(columns="claim")
+    )
+
+
+def merged(table: pd.DataFrame, run: Run, earlier: Path) -> pd.DataFrame:
+    """Standings with the worlds that an earlier table has and this run has not.
+
+    A world is kept or replaced as a whole: lines of two runs were not played on the same code.
+    """
+    if not earlier.exists():
+        return table
+    old = pd.read_csv(earlier)
+    old = old[old["world"].isin(grid.PLACES) & ~old["world"].isin(table["world"])]
+    run.kept = [place for name, place in grid.PLACES.items() if name in set(old["world"])]
+    kept = old.reindex(columns=table.columns)
+    return _sorted(pd.concat([table, kept])) if len(old) else table
 
 
 def _random(run: Run, table: pd.DataFrame) -> list[float]:
-    rows = run.rows[run.rows["label"].isin(grid.REFERENCES)]
+    rows = run.rows[run.rows["label"].isin(["linucb", "random"])]
     found = {}
     for (world, horizon), part in rows.groupby(["world", "horizon"]):
         wide = part.pivot_table(
@@ -105,6 +126,17 @@ def _random(run: Run, table: pd.DataFrame) -> list[float]:
     return [
         found.get(pair, math.nan) for pair in zip(table["world"], table["horizon"], strict=True)
     ]
+
+
+def _own(run: Run, table: pd.DataFrame, labels: list[str]) -> list[float]:
+    """The regret, or reward, of the best of these references, chosen after the fact."""
+    rows = run.rows[run.rows["label"].isin(labels)]
+    means = rows.groupby(["world", "horizon", "label"])[["regret", "reward"]].mean()
+    regret = means["regret"].groupby(["world", "horizon"]).min()
+    reward = means["reward"].groupby(["world", "horizon"]).max()
+    found = regret.where(regret.notna(), reward)
+    where = zip(table["world"], table["horizon"], strict=True)
+    return [float(found.get(pair, math.nan)) for pair in where]
 
 
 def _rank(table: pd.DataFrame, cell: pd.DataFrame, wide: pd.DataFrame) -> None:
@@ -273,8 +305,12 @@ def world_table(table: pd.DataFrame, world: str) -> str:
     for name, claim, what in (
         ("random play adds", "proven, ε = 0", "random"),
         (f"LinUCB's own {part['measure'].iloc[0]}", "none", "linucb"),
+        (f"LinUCB's at the best α of {len(grid.BONUSES)}", "none", "best_linucb"),
+        ("LinUCB's, if it forgets", "none", "forgets"),
     ):
         values: Any = first[what]
+        if values.isna().all():  # kept from a table without this reference
+            continue
         lines.append(
             "| "
             + " | ".join([f"*{name}*", claim, *(number(float(values[c])) for c in columns)])

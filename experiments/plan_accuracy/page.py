@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.plan_accuracy import clicks
 from experiments.plan_accuracy.measure import (
     FREE,
     HORIZONS,
@@ -233,5 +234,5 @@ def report(folder: Path, page: Path) -> None:
             *table(rows),
         ]
         print(kind, found)
-    lines += lastfm_lines(folder)
+    lines += [*lastfm_lines(folder), *clicks.lines(folder)]
     page.write_text("\n".join(lines) + "\n")

@@ -29,6 +29,7 @@ static Core* make(const Spec& o) {
         case LearnerKind::pair: return hold<TwoSums>(o);
         case LearnerKind::joint: return hold<Joint>(o);
         case LearnerKind::arms: return hold<Arms>(o);
+        case LearnerKind::batches: return hold<Batches>(o);
     }
     return nullptr;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "bandit/anytime.hpp"
 #include "bandit/arms.hpp"
+#include "bandit/batches.hpp"
 #include "bandit/clear.hpp"
 #include "bandit/joint.hpp"
 #include "bandit/moments.hpp"
@@ -222,10 +223,12 @@ template <class Bandit> struct Held final : Core {
         bandit.clock->clipped += inside != reward && counted;
         return inside;
     }
-    int learn(const double* given, i64 dim, double reward) override {
+    i64 growth() const override { return bandit.visit->growth; }
+    int learn(const double* given, i64 dim, double reward, i64 counted) override {
         if (dim != spec.dim) return DIMENSION;
         if (int code = take_row(given, reward)) return code;
         if (!bandit.quiet(x)) return RELEASE_IS_DUE;
+        bandit.visit->counted = counted;
         bandit.prepare(x, clip(reward), true);
         return FINE;
     }
@@ -242,8 +245,9 @@ template <class Bandit> struct Held final : Core {
         }
         return FINE;
     }
-    double prepare(const double* given, double reward, bool in_public_set) override {
+    double prepare(const double* given, double reward, bool in_public_set, i64 counted) override {
         take_as_scored(given);
+        bandit.visit->counted = counted;
         double scale = bandit.prepare(x, clip(reward), in_public_set);
         waiting = scale != NO_RELEASE;
         return scale;
@@ -274,8 +278,9 @@ template <class Bandit> struct Held final : Core {
         }
         return scale;
     }
-    double simulate(const double* given, double reward, bool in_public_set, Keys keys) override {
+    double simulate(const double* given, double reward, bool in_public_set, Keys keys, i64 counted) override {
         take_as_scored(given);
+        bandit.visit->counted = counted;
         return round(clip(reward), in_public_set, keys);
     }
     i64 starts(i64* levels) override { return bandit.starts(levels); }

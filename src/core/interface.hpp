@@ -7,7 +7,7 @@
 namespace dpb {
 enum class NoiseKind { none, gaussian, laplace, knorm, wishart };
 enum class PolicyKind { uniform, ucb, centred_ucb, thompson, index };
-enum class LearnerKind { none, ridge, filter, pair, joint, arms };
+enum class LearnerKind { none, ridge, filter, pair, joint, arms, batches };
 enum class Site { nothing, reward, moments, own, increment };
 enum class ReleaseKind { once, tree, honaker, pan_private, toeplitz, episodes };
 enum class RewardKind { numbers, clicks };
@@ -40,15 +40,19 @@ struct Spec {
     Lemma form;
     double smallest_eigenvalue, lemma_delta;
     bool printed_index;
-    // filter
+    double forget;  // in the clear: what a round leaves of A − λ1 and b
+    // filter, batches
     double scale, window, knee, ratio, reward_variance;
     int64_t first;
     RewardKind rewards;
-    bool empirical_bayes;
+    bool empirical_bayes, neglected;
+    double life;
+    Table memories;
     Table public_contexts;
     // pair: the filter's, and
     int64_t change, versions;
-    double growth_of_change, first_eta2, later_eta2;
+    double growth_of_change, first_eta2, later_eta2, reach;
+    bool persons;  // a unit is all rounds of a person, whose residuals add up to at most `reach`
     Table known_second;  // second moments of (x/max_norm, 1) to begin with; empty: nothing is known
     // joint
     double size, reward_weight, reward_centre, shift, log_rounds;
@@ -103,11 +107,14 @@ struct Core {
                      int64_t* out) = 0;
     virtual int admit(const double* x, int64_t dim, double reward) = 0;
     virtual int check(const double* contexts, int64_t arms, int64_t dim) = 0;
-    virtual int learn(const double* x, int64_t dim, double reward) = 0;
+    // `counted` is what was counted of the person whose round it is, 0 of a stranger; `growth` by how
+    // much that grew in the last round, where a bandit counts.
+    virtual int learn(const double* x, int64_t dim, double reward, int64_t counted) = 0;
+    virtual int64_t growth() const = 0;
     virtual int learn_many(const double* xs, const double* rs, int64_t count, int64_t* done) = 0;
-    virtual double prepare(const double* x, double reward, bool in_public_set) = 0;
+    virtual double prepare(const double* x, double reward, bool in_public_set, int64_t counted) = 0;
     virtual void commit(const double* noisy) = 0;
-    virtual double simulate(const double* x, double reward, bool in_public_set, Keys keys) = 0;
+    virtual double simulate(const double* x, double reward, bool in_public_set, Keys keys, int64_t counted) = 0;
     virtual int64_t starts(int64_t* levels) = 0;
     virtual void begin(int64_t level, const __int128* noise) = 0;
     virtual void begin_simulated(uint64_t key) = 0;
@@ -144,7 +151,7 @@ struct Core {
 constexpr int MOST_FIELDS = 64;
 
 // A world whose rounds are drawn by the core: the same seed gives the same rounds in any cut.
-enum class WorldKind { synthetic, bernoulli, degenerate, drifting, clicks };
+enum class WorldKind { synthetic, bernoulli, degenerate, drifting, clicks, moving };
 struct WorldSpec {
     WorldKind kind;
     int64_t dim, pool_size, arms;
@@ -156,6 +163,8 @@ struct WorldSpec {
     double rare;            // degenerate
     int64_t rare_arms;
     double period, faded;   // drifting
+    Table path;             // moving: θ, a row after another, in equal parts of path_rounds
+    int64_t path_rounds, hidden;  // the pool's last `hidden` are not offered in the first row
 };
 constexpr int64_t LOT = 1024;  // rounds that a world draws at a time
 struct World {

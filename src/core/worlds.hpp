@@ -81,6 +81,10 @@ struct Simulated final : World {
                 for (i64 t = 0; t < LOT; t++) draw_row(number * LOT + t, t, 0, o.pool_size);
                 drift(number);
                 break;
+            case WorldKind::moving:
+                draw_noise(number);
+                for (i64 t = 0; t < LOT; t++) move(number * LOT + t, t);
+                break;
         }
         return rounds;
     }
@@ -121,6 +125,17 @@ struct Simulated final : World {
             i64 own = deck[other];
             deck[other] = deck[j];
             row[j] = deck[j] = own;
+        }
+    }
+    // θ is the row of the path that the round falls into; after the path it stays where it is.
+    void move(i64 round, i64 t) {
+        const i64 now = round < o.path_rounds ? round : o.path_rounds - 1;
+        const i64 row = now * o.path.rows / o.path_rounds;
+        draw_row(round, t, 0, row ? o.pool_size : o.pool_size - o.hidden);
+        for (i64 j = t * o.arms; j < (t + 1) * o.arms; j++) {
+            means[j] = 0;
+            for (i64 i = 0; i < o.dim; i++)
+                means[j] += pool[shown[j] * o.dim + i] * o.path.at[row * o.dim + i];
         }
     }
     // Features come into season one after another; contexts are then brought to norm 1.

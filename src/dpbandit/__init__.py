@@ -31,10 +31,16 @@ _PLACES = {
     "fuzz": "dpbandit.auditor.fuzz",
     "plan": "dpbandit.planner.ask",
     "affordable_epsilon": "dpbandit.planner.affordable",
+    "protections": "dpbandit.planner.protection",
     "Bandit": "dpbandit.bandit",
     "Claim": "dpbandit.privacy.claim",
     "Ledger": "dpbandit.privacy.ledger",
     "estimate_bounds": "dpbandit.privacy.sensitivity",
+    "Encoder": "dpbandit.encoder.encode",
+    "Number": "dpbandit.encoder.features",
+    "Category": "dpbandit.encoder.features",
+    "Hashed": "dpbandit.encoder.features",
+    "sizing": "dpbandit.planner.sizing",
     "Client": "dpbandit.client.blocking",
     "AsyncClient": "dpbandit.client.concurrent",
     "Decision": "dpbandit.client.calls",
@@ -56,10 +62,16 @@ __all__ = [
     "fuzz",
     "plan",
     "affordable_epsilon",
+    "protections",
     "Bandit",
     "Claim",
     "Ledger",
     "estimate_bounds",
+    "Encoder",
+    "Number",
+    "Category",
+    "Hashed",
+    "sizing",
     "Client",
     "AsyncClient",
     "Decision",
@@ -78,9 +90,12 @@ if TYPE_CHECKING:
     from dpbandit.auditor.verify import verify
     from dpbandit.bandit import Bandit
     from dpbandit.client import AsyncClient, Client, Decision
+    from dpbandit.encoder import Category, Encoder, Hashed, Number
     from dpbandit.files import load
     from dpbandit.planner.affordable import affordable_epsilon
     from dpbandit.planner.ask import plan
+    from dpbandit.planner.protection import protections
+    from dpbandit.planner.sizing import sizing
     from dpbandit.privacy.claim import Claim
     from dpbandit.privacy.ledger import Ledger
     from dpbandit.privacy.sensitivity import estimate_bounds

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpbandit import engine as engines
 from dpbandit import learning
 from dpbandit.design import Design, keys_for
+from dpbandit.encoder import Encoder
 from dpbandit.errors import BudgetError, OptionError, PropensityError
 from dpbandit.frames import array_of
 from dpbandit.logs.record import ASSUMPTION, CONTEXTS_TOO, Log, People
@@ -89,6 +90,11 @@ class Bandit:
     people = Of[People]()
 
     def __init__(self, name: str, options: Options, design: Design) -> None:
+        if options.protects.needs_instruments and not design.has_instruments:
+            raise OptionError(
+                f"{name} has no unit={options.unit!r}: nothing is proven for where its contexts "
+                "point; use 'anytime', or unit=('user', m)"
+            )
         self.name = name
         self.options = options
         self.design = design
@@ -112,6 +118,7 @@ class Bandit:
         self.backend = engines.backend_for(options.backend, design.not_in_core)
         self.keys, self.spec, engine = self._engine(keys_for(options.seed))
         self.state = State(engine, design.ledger, design.claim, {})
+        self.encoder: Encoder | None = None  # set where the bandit is made or loaded
         self.public_rows = {row.tobytes() for row in design.public_set}
         self.lock = threading.RLock()  # by way of `state.alone`
         self._process = os.getpid()
@@ -119,6 +126,8 @@ class Bandit:
         # Whether `update` may go straight to the engine: see `open_short_way`.
         self.short_way = False
         plain = self.fixed_alpha is not None and options.context_noise == 0
+        # A decision moves the whitener, and so must wait while an instrument is counted and learned.
+        plain = plain and not options.protects.needs_instruments
         self._short_select = self.backend == "core" and plain
         self.open_short_way()
         _ALIVE.add(self)
@@ -173,9 +182,9 @@ class Bandit:
         rewards : float, or array of shape (n,) for a batch
             What it earned; clipped to `reward_range`.
         user : str or int, or a list of them for a batch
-            Whose reward it is, with unit=('user', m) or ('person', C). A user's rewards beyond the
-            m-th are counted and not learned from; a person's count until they add up to C, and for
-            nothing from then on.
+            Whose reward it is, unless unit='reward'. A user's rewards beyond the m-th are counted
+            and not learned from, a spread user's where they would move sums too far together; a
+            person's count until they add up to C, and for nothing from then on.
 
         Raises
         ------
@@ -200,6 +209,12 @@ class Bandit:
         2
         """
         told: Told = []
+        if user is not None and not self.counts_users:
+            raise OptionError(
+                "user=... was given, and the unit of privacy is one reward: nobody's rewards would be "
+                "counted together. Make the bandit with unit=('user', m) or ('person', C), or leave "
+                "user=... out"
+            )
         try:
             if self.short_way and not self.state.engine.learn(contexts, rewards, told):
                 return  # LEARNED is 0
@@ -229,6 +244,15 @@ class Bandit:
         return int(self.state.engine.rounds)
 
     @property
+    def memory(self) -> float:
+        """Rounds in which what was learned fades to about a third, by the hypothesis that acts.
+
+        It follows from what was released, so it is public. Infinity for what never forgets.
+        """
+        memories = (math.inf, *self.design.settings.get("memories", ()))
+        return float(memories[int(self.state.engine.fields()["acting"][0]) if memories[1:] else 0])
+
+    @property
     def clipped(self) -> int:
         """How many rewards were outside their range. Trusted side only: the count is private.
 
@@ -238,22 +262,26 @@ class Bandit:
 
     @property
     def user_counts(self) -> dict[str, int]:
-        """How often each user was counted, with unit=('user', m): a copy.
+        """How often each user was counted, with unit=('user', m) or ('spread', m): a copy.
 
         With persons it is empty: what is counted of them depends on rewards.
         """
-        return self.counters if self.options.protects.counts_are_public else {}
+        unit = self.options.protects
+        if not unit.counts_are_public:
+            return {}
+        return {name: unit.number(count, self.dim + 1) for name, count in self.counters.items()}
 
     @property
-    def counters(self) -> dict[str, int]:
-        """What is counted of each user: decisions, or what a person's rewards add up to, in steps.
+    def counters(self) -> dict[str, Any]:
+        """What is counted of each user: decisions, where contexts of a spread user point, or what a
+        person's rewards add up to, in steps.
 
         Trusted side only: with persons it is private.
         """
         return self.state.user_counts
 
     @counters.setter
-    def counters(self, counts: dict[str, int]) -> None:
+    def counters(self, counts: dict[str, Any]) -> None:
         come_true(self, self.state.but(counts=counts, counted=None), [])
 
     @property
@@ -324,6 +352,7 @@ class Bandit:
             view=View(np.array(found["theta"]), np.array(found["matrix"])),
             alpha=alpha,
             gate=self.gate,
+            encoder=self.encoder,
         )
 
     def propensities(
@@ -371,7 +400,8 @@ class Bandit:
         0
         """
         del deep  # scikit-learn's signature; nothing is nested
-        return {"name": self.name, **self.options.given()}
+        with_encoder = {} if self.encoder is None else {"encoder": self.encoder}
+        return {"name": self.name, **self.options.given(), **with_encoder}
 
     def __repr__(self) -> str:
         # ε and δ are for the claim to say

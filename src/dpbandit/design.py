@@ -55,6 +55,9 @@ class Design:
     public_set: Matrix = field(default_factory=lambda: np.empty((0, 0)))
     # Whether a clean value depends on what was released before, not on the rewards alone.
     values_depend_on_releases: bool = False
+    # Whether its items are instruments times a move of at most 1, in the engine's field of that name,
+    # under Gaussian noise: a user's may then be counted by where they point.
+    has_instruments: bool = False
 
     def __post_init__(self) -> None:
         """Engines find parts by name: what they find must be what is named here, nothing else."""

@@ -87,8 +87,15 @@ class Engine(Protocol):
     def rank(self, contexts: Matrix, k: int, alpha: float = ...) -> list[int] | int:
         """The k best arms, best first, or a code."""
 
-    def learn(self, x: Vector, reward: float, told: list[Any] | None = ..., /) -> int:
-        """LEARNED, DUE or a code. `told` gets how many rows were learned, 0 or 1."""
+    growth: int  # by how much the last round's person counts more, where a learner counts
+
+    def learn(
+        self, x: Vector, reward: float, told: list[Any] | None = ..., counted: int = ..., /
+    ) -> int:
+        """LEARNED, DUE or a code. `told` gets how many rows were learned, 0 or 1, and `growth`.
+
+        `counted` is what was counted of the person whose round it is: 0 of a stranger.
+        """
 
     def learn_many(self, xs: Matrix, rs: Vector, told: list[Any] | None = ...) -> tuple[int, int]:
         """How many rows were learned before a release was due, and LEARNED, DUE or a code."""
@@ -96,7 +103,9 @@ class Engine(Protocol):
     def admit(self, x: Vector, reward: float) -> int:
         """0, or the code with which a row would be refused."""
 
-    def prepare(self, x: Vector, reward: float, in_public_set: bool = ...) -> float:
+    def prepare(
+        self, x: Vector, reward: float, in_public_set: bool = ..., counted: int = ...
+    ) -> float:
         """Learn from one admitted row; the noise scale of what is pending, or NO_RELEASE."""
 
     def pending(self) -> Vector:
@@ -115,7 +124,13 @@ class Engine(Protocol):
         """Pan-private: noise into the node of this level."""
 
     def simulate(
-        self, x: Vector, reward: float, in_public_set: bool, noise_key: int, start_key: int
+        self,
+        x: Vector,
+        reward: float,
+        in_public_set: bool,
+        noise_key: int,
+        start_key: int,
+        counted: int = ...,
     ) -> float:
         """A whole round with seeded noise; its scale, or NO_RELEASE."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.errors import RollbackError, SaveError
-from dpbandit.model import ReleasedModel
+from dpbandit.model import ReleasedModel, encoder_for
 from dpbandit.saving import FIELD, FORMAT, Arrays
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _unpack(source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any]
             f"{path} has format {found!r}; this version reads format {FORMAT}: load it with the "
             "version of dpbandit that saved it"
         )
-    _same_names(path, "record", set(record), _RECORD)
+    _same_names(path, "record", set(record) - {"encoder"}, _RECORD)
     if receipt is not None:
         _check_receipt(path, record, receipt)
     return _restore(path, record, arrays)
@@ -144,6 +144,8 @@ def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit
     if not isinstance(bandit, Bandit):
         raise SaveError(f"{path}: {record['name']!r} makes something else than a dpbandit.Bandit")
     bandit.use_keys(keys)
+    if "encoder" in record:
+        bandit.encoder = encoder_for(record["encoder"], bandit.dim)
     offered = arrays.pop("offered", None)
     fields = _fields(path, arrays, bandit.engine.fields())
     bandit.engine.load_fields(fields)

@@ -35,6 +35,7 @@ from dpbandit.logs.record import hash_name
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sources import Pending, Real, Simulation, add_whole_noise
+from dpbandit.privacy.unit import Taken
 from dpbandit.reference.random import START
 from dpbandit.release import Charge, PanPrivate
 from dpbandit.state import Batch, Counted, Told, alone, come_true, rows_learned
@@ -138,13 +139,25 @@ def learn_of_users(bandit: Bandit, xs: Matrix, rs: Vector, user: Any, told: Told
         # Where rewards decide what is counted, users whom the log cannot tell apart share one count.
         apart = unit.counts_are_public or state.log is None
         key = name if apart else f"{hash_name(name):016x}"
-        count = state.counts.get(key, 0)
-        if learns:
-            taken = unit.take(reward, state.people.count(name) + count, width, bits)
-            learn_of_user(bandit, x, taken.reward, Counted(key, count, taken.counts), told)
+        count = state.counts.get(key, unit.nothing)
+        before = count if state.log is None else state.people.count(name) + count
+        points = instrument(bandit, x) if unit.needs_instruments else None
+        taken = (
+            unit.take(reward, before, width, bits, points) if learns else Taken(reward, 1, False)
+        )
+        counted = Counted(key, count, taken.counts)
+        if taken.learns:
+            learn_of_user(bandit, x, taken.reward, counted, told)
         else:
-            counted, over = Counted(key, count), state.over_cap + 1
+            over = state.over_cap + 1
             come_true(bandit, state.but(counted=counted, over_cap=over), told)
+
+
+def instrument(bandit: Bandit, x: Vector) -> Vector:
+    """Where this context would point in the coming round. It is public: no reward is looked at."""
+    probe = bandit.state.engine.copy()
+    probe.prepare(x, bandit.options.reward_range[0])
+    return np.array(probe.fields()["instrument"])
 
 
 def learn_of_user(bandit: Bandit, x: Vector, reward: float, user: Counted, told: Told) -> None:
@@ -156,7 +169,7 @@ def learn_of_user(bandit: Bandit, x: Vector, reward: float, user: Counted, told:
         counted = Counted(user.name, user.before, user.each, one)
         come_true(bandit, state.learned(state.engine, state.ledger, counted), told, rows=0)
         told.append(one)
-        code = state.engine.learn(x, reward, one)
+        code = state.engine.learn(x, reward, one, *user.known_to(bandit))
         if code == LEARNED:
             return
     else:
@@ -183,7 +196,10 @@ def learn_with_release(
         code = draft.admit(x, reward)
         if code != LEARNED:
             refuse(bandit, code, x[None, :])
-        ledger = _round(bandit, draft, state.ledger, x, reward, inside)
+        known = () if user is None else user.known_to(bandit)
+        ledger = _round(bandit, draft, state.ledger, x, reward, inside, *known)
+        if user is not None and known:
+            user = Counted(user.name, user.before, user.each, (1, draft.growth))
         come_true(bandit, state.learned(draft, ledger, user), told)
     finally:
         # Where the draft came true the old engine stays on hold: nobody learns into it any more.
@@ -191,7 +207,13 @@ def learn_with_release(
 
 
 def _round(
-    bandit: Bandit, draft: Engine, ledger: Ledger, x: Vector, reward: float, inside: bool
+    bandit: Bandit,
+    draft: Engine,
+    ledger: Ledger,
+    x: Vector,
+    reward: float,
+    inside: bool,
+    *counted: int,
 ) -> Ledger:
     """A whole round on the draft, and the ledger after it."""
     if bandit.design.in_the_clear:
@@ -200,12 +222,12 @@ def _round(
         return ledger if ledger.releases else ledger.after(math.inf, when=1, what=what)
     if isinstance(bandit.source, Simulation):
         key, start_key = bandit.source.key, bandit.keys[START]
-        if draft.simulate(x, reward, inside, key, start_key) == NO_RELEASE:
+        if draft.simulate(x, reward, inside, key, start_key, *counted) == NO_RELEASE:
             return ledger
         ledger = book(bandit, draft, ledger)[1]
     else:
         begin_nodes(bandit, draft)
-        scale = draft.prepare(x, reward, inside)
+        scale = draft.prepare(x, reward, inside, *counted)
         if scale == NO_RELEASE:
             return ledger
         # The ledger is asked before noise is drawn.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpbandit.encoder import Encoder
 from dpbandit.errors import NormError, NotFiniteError, OptionError, SaveError, ShapeError
 from dpbandit.frames import array_of
 from dpbandit.policies import TIE, Policy, Propensities, View, find_policy
@@ -107,6 +108,8 @@ class ReleasedModel:
         The width of the bonus.
     gate : Gate
         What a context must be.
+    encoder : Encoder, optional
+        How records become contexts, if it was made with one.
     """
 
     name: str
@@ -116,6 +119,7 @@ class ReleasedModel:
     view: View
     alpha: float
     gate: Gate
+    encoder: Encoder | None = None
 
     @property
     def round(self) -> int:
@@ -177,6 +181,22 @@ class ReleasedModel:
             return int(random.choice(near.nonzero()[0]))
         return best
 
+    def rank(self, given: Matrix, most: int) -> tuple[list[int], Vector]:
+        """The best `most` arms among contexts that `check` returned, best first, and the scores of
+        all arms. The first is drawn as `choose` draws it."""
+        scores = self.policy.scores(self.view, given, self.alpha, random.getrandbits(64), 0)
+        order = np.argsort(-scores, kind="stable").tolist()
+        start = 0
+        while start < min(most, len(order)):
+            end, bound = start + 1, scores[order[start]] - TIE
+            while end < len(order) and scores[order[end]] >= bound:
+                end += 1
+            equal = order[start:end]
+            random.shuffle(equal)
+            order[start:end] = equal
+            start = end
+        return order[:most], scores
+
     def to_record(self) -> dict[str, Any]:
         """What `export` writes: ready for JSON, and enough to rank anywhere."""
         gate = self.gate
@@ -190,6 +210,7 @@ class ReleasedModel:
             "max_norm": gate.max_norm if math.isfinite(gate.max_norm) else None,
             "l1_limit": gate.l1_limit,
             "one_hot": gate.one_hot,
+            **({} if self.encoder is None else {"encoder": self.encoder.to_record()}),
             **self.policy.record(self.view, self.alpha),
         }
 
@@ -228,7 +249,7 @@ class ReleasedModel:
                 "read it"
             ) from error
         view, alpha = policy.view_of(record)
-        unknown = sorted(set(record) - _COMMON - set(policy.record(view, alpha)))
+        unknown = sorted(set(record) - _COMMON - {"encoder"} - set(policy.record(view, alpha)))
         if unknown:
             raise SaveError(f"a released model with a field {unknown[0]!r} that is not known here")
         limit, claim = record["max_norm"], _claim(record["claim"])
@@ -251,12 +272,21 @@ class ReleasedModel:
             view=view,
             alpha=alpha,
             gate=gate,
+            encoder=encoder_for(record["encoder"], gate.dim) if "encoder" in record else None,
         )
 
     def __repr__(self) -> str:
         claim = str(self.claim).splitlines()[0]
         words = f"dim {self.dim}, {self.policy.name}"
         return f"<released model of {self.name} after {self.round:,} rounds: {words}; {claim}>"
+
+
+def encoder_for(record: Any, dim: int) -> Encoder:
+    """The encoder in a file, which must have as many columns as the model."""
+    encoder = Encoder.from_record(record)
+    if encoder.dim != dim:
+        raise SaveError(f"an encoder of {encoder.dim} columns beside a model of {dim}")
+    return encoder
 
 
 def _of_format_1(record: dict[str, Any]) -> dict[str, Any]:

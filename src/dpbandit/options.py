@@ -120,10 +120,18 @@ class Options:
         """W, how far one reward can move."""
         return self.reward_range[1] - self.reward_range[0]
 
+    contexts_are_private = False  # no option: what the algorithm says of itself
+
+    def protect_contexts(self) -> None:
+        """The algorithm protects contexts too: the unit is whole rounds."""
+        self.contexts_are_private = True
+        self.protects.check(self.reward_range)
+
     @property
     def protects(self) -> Unit:
         """Who is protected: what `unit` names."""
-        return find_unit(self.unit)
+        unit = find_unit(self.unit)
+        return unit.with_contexts() if self.contexts_are_private else unit
 
     @property
     def moves_per_unit(self) -> float:

@@ -55,6 +55,8 @@ def pack(bandit: Bandit) -> bytes:
         "log": None if state.log is None else state.log.to_dict(),
         "keys": {str(purpose): key for purpose, key in bandit.keys.items()},
     }
+    if bandit.encoder is not None:
+        record["encoder"] = bandit.encoder.to_record()
     text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
     packed = io.BytesIO()
     np.savez(packed, record=text, **arrays)  # type: ignore[arg-type]

@@ -46,17 +46,24 @@ class Batch(NamedTuple):
 
 
 class Counted:
-    """A user whose count is under way: so much before, and `each` for every one in `told`."""
+    """A user whose count is under way: so much before, `each` for every row that was learned, which
+    is first in `told`, and what the engine counts itself, which comes after it.
+    """
 
     __slots__ = ("before", "each", "name", "told")
 
-    def __init__(self, name: str, before: int, each: int = 1, told: Sequence[int] = (1,)) -> None:
+    def __init__(self, name: str, before: Any, each: Any = 1, told: Sequence[int] = (1,)) -> None:
         self.name, self.before, self.each, self.told = name, before, each, told
 
+    def known_to(self, bandit: Bandit) -> tuple[int, ...]:
+        """What an engine must be told of this user: the count before, if it counts itself."""
+        return (self.before,) if bandit.options.protects.counted_by_engine else ()
+
     @property
-    def count(self) -> int:
-        """What is counted of this user now."""
-        return self.before + self.each * sum(self.told)
+    def count(self) -> Any:
+        """What is counted of this user now: a number, or text where instruments are."""
+        count = self.before + self.each * sum(self.told[:1])
+        return count + sum(self.told[1:]) if len(self.told) > 1 else count
 
 
 class State:
@@ -80,7 +87,7 @@ class State:
         engine: Engine,
         ledger: Ledger,
         claim: Claim,
-        counts: dict[str, int],
+        counts: dict[str, Any],
         counted: Counted | None = None,
         over_cap: int = 0,
         offered: NDArray[np.float64] | None = None,
@@ -123,7 +130,7 @@ class State:
         return self
 
     @property
-    def user_counts(self) -> dict[str, int]:
+    def user_counts(self) -> dict[str, Any]:
         """What is counted of each user: a copy."""
         if self.counted is None or not self.counted.count:
             return dict(self.counts)
@@ -144,7 +151,7 @@ def rows_learned(bandit: Bandit, told: Told) -> int:
         if isinstance(entry, int):  # the core's word
             total += entry
         elif isinstance(entry, list):
-            total += sum(entry)
+            total += sum(entry[:1])
         elif not isinstance(entry, Batch):
             state, rows = entry
             total += rows if state.was_true or bandit.state is state else 0

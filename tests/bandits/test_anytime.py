@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import dpbandit as dpb
+from dpbandit.algorithms.anytime import PLAIN
 from dpbandit.auditor.watch import Watch
 from dpbandit.errors import OptionError
-from dpbandit.learners.filter import FACTORS, Filter
+from dpbandit.learners.bank import Bank
+from dpbandit.learners.filter import SCALES, STEP_IN_NATS
 from dpbandit.learners.prior import DIFFERENCES, INTERCEPT, Prior
 from dpbandit.release import anytime as releases
 
@@ -86,7 +88,7 @@ def instrument(bandit, x):
 
 def test_the_filter_is_the_posterior_of_all_releases():
     xs, rs = stream(120)
-    bandit, released = watched(public_contexts=xs, reward_range=(-1, 1))
+    bandit, released = watched(public_contexts=xs, reward_range=(-1, 1), **PLAIN)
     us = np.array([instrument(bandit, x) for x in xs])
     predictions, published = [], []
     for t, (x, r) in enumerate(zip(xs, rs, strict=True), start=1):
@@ -156,6 +158,7 @@ def test_precision_grows_like_the_square_of_time():
         seed=0,
         knee=10.0,
         ratio=1.001,
+        **PLAIN,
         reward_variance=1e-12,
     )
     xs = np.ones((4000, 1))
@@ -223,52 +226,109 @@ def test_a_context_of_zeros_says_nothing_and_costs_nothing():
     assert (released[0].value == 0).all()
 
 
-def test_empirical_bayes_takes_the_likeliest_of_its_grid():
+def dense(bank, k, precision, pull):
+    """Log evidence, mean and covariance, by plain algebra."""
+    root, target = bank.roots[k], bank.targets[k]
+    posterior, total = root.T @ root + precision, root.T @ target + pull
+    mean = np.linalg.solve(posterior, total)
+    evidence = 0.5 * (
+        np.linalg.slogdet(precision)[1]
+        - np.linalg.slogdet(posterior)[1]
+        + total @ mean
+        - pull @ np.linalg.solve(precision, pull)
+    )
+    return evidence, mean, np.linalg.inv(posterior)
+
+
+def test_scales_of_the_prior_are_averaged_by_their_evidence():
     xs, rs = stream(200)
-    chosen = dpb.make(
-        "anytime",
-        dim=DIM,
-        epsilon=5.0,
-        delta=1e-3,
-        seed=4,
-        public_contexts=xs,
-        empirical_bayes=True,
+    given = {"dim": DIM, "epsilon": 5.0, "delta": 1e-3, "seed": 4, "public_contexts": xs}
+    bandit = dpb.make("anytime", **given, memories=(), explore="everything")
+    bandit.update(xs, rs)
+    fields, (low, high) = bandit.engine.fields(), (bandit.spec["low"], bandit.spec["high"])
+    bank, prior = Bank(DIM + 1, np.empty(0)), Prior(DIM, xs)
+    bank.roots[0], bank.targets[0] = fields["information_root"], fields["target"][0]
+    found = []
+    for scale in SCALES:
+        prior.refresh(0.5 * (low + high), high - low, scale * DIFFERENCES)
+        evidence, mean, covariance = dense(bank, 0, prior.precision, prior.pull)
+        log = evidence - STEP_IN_NATS * abs(math.log(scale, 4))
+        found.append((log, mean, covariance + np.outer(mean, mean)))
+    logs = np.array([log for log, _, _ in found])
+    weights = np.exp(logs - logs.max())
+    weights = np.where(weights < 1e-3, 0.0, weights) / weights[weights >= 1e-3].sum()
+    assert 1 < (weights > 0).sum() < len(SCALES)  # some are too unlikely to be read
+    mean = sum(w * one for w, (_, one, _) in zip(weights, found, strict=True))
+    second = sum(w * one for w, (_, _, one) in zip(weights, found, strict=True))
+    np.testing.assert_allclose(fields["estimate"], mean, atol=1e-9)
+    np.testing.assert_allclose(fields["posterior"], second - np.outer(mean, mean), atol=1e-9)
+    assert fields["prior_scale"] == SCALES[int(logs.argmax())]
+
+
+def test_a_memory_that_foretells_better_acts_and_the_first_one_before_there_is_evidence():
+    """One number that jumps: against sums written out."""
+    bank, prior, rng = Bank(1, np.array([50.0])), (np.eye(1), np.zeros(1)), np.random.default_rng(3)
+    acting, seen, scores = [], [], np.zeros(2)
+    for t in range(60):
+        truth = 0.0 if t < 30 else 4.0
+        row, value = np.ones((1, 1)), np.array([truth + rng.normal()])
+        for k, memory in enumerate((math.inf, 50.0)):
+            ages = np.array([(50.0 / (50.0 + 10.0)) ** (t - s) for s in range(t)])
+            weights = ages if memory < math.inf else np.ones(t)
+            known = 1.0 + weights.sum()
+            mean = (weights @ np.array(seen) if t else 0.0) / known
+            spread = 1.0 + 1.0 / known
+            likely = -0.5 * math.log(spread) - 0.5 * (value[0] - mean) ** 2 / spread
+            scores[k] = 5000.0 / (5000.0 + 10.0) * scores[k] + likely if t else 0.0
+        seen.append(value[0])
+        bank.learn(row, value, 10.0, prior, first=t == 0)
+        np.testing.assert_allclose(bank.scores, scores, atol=1e-9)
+        acting.append(bank.acting)
+    assert acting[:31] == [0] * 31
+    assert acting[-1] == 1
+
+
+def test_it_follows_a_parameter_that_changes_and_says_so():
+    xs, _ = stream(12_000, seed=2)
+    bandit = dpb.make("anytime", dim=DIM, epsilon=3.0, delta=1e-3, seed=1, public_contexts=xs[:50])
+    plain = dpb.make(
+        "anytime", dim=DIM, epsilon=3.0, delta=1e-3, seed=1, public_contexts=xs[:50], memories=()
     )
-    plain = dpb.make("anytime", dim=DIM, epsilon=5.0, delta=1e-3, seed=4, public_contexts=xs)
-    for bandit in (chosen, plain):
-        bandit.update(xs, rs)
-    assert (chosen.theta != plain.theta).any()
-    # The likelihood that picks the factor is that of one big Gaussian, up to a constant.
-    fields = plain.engine.fields()
-    state, prior = Filter(DIM + 1), Prior(DIM, xs)
-    state.information_root[:], state.target[:] = fields["information_root"], fields["target"]
-    information, pull = (
-        state.information_root.T @ state.information_root,
-        state.information_root.T @ state.target,
-    )
-    found, dense = [], []
-    for factor in FACTORS:
-        low, high = plain.spec["low"], plain.spec["high"]
-        prior.refresh(0.5 * (low + high), high - low, factor * DIFFERENCES)
-        found.append(state.read(prior.precision, prior.pull)[2])
-        posterior, total = information + prior.precision, pull + prior.pull
-        dense.append(
-            0.5 * np.linalg.slogdet(prior.precision)[1]
-            - 0.5 * np.linalg.slogdet(posterior)[1]
-            + 0.5 * total @ np.linalg.solve(posterior, total)
-            - 0.5 * np.linalg.solve(prior.precision, prior.pull) @ prior.pull
-        )
-    np.testing.assert_allclose(np.diff(found), np.diff(dense), atol=1e-6)
-    # The fitted bandit's earlier predictions were others, so its sums are: its factor may be, too.
-    own = chosen.engine.fields()
-    state.information_root[:], state.target[:] = own["information_root"], own["target"]
-    fits = []
-    for factor in FACTORS:
-        prior.refresh(0.5 * (low + high), high - low, factor * DIFFERENCES)
-        estimate, _, likely = state.read(prior.precision, prior.pull)
-        fits.append((likely, estimate[:DIM]))
-    likeliest = max(fits, key=lambda fit: fit[0])[1]
-    np.testing.assert_allclose(chosen.theta, likeliest, atol=1e-9)
+    before, after = np.array([0.5, -0.3, 0.2]), np.array([-0.5, 0.4, 0.2])
+    for one in (bandit, plain):
+        one.update(xs[:8000], xs[:8000] @ before)
+    assert bandit.memory == plain.memory == math.inf
+    for one in (bandit, plain):
+        one.update(xs[8000:], xs[8000:] @ after)
+    assert bandit.memory < math.inf
+    assert plain.memory == math.inf
+    error, behind = (np.abs(xs[:50] @ (one.theta - after)).max() for one in (bandit, plain))
+    assert error < 0.5 * behind
+
+
+def test_a_bonus_is_for_what_is_not_played():
+    """Three arms without features, one of which is never played."""
+    made = dpb.make("anytime", dim=3, epsilon=5.0, delta=1e-3, seed=1, public_contexts=np.eye(3))
+    made.update(np.tile(np.eye(3)[:2], (200, 1)), np.zeros(400))
+    wide = np.sqrt(np.diag(made.engine.fields()["bonus"]))
+    sure = np.sqrt(np.diag(made.engine.fields()["posterior"]))[:3]
+    assert wide[2] > 3 * max(wide[0], wide[1])
+    assert (wide[:2] < 0.7 * math.sqrt(2 * math.log(402)) * sure[:2]).all()
+
+
+def test_no_item_outlives_its_generation():
+    life, ratio, knee = 40.0, 1.1, 15.0
+    times = releases.times(1, ratio, 2000, life)
+    assert len(times) > len(releases.times(1, ratio, 2000))
+    ends = []
+    for t in times.tolist():
+        later = releases.next_time(t, ratio, life)
+        rho = releases.kept(t, later, knee, life)
+        if rho == 0.0:
+            ends.append(t // 400)
+            assert later // 400 > t // 400
+    assert ends == [0, 1, 2, 3, 4]
+    assert max(np.diff(times)) == 4  # life·(ratio − 1)
 
 
 @pytest.mark.parametrize(
@@ -278,6 +338,12 @@ def test_empirical_bayes_takes_the_likeliest_of_its_grid():
         ({"ratio": 1.0}, "above 1"),
         ({"first_release": 0}, "at least 1"),
         ({"knee": -1}, "above 0"),
+        ({"life": 0.5}, "rounds"),
+        ({"life": math.nan}, "above 0"),
+        ({"memories": 5.0}, "numbers of rounds"),
+        ({"memories": (5.0, -1.0)}, "above 0"),
+        ({"explore": "all"}, "'neglected', 'everything'"),
+        ({"explore": "neglected", "alpha": "theory"}, "all directions"),
         ({"noise": "laplace"}, "not possible here"),
         ({"pan_private": True}, "no pan-private form"),
     ],
@@ -325,12 +391,15 @@ def played(bandit, lots):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("lots", [16, pytest.param(1600, marks=pytest.mark.slow)])
-def test_millions_of_rounds_lose_no_precision(lots):
+@pytest.mark.parametrize(
+    ("lots", "life"),
+    [(16, 1e4), (16, math.inf), pytest.param(1600, 1e4, marks=pytest.mark.slow)],
+)
+def test_millions_of_rounds_lose_no_precision(lots, life):
     """Hardly any noise: what is left at the end is rounding. State stays as small as it began."""
     bandit = dpb.make(
         "anytime", dim=2, epsilon=1e9, delta=1e-3, seed=1, knee=100.0, window=0.5,
-        reward_variance=1e-30,
+        reward_variance=1e-30, life=life,
     )  # fmt: skip
     before = len(bandit.engine.snapshot())
     played(bandit, lots)
@@ -338,7 +407,7 @@ def test_millions_of_rounds_lose_no_precision(lots):
     np.testing.assert_allclose(bandit.theta, [0.4, -0.3], atol=1e-9)
     assert len(bandit.engine.snapshot()) == before
     fields = bandit.engine.fields()
-    assert fields["releases"].item() < 1000
+    assert fields["releases"].item() < (1000 if math.isinf(life) else 400 + (lots << 16) / 250)
     assert np.linalg.eigvalsh(fields["covariance"]).min() >= 0
 
 

@@ -32,6 +32,7 @@ CASES = [
     ("private-ts", {}),
     ("adac-oful", {}),
     ("private-ucb", {}),
+    ("dp-klucb", {"first_release": 3}),
     ("joint", {}),
     ("anytime", {"first_release": 3, "ratio": 1.2}),
     ("anytime", {"first_release": 3, "public_contexts": np.eye(3) * 0.9, "context_noise": 0.1}),

@@ -66,7 +66,7 @@ def test_editors_know_every_algorithm_and_option():
     assert list(typing.get_args(registry.Name)) == list(ours)
     own = {option for algorithm in ours.values() for option in algorithm.own_options}
     shown = inspect.signature(dpb.make).parameters
-    assert set(shown) == {"name", *SHARED, *own}
+    assert set(shown) == {"name", "encoder", *SHARED, *own}
     for option in dataclasses.fields(Options):
         if option.name not in ("dim", "extra"):
             assert shown[option.name].default == option.default

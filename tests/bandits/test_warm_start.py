@@ -17,6 +17,7 @@ import dpbandit as dpb
 from dpbandit.algorithms import registry
 from dpbandit.engine import has_core
 from dpbandit.errors import LogError, OptionError
+from dpbandit.learners.bank import Bank
 from dpbandit.learners.filter import Filter
 from dpbandit.logs import enter, sums
 from dpbandit.logs.record import People, hash_name
@@ -128,10 +129,12 @@ def test_the_log_enters_the_anytime_filter_as_its_rows_one_by_one_would(backend)
     scale = enter.shift(again, recipe, found) / math.sqrt(again.ledger.limit)
     clean = Pending(np.array(found.whole) * STEP)
     noisy = again.source.release("gaussian", clean, scale=scale, shift=1.0, index=0)
-    one.learn(noisy, 1.0, 0.0, scale, again.spec["reward_variance"])
-    fields = bandit.engine.fields()
-    assert fields["information_root"] == pytest.approx(one.information_root, rel=1e-8, abs=1e-8)
-    assert fields["target"] == pytest.approx(one.target, rel=1e-8, abs=1e-8)
+    said = one.learn(noisy, 1.0, 0.0, scale, again.spec["reward_variance"])
+    bank = Bank(D + 1, again.spec["memories"])
+    bank.learn(*said, 0.0, (np.eye(D + 1), np.zeros(D + 1)), first=True)
+    fields, own = bandit.engine.fields(), bank.fields()
+    for name in ("information_root", "target"):
+        assert fields[name] == pytest.approx(own[name], rel=1e-8, abs=1e-8)
 
 
 @needs_core

@@ -151,6 +151,7 @@ FIELDS = {
     | {"moments_high", "moments_low", "directions_high", "directions_low", "due", "change_due"}
     | {"version", "releases", "estimate", "posterior", "whiteners", "factors", "second", "against"},
     "private-ucb": CLOCK | TREE | {"pulls", "arm"},
+    "dp-klucb": CLOCK | {"sums_high", "sums_low", "carry", "pulls", "shown", "releases", "arm"},
 }
 
 

@@ -54,6 +54,7 @@ for name, world in {
     "bernoulli": dpb.worlds.Bernoulli(5),
     "drifting": dpb.worlds.Drifting(arms=50, dim=5, shown=4),
     "degenerate": dpb.worlds.Degenerate(arms=50, dim=5, shown=4),
+    "moving": dpb.worlds.Moving("walk", 2000),
 }.items():
     numbers = b"".join(part.tobytes() for part in _core.World(world.episode(2).spec).rounds(0, 1024))
     found["world " + name] = hashlib.sha256(numbers).hexdigest()

@@ -196,13 +196,14 @@ def test_an_algorithm_that_refuses_the_contexts_is_left_out(tmp_path, monkeypatc
     )
     run = played(tmp_path, worlds=["synthetic"], algorithms=["picky", "local"])
     assert run.skipped == [("synthetic", "picky", "only one-hot contexts")]
-    assert set(run.rows["label"]) == {"linucb", "random", "local", "local, Gaussian"}
+    references = {entry.label for entry in grid.REFERENCES}
+    assert set(run.rows["label"]) == {*references, "local", "local, Gaussian"}
 
 
 def test_every_built_in_algorithm_has_a_line_and_users_must_name_theirs():
     labels = {entry.label for entry in grid.entries()}
     built_in = {name for name, a in dpb.algorithms().items() if not a.registered_by_user}
-    assert built_in - set(grid.REFERENCES) <= labels
+    assert built_in - grid.NO_LINES <= labels
     assert len(labels) == len(grid.entries())
     assert {e.label for e in grid.entries(["tree-gauss"])} == {
         "tree-gauss",
@@ -259,7 +260,7 @@ def test_a_line_with_fewer_seeds_does_not_win_by_having_had_the_easy_ones():
         ("good", hard + 10),
         ("few", hard[:2] + 20),
     ):
-        budget = (math.nan, math.nan) if label in grid.REFERENCES else BUDGET
+        budget = (math.nan, math.nan) if label in grid.NO_LINES else BUDGET
         rows += [
             dict(
                 zip(
@@ -291,7 +292,7 @@ def test_ties_are_judged_on_paired_differences():
         ("as good", base + 10 + np.tile([1.0, -0.9], 4)),
         ("worse", base + 12 + np.tile([0.1, -0.1], 4)),
     ):
-        budget = (math.nan, math.nan) if label in grid.REFERENCES else BUDGET
+        budget = (math.nan, math.nan) if label in grid.NO_LINES else BUDGET
         rows += [
             dict(
                 zip(
@@ -358,12 +359,44 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     assert again.exit_code == 0
     assert "best proven" in again.stdout
     assert (docs / "leaderboard.md").read_text() == text, "the same run gives the same page"
+    only = [word if word != "--worlds" else "--only" for word in arguments]
+    at = only.index("synthetic")
+    ran = CliRunner().invoke(app, only[: at - 1] + only[at + 1 :])
+    assert ran.exit_code == 0, ran.output
+    merged = (docs / "leaderboard.md").read_text()
+    assert "Kept from an earlier table, with the code of that time: synthetic." in merged
+    numbers = slice(text.index("## Who wins"), text.index("## Setting"))
+    assert merged[numbers] == text[numbers], "a world that was not played keeps its numbers"
 
 
 def test_help_of_the_bench_has_examples():
     ran = CliRunner().invoke(app, ["bench", "privacy-cost", "--help"])
     assert "dpbandit bench privacy-cost --profile full" in " ".join(ran.stdout.split())
     assert "privacy-cost" in CliRunner().invoke(app, ["bench", "--help"]).stdout
+
+
+def test_references_are_no_straw_men_and_worlds_move_within_the_rounds_played(tmp_path):
+    run = played(tmp_path, worlds=["abrupt"], algorithms=["local"])
+    found = table.standings(run)
+    assert (found["best_linucb"] <= found["linucb"]).all()
+    own = run.rows[run.rows["label"] == grid.FORGETS.label].groupby("horizon")["regret"].mean()
+    assert found["forgets"].tolist() == pytest.approx(found["horizon"].map(own).tolist())
+    assert "LinUCB's, if it forgets" in table.world_table(found, "abrupt")
+    assert [grid.PLACES["abrupt"].make(rounds).rounds for rounds in (90, 900)] == [90, 900]
+
+
+def test_bounds_for_linear_rewards_are_drawn_where_rewards_are_linear():
+    without = {place.name for place in grid.places() if not place.bounded}
+    moving = {"abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"}
+    clicks = {"clicks", "logistic", "catalogue-clicks", "digits"}
+    assert without == {"lastfm-pca", "lastfm-svd", *moving, *clicks}
+
+
+def test_lines_for_clicks_play_where_rewards_are_0_or_1(tmp_path):
+    given = {"worlds": ["synthetic", "logistic"], "algorithms": ["anytime, clicks"]}
+    run = runner.play(tmp_path, TINY, **given)
+    assert set(run.rows.loc[run.rows["label"] == "anytime, clicks", "world"]) == {"logistic"}
+    assert [(world, label) for world, label, _ in run.skipped] == [("synthetic", "anytime, clicks")]
 
 
 def test_lower_bounds_grow_as_they_should():

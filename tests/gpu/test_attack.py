@@ -7,6 +7,7 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.algorithms import registry
+from dpbandit.algorithms.anytime import PLAIN
 from dpbandit.auditor.attack import worst_stream
 from dpbandit.auditor.bounds import judge, lower_bound
 from dpbandit.auditor.trajectories import trajectory
@@ -25,6 +26,8 @@ HORIZON = 48
 
 def attacked(name, **options):
     given = {"dim": 1, "epsilon": 2.0, "delta": 1e-3, "horizon": HORIZON, "seed": 0, **options}
+    if name == "anytime":
+        given = {**PLAIN, **given}
     if "smallest_eigenvalue" in registry.find(name).own_options:
         given["smallest_eigenvalue"] = 1.0
     return worst_stream(registry.construct(name, given), HORIZON, 0, workers=1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpbandit.algorithms import registry
+from dpbandit.algorithms.anytime import PLAIN
 from dpbandit.gpu.machines import Host
 from dpbandit.gpu.play import Injected, Stage
 from dpbandit.gpu.translation import plan_of
@@ -94,7 +95,7 @@ CASES = {
     "dgs-figure": {},
     # At 1 the first context of norm 1 ends an episode, or not, by an ulp of log 2.
     "adac-oful": {"determinant_growth": 0.9},
-    "anytime": {},
+    "anytime": PLAIN,
     "tree-gauss with Lemma 2's bonus": {"alpha": "theory"},
 }
 

@@ -12,6 +12,7 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.algorithms import registry
+from dpbandit.algorithms.anytime import PLAIN
 from dpbandit.errors import DeviceError, OptionError
 from dpbandit.gpu import machines
 from dpbandit.gpu.plans import load, save
@@ -32,8 +33,9 @@ def test_regret_in_single_precision_agrees_with_the_cpu_engine():
     each of 4 algorithms."""
     names, horizon = ["linucb", "tree-gauss", "dgs", "anytime"], 250
     options = {"horizon": horizon, "record": [horizon], **SETTING}
-    gpu = dpb.run(dpb.worlds.Synthetic(), names, seeds=128, device="host", **options).summary()
-    cpu = dpb.run(dpb.worlds.Synthetic(), names, seeds=range(1000, 1096), **options).summary()
+    given = [*names[:3], ("anytime", PLAIN)]
+    gpu = dpb.run(dpb.worlds.Synthetic(), given, seeds=128, device="host", **options).summary()
+    cpu = dpb.run(dpb.worlds.Synthetic(), given, seeds=range(1000, 1096), **options).summary()
     for name in names:
         for what in ("regret", "theta_error"):
             gap = gpu.loc[name, what] - cpu.loc[name, what]
@@ -98,7 +100,8 @@ def test_instruments_and_priors_are_those_of_the_learner():
 
 
 def test_plans_travel(tmp_path):
-    plans = {name: plan_of(bandit(name), 100) for name in ("toeplitz", "anytime", "dgs-figure")}
+    own = {"toeplitz": {}, "anytime": PLAIN, "dgs-figure": {}}
+    plans = {name: plan_of(bandit(name, **given), 100) for name, given in own.items()}
     save(tmp_path / "plans.json", plans)
     assert load(tmp_path / "plans.json") == plans
 
@@ -109,13 +112,18 @@ def test_plans_travel(tmp_path):
         ("private-ts", {}),
         ("joint", {}),
         ("private-ucb", {"dim": 10, "public_contexts": None}),
+        ("dp-klucb", {"dim": 10, "public_contexts": None}),
         ("tree-gauss", {"honaker": True}),
         ("tree-gauss", {"horizon": None}),
         ("private-linucb", {"pan_private": True}),
         ("linucb", {"context_noise": 0.1}),
+        ("linucb", {"forget": 0.99}),
         ("dgs", {"public_contexts": None}),
-        ("anytime", {"public_contexts": None}),
-        ("anytime", {"empirical_bayes": True}),
+        ("anytime", {**PLAIN, "public_contexts": None}),
+        ("anytime", {**PLAIN, "empirical_bayes": True}),
+        ("anytime", {**PLAIN, "memories": (900,)}),
+        ("anytime", {**PLAIN, "life": 900}),
+        ("anytime", {**PLAIN, "explore": "neglected"}),
         ("private-linucb", {"noise": "laplace-l2"}),
     ],
 )
@@ -148,7 +156,12 @@ def test_other_worlds_and_devices_are_refused():
         dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=5, seeds=1, device="tpu")
     with pytest.raises(OptionError, match="at most 16 dimensions"):
         dpb.run(
-            dpb.worlds.Synthetic(dim=17), ["anytime"], horizon=5, seeds=1, device="host", **SETTING
+            dpb.worlds.Synthetic(dim=17),
+            [("anytime", PLAIN)],
+            horizon=5,
+            seeds=1,
+            device="host",
+            **SETTING,
         )
 
 

@@ -120,7 +120,7 @@ def scored(policy, d, theta, matrix):
     if name == "linucb":
         fields["ridge_theta"][:], fields["inverse"][:] = theta, matrix
     else:
-        fields["estimate"][:d], fields["posterior"][:d, :d] = theta, matrix
+        fields["estimate"][:d], fields["bonus"][:] = theta, matrix
     bandit.engine.load_fields(fields)
     return bandit
 

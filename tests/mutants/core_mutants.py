@@ -55,6 +55,7 @@ COVERED = (
     "bandit/parameter.hpp",
     "bandit/joint.hpp",
     "bandit/arms.hpp",
+    "bandit/batches.hpp",
     "bandit/anytime.hpp",
     "bandit/clear.hpp",
     "bandit/pair.hpp",
@@ -62,6 +63,17 @@ COVERED = (
 )
 # Parts of those that are left out: from the line with the first text up to the line with the other.
 SPARED = {
+    ("bandit/batches.hpp", "// 1 − e^−x", "struct Batches"): "the index, of what was released",
+    (
+        "bandit/batches.hpp",
+        "// Chernoff's bound",
+        "void fields(",
+    ): "the index, of what was released",
+    (
+        "bandit/anytime.hpp",
+        "// Clicks are 0 or 1",
+        "// Learn from a log's noisy sum",
+    ): "priors, memories and bonuses: of what was released",
     (
         "bandit/pair.hpp",
         "void learn_moments(",
@@ -76,7 +88,7 @@ SPARED = {
     ("held.hpp", "int play(const Rounds", "// ---"): "plays simulated worlds",
 }
 LEFT_OUT = {
-    "learner": "ridge regression, filters, directions, prior: public numbers and what was released",
+    "learner": "ridge regression, filters, bank, directions, prior: public numbers and what was released",
     "policy": "picks arms from what was released",
     "module": "hands arrays over to Python",
     "eigen.hpp": "eigenvalues of released matrices",
@@ -383,6 +395,7 @@ def judges_of_the_core() -> dict[str, Any]:
     named += ("logs_cost_what_is_claimed", "densities_of_both_engines")
     named += ("batches_are_learned_row_by_row", "engines_end_and_wait_where_they_must")
     named += ("nothing_is_learned_along_a_context_of_zeros", "engines_take_a_log_alike")
+    named += ("people_are_counted_by_what_was_learned_of_them",)
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:
         raise LookupError(

@@ -432,6 +432,8 @@ def pan_private_nodes_begin_with_real_noise() -> Any:
                 rows = np.asarray(bandit.engine.fields()["sums_low"])
                 for level in begun:
                     assert rows[level].tolist() == [3, 2, 1], (label, t, level)
+                asked = [one[2] * STEP for one in Drawn.asked[sum(drawn) :][: len(begun)]]
+                close(asked, [bandit.release.scale(t)] * len(begun), 1e-6)
                 drawn.append(len(begun) + 1)
             assert len(Drawn.asked) == sum(drawn)
             scales = [asked[2] for asked in Drawn.asked]
@@ -467,6 +469,21 @@ def pairs_have_the_numbers_of_the_documentation() -> Any:
     real = dpb.make("anytime-joint", **{**given, "seed": None})
     numbers = 14 * (len_most(1.025) + 1)
     close(real.release.budget, noises()["gaussian"].budget(real.options, numbers), 1e-15)
+    # Of people: each of so many small moves may be rounded, and persons' residuals reach to C.
+    for label, n, items in (
+        ("pair, persons", 14, 2**20),
+        ("anytime, persons", 4, 2**20),
+        ("gauss, persons", 3, 2**20),
+        ("anytime, spread", 4, 3),
+    ):
+        found = made(label).release.sensitivity
+        close(found - 1 - 2e-9, 1.001 * items * math.sqrt(n) * STEP, 1e-9, 1e-15)
+    person = made("pair, persons", unit=("person", 2.5), knee=None)
+    close(person.release.knee, 45 * 3 * 2 * 2.5 / 1.25 / person.claim.mu, 1e-9)
+    assert (person.release.first_eta2, person.release.later_eta2) == (0.125, 0.125)
+    assert (person.spec["reach"], person.spec["window"]) == (2.5, 1.25)
+    assert bandit.spec["reach"] == bandit.spec["window"]
+    assert (person.release.persons, release.persons) == (True, False)
     return [release.scale, real.release.budget]
 
 
@@ -490,7 +507,7 @@ def engines_take_a_log_alike() -> Any:
     seen: list[Any] = []
     for label in BANDITS:
         engines = twins(label)
-        if BANDITS[label][0] not in ("random", "linucb"):
+        if BANDITS[label][0] not in ("random", "linucb") and label != "pair, persons":
             noisy = np.linspace(0.5, 1.5, engines[0]._learner.pending_size)
             for engine in engines:
                 if "pair" in label:
@@ -499,6 +516,39 @@ def engines_take_a_log_alike() -> Any:
             assert started[0] == started[1] == ("anytime" in label or "pair" in label), label
         assert engines[0].conclude() == engines[1].conclude(), label
         alike(engines, seen)
+    return seen
+
+
+@judge
+def people_are_counted_by_what_was_learned_of_them() -> Any:
+    """Whole steps of a residual up to the reach; of spread users the instruments that were used."""
+    from dpbandit.privacy.unit import rows_of
+
+    seen: list[Any] = []
+    for prediction, reward in ((0.0, 9.0), (1.25, -9.0), (0.0, 0.3), (1.25, 1.1)):
+        for counted in (0, 1, 2, 500, 2**19, 2**20, 2**20 + 1):
+            for engine in twins("pair, persons"):
+                engine.fields()["estimate"][:] = [0.0, 0.0, 0.0, prediction]
+                engine.prepare(np.zeros(3), reward, True, counted)
+                # Of length 1 where √2 is usual; the window and the reach are the range, 1.25.
+                residual = min(max(reward, 0.0), 1.25) - prediction
+                share = min(abs(residual) * math.sqrt(2) / 1.25, 1.0)
+                steps = min(int(share * 2**20), 2**20 - max(counted - 1, 0))
+                assert engine.growth == steps + (counted == 0), (reward, counted)
+                seen.append(engine.growth)
+                # Who comes next is a stranger, if nobody says otherwise.
+                engine.prepare(np.zeros(3), reward, True)
+                assert engine.growth == min(int(share * 2**20), 2**20) + 1
+    for backend in ("core", "reference"):
+        bandit, learned = made("anytime, spread", backend=backend), []
+        for slate in slates(bandit, 14):
+            before = bandit.rounds
+            bandit.update(slate[0], 0.4, user="anna")
+            if bandit.rounds > before:
+                learned.append(np.array(bandit.engine.fields()["instrument"]))
+            close(rows_of(bandit.counters["anna"], 4), learned, 0.0)
+        assert 2 < len(learned) < 14
+        seen.append(len(learned))
     return seen
 
 
@@ -625,6 +675,14 @@ def designs_have_the_numbers_of_the_documentation() -> Any:
         )
         close(split, whole * 3 ** (1 / power), 1e-12)
     assert numbers_of("arms", privacy_bonus=0.0)["privacy_bonus"] == 0.0
+    batches = made("batches", ratio=1.25, first_release=None)
+    assert (batches.spec["alpha"], batches.spec["reward_variance"]) == (1.0, 0.0)
+    assert made("batches", alpha="theory").spec["alpha"] == 1.0
+    for epsilon, first in ((1.0, 11), (0.1, 113), (90.0, 1)):
+        assert numbers_of("batches", epsilon=epsilon, first_release=None)["first"] == first
+        found = numbers_of("batches", epsilon=epsilon)
+        close(found["scale"], (1 + 2e-9 + STEP) / epsilon, 1e-15)
+    assert numbers_of("batches, gauss")["ratio"] == 1.25
     close(numbers_of("episodes")["growth"], math.log(2), 1e-15)
     close(numbers_of("episodes", determinant_growth=0.4)["growth"], math.log(1.4), 1e-15)
     for real in (False, True):
@@ -643,7 +701,11 @@ def designs_have_the_numbers_of_the_documentation() -> Any:
     close(usual["window"], 0.375 * 1.5, 1e-15)
     close(usual["reward_variance"], 1.5**2 / 16, 1e-15)
     assert usual["first"] == release.first
-    assert not usual["empirical_bayes"]
+    assert (usual["empirical_bayes"], usual["neglected"]) == (True, True)
+    assert usual["memories"].tolist() == [27_000, 9_000, 3_000]
+    assert usual["life"] == release.life == 10_000
+    slow = dpb.make("anytime", dim=3, epsilon=1.5, delta=1e-4, knee=1e5, seed=0).release
+    assert (slow.life, slow.first) == (12e5, 5_000)
     close(made("anytime, known", knee=1e12).release.knee, 1e9, 1e-15)
     for label, options, centre, furthest, share in (
         ("joint", {}, 0.0, 1.75, 1.0),
@@ -715,7 +777,7 @@ def the_table_of_algorithms_is_whole() -> Any:
             assert len(words) > 3
         assert callable(line.factory)
         assert isinstance(line.own_options, tuple)
-        assert line.one_hot == (name == "private-ucb")
+        assert line.one_hot == (name in ("private-ucb", "dp-klucb"))
         assert not line.registered_by_user
         assert not line.black_box
         proven = made_claim(name)

@@ -45,7 +45,7 @@ model:Gate.check | self._refuse(given, math.sqrt(square)) → if False: self._re
 cap: one reward more | horizons_caps_and_failures
 learning:within_caps | before < cap → before <= cap
 cap: rewards that are not counted | horizons_caps_and_failures
-state:Counted.count | self.before + self.each * sum(self.told) → self.before - self.each * sum(self.told)
+state:Counted.count | self.before + self.each * sum(self.told[:1]) → self.before - self.each * sum(self.told[:1])
 order: the draft does not come true | horizons_caps_and_failures
 learning:learn_with_release | come_true(bandit, state.learned(draft, ledger, user), told) → if False: come_true(bandit, state.learned(draft, ledger, user), told)
 order: what was released is not chained in | ledger_against_a_book

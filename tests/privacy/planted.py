@@ -6,6 +6,7 @@ there is this one.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -19,18 +20,20 @@ import pyarrow as pa
 import pytest
 
 import dpbandit as dpb
+from dpbandit import learning, state
 from dpbandit.auditor import guards
 from dpbandit.auditor import warm as warm_checks
 from dpbandit.auditor.bounds import lower_bound
 from dpbandit.auditor.frozen import freeze
 from dpbandit.auditor.scores import scores_of_releases
 from dpbandit.auditor.verify import as_shipped, worst_of
-from dpbandit.auditor.watch import TWICE, Watch, joint_cost, record
+from dpbandit.auditor.watch import TWICE, Watch, cost_of_releases, joint_cost, record
 from dpbandit.bandit import Bandit
-from dpbandit.engine import NO_RELEASE, new_engine
+from dpbandit.engine import DUE, NO_RELEASE, new_engine
 from dpbandit.errors import BudgetError
 from dpbandit.files import unpack
 from dpbandit.learners.filter import FilterLearner
+from dpbandit.learners.pair import PairLearner
 from dpbandit.logs import sums as log_sums
 from dpbandit.logs.enter import INDEX
 from dpbandit.logs.users import Tally
@@ -38,6 +41,7 @@ from dpbandit.model import ReleasedModel
 from dpbandit.policies import View
 from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Pending, Real, Simulation
+from dpbandit.privacy.unit import Spread, Taken, rows_of
 from dpbandit.reference.random import normals
 from dpbandit.release import anytime
 from dpbandit.saving import pack
@@ -565,6 +569,73 @@ def plant_log_levels_of_arms() -> str:
     return f"{ratio:.2f} × the claimed ε when all pulls are of one arm"
 
 
+def batches(**given):
+    return make("dp-klucb", dim=2, **({"first_release": 4, "ratio": 1.5} | given))
+
+
+class OneByOne(Bent):
+    """Every round goes by `prepare`."""
+
+    def learn(self, x, reward, told=None):
+        return DUE
+
+    def learn_many(self, xs, rs, told=None):
+        return 0, DUE
+
+
+class OverlappingBatches(OneByOne):
+    """The reward that ends a batch is in the next one too."""
+
+    def prepare(self, x, reward, in_public_set=True):
+        fields, arm = self.inner.fields(), int(np.argmax(x))
+        scale = self.inner.prepare(x, reward, in_public_set)
+        if scale != NO_RELEASE:
+            item = round(max(min(reward, 1), -1) / 2 / STEP)
+            fields["sums_low"][arm], fields["sums_high"][arm] = item, item >> 63
+        return scale
+
+
+def plant_overlapping_batches() -> str:
+    one_arm = np.eye(2)[np.zeros(32, dtype=int)]
+    ratio = stepwise_ratio(lambda: bent(batches(), OverlappingBatches), one_arm, [3])
+    assert ratio == pytest.approx(2)
+    assert stepwise_ratio(batches, one_arm, [3]) <= 1
+    return f"{ratio:.2f} × the claimed ε for the reward that two batches share"
+
+
+def plant_batches_with_one_noise() -> str:
+    xs = np.eye(2)[np.arange(32) % 2]
+    assert as_shipped(lambda: with_source(batches(), Forgetful(0)), xs) == (math.inf, TWICE)
+    assert as_shipped(batches, xs)[1] == ""
+    return TWICE
+
+
+class CountsClicks(OneByOne):
+    """A batch ends when it has had so many clicks, not so many pulls."""
+
+    def prepare(self, x, reward, in_public_set=True):
+        pulls, arm = self.inner.fields()["pulls"], int(np.argmax(x))
+        scale = self.inner.prepare(x, reward, in_public_set)
+        if scale == NO_RELEASE and reward <= 0:
+            pulls[arm] -= 1
+        return scale
+
+
+def plant_batches_of_clicks() -> str:
+    xs = np.eye(2)[np.zeros(64, dtype=int)]
+
+    def cost(factory) -> tuple[float, str]:
+        clicks = np.tile([1.0, -1.0], 32)
+        first, other = record(factory, xs, clicks), clicks.copy()
+        other[0] = -1.0
+        return joint_cost(first, record(factory, xs, other, script=first))
+
+    assert math.isfinite(cost(batches)[0])
+    broken, why = cost(lambda: bent(batches(), CountsClicks))
+    assert math.isinf(broken)
+    return why
+
+
 class Failing(Bent):
     """Fails once after a reward went in."""
 
@@ -768,6 +839,126 @@ def plant_rows_left_out_by_their_rewards() -> str:
     )
 
 
+# ------------------------------------------------------------ users whose contexts are spread
+
+
+def spread_user(most: float = 2):
+    """Public contexts so short that instruments are contexts, at norm 1."""
+    given = {"first_release": 1, "ratio": 1.1, "knee": 4.0, "dim": 4, "horizon": None}
+    given["public_contexts"] = 1e-3 * np.concatenate([np.eye(4), -np.eye(4)])
+    return make("anytime", unit=("spread", most), **given)
+
+
+def spread_ratio(factory=spread_user, xs=None) -> float:
+    """Of a user in these contexts, again and again, whose rewards all move the same way."""
+    xs = np.tile(np.eye(4), (3, 1)) if xs is None else xs
+    xs = np.concatenate([xs, np.eye(4)[np.arange(60) % 4]])
+    users = ["anna"] * (len(xs) - 60) + [f"u{t}" for t in range(60)]
+    return stepwise_ratio(factory, xs, list(range(len(xs) - 60)), users=users)
+
+
+def plant_eigenvalue_for_a_group() -> str:
+    """λ_max of the Gram matrix bounds one direction; the user's N rewards are N times that."""
+
+    def without_number(unit, reward, before, width, bits, instrument):
+        learned = np.vstack([rows_of(before, len(instrument)), instrument])
+        fits = np.linalg.eigvalsh(learned.T @ learned)[-1] <= unit.option[1] ** 2
+        return Taken(reward, instrument.tobytes().hex() if fits else "", fits)
+
+    sound = spread_ratio()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Spread, "take", without_number)
+        broken = spread_ratio()
+    assert broken > 1.5
+    assert sound <= 1
+    return f"{broken:.2f} × the claimed μ for a user with twelve rewards; {sound:.2f} × as it ships"
+
+
+# ------------------------------------------------------------ persons whose contexts are private
+
+
+def visitor():
+    given = {"knee": 4.0, "first_release": 6, "ratio": 1.05, "backend": "reference"}
+    return make("anytime-joint", unit=("person", 1), reward_range=(0.0, 1.0), horizon=None, **given)
+
+
+def visitor_ratio(factory=visitor, turned: int = 1, batch: int = 1) -> float:
+    """All of a person's ten visits are others: over the claim.
+
+    In the first ones the context is turned at right angles, and the reward is what was predicted; then
+    it is all in one stream and nothing in the other. Fifty others come after them.
+    """
+    rng = np.random.default_rng(4)
+    xs, one = rng.uniform(-1, 1, size=(60, 1)), rng.uniform(0, 1, size=60)
+    users = ["anna"] * 10 + [f"u{t}" for t in range(50)]
+    xs[:10], one[:10] = 1.0, 1.0
+    one[:turned] = 0.5
+    others, two = xs.copy(), one.copy()
+    others[:turned], two[turned:10] = -1.0, 0.0
+    watched = None
+    for contexts, rewards in ((xs, one), (others, two)):
+        bandit = factory()
+        watch = Watch(bandit.source, watched)
+        bandit.source = watch
+        for first in range(0, 60, batch):
+            rows = slice(first, first + batch)
+            with contextlib.suppress(KeyboardInterrupt):
+                bandit.update(contexts[rows], rewards[rows], user=users[rows])
+        before, watched = watched, watch.transcript
+    cost, _why = cost_of_releases(before, watched)
+    return math.sqrt(cost) / factory().claim.mu
+
+
+def plant_second_visit_in_the_gram_matrix() -> str:
+    sound = visitor_ratio(turned=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PairLearner, "_is_new", lambda learner: True)
+        broken = visitor_ratio(turned=5)
+    assert broken > 1.5
+    assert visitor_ratio() <= 1
+    assert sound <= 1
+    return f"{broken:.2f} × the claimed μ for a person who lies elsewhere in five visits; {sound:.2f} × as it ships"
+
+
+def plant_interrupt_that_is_not_charged() -> str:
+    """What is counted comes after what is learned, and Ctrl-C between the two."""
+
+    def in_two_steps(bandit, x, reward, user, told):
+        learning.learn_with_release(bandit, x, reward, told, state.Counted(user.name, user.before))
+        bandit.counters = {**bandit.counters, user.name: user.before}
+        raise KeyboardInterrupt
+
+    sound = visitor_ratio()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning, "learn_of_user", in_two_steps)
+        broken = visitor_ratio()
+    assert broken > 1.5
+    assert sound <= 1
+    return f"{broken:.2f} × the claimed μ after ten interrupts; {sound:.2f} × as it ships"
+
+
+def plant_room_before_commit() -> str:
+    """What is left of a person is read for a whole batch before the first row of it is learned."""
+
+    def factory():
+        bandit = visitor()
+        bandit.__class__ = ReadsAhead
+        return bandit
+
+    class ReadsAhead(Bandit):
+        def update(self, contexts, rewards, *, user=None):
+            before = self.counters
+            for x, reward, name in zip(contexts, rewards, user, strict=True):
+                counts = self.counters
+                self.counters = {**counts, name: before.get(name, 0)}
+                super().update(x, reward, user=name)
+
+    broken, sound = visitor_ratio(factory, batch=10), visitor_ratio(batch=10)
+    assert broken > 1.5
+    assert sound <= 1
+    return f"{broken:.2f} × the claimed μ for a batch of ten visits; {sound:.2f} × as it ships"
+
+
 BUGS = [
     Bug("fresh noise each round", "verify, audit", plant_fresh_noise),
     Bug("L2 sensitivity where L1 is needed (a missing √d)", "verify", plant_l2_for_l1),
@@ -786,6 +977,26 @@ BUGS = [
         "verify",
         plant_narrow_window_of_a_person,
     ),
+    Bug(
+        "a spread user's λ_max without the number of rewards",
+        "verify",
+        plant_eigenvalue_for_a_group,
+    ),
+    Bug(
+        "contexts private: a person's second visit in the Gram matrix too",
+        "verify",
+        plant_second_visit_in_the_gram_matrix,
+    ),
+    Bug(
+        "contexts private: an interrupt that leaves a person's count behind the sums",
+        "verify",
+        plant_interrupt_that_is_not_charged,
+    ),
+    Bug(
+        "contexts private: what a person has left, read before the last round came true",
+        "verify",
+        plant_room_before_commit,
+    ),
     Bug("running past the horizon", "ledger", plant_horizon_overrun),
     Bug("forked processes sharing noise", "guard", plant_forked_noise),
     Bug("a seeded bandit whose claim says real noise", "guard", plant_seeded_real_claim),
@@ -803,6 +1014,9 @@ BUGS = [
         plant_noise_shared_by_arms,
     ),
     Bug("log₂T levels in an arm's tree", "verify", plant_log_levels_of_arms),
+    Bug("batches that share a reward", "verify", plant_overlapping_batches),
+    Bug("noise drawn once for all batches", "verify", plant_batches_with_one_noise),
+    Bug("batches that end after so many clicks", "verify", plant_batches_of_clicks),
     Bug("a failed update tried again counts a reward twice", "verify", plant_retry),
     Bug("a release earlier than its weights were planned for", "verify", plant_early_release),
     Bug("an anytime release that does not shrink what is left", "verify", plant_unshrunk_sum),

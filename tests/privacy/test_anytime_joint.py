@@ -9,10 +9,13 @@ import pytest
 from planted import Bent
 
 import dpbandit as dpb
+from dpbandit.auditor.bounds import lower_bound
+from dpbandit.auditor.scores import scores_of_releases
 from dpbandit.auditor.watch import used_twice
 from dpbandit.bandit import Bandit
 from dpbandit.codes import DUE
 from dpbandit.learners.joint import pack
+from dpbandit.learners.pair import PairLearner
 from dpbandit.privacy.sources import Pending
 from dpbandit.release.pair import largest_move
 
@@ -36,25 +39,29 @@ class Told:
         return noisy.copy()
 
 
-def play(make, xs, rs, script=None, slates=None):
+def play(make, xs, rs, script=None, slates=None, users=None, batch=0):
     """The releases of a run, and what everybody else's rounds showed."""
     bandit = make()
     bandit.source = Told(script)
     seen = []
+    if batch:
+        bandit.update(xs[:batch], rs[:batch], user=users[:batch])
     for t, (x, r) in enumerate(zip(xs, rs, strict=True)):
+        if t < batch:
+            continue
         if slates is not None:
             seen.append(bandit.select(slates[t]))
-        bandit.update(x, r)
+        bandit.update(x, r, **({} if users is None else {"user": users[t]}))
         seen.append((bandit.rounds, bandit.theta.tolist(), str(bandit.model().to_record())))
     return bandit, bandit.source.made, seen
 
 
-def cost_over_claim(make, xs, rs, position, x, r):
-    """√(μ²) of all releases together for replacing one round, over the claim's μ, exactly."""
-    bandit, one, _ = play(make, xs, rs)
+def cost_over_claim(make, xs, rs, position, x, r, **given):
+    """√(μ²) of all releases together for replacing rounds, over the claim's μ, exactly."""
+    bandit, one, _ = play(make, xs, rs, **given)
     others, rewards = xs.copy(), rs.copy()
     others[position], rewards[position] = x, r
-    _, two, _ = play(make, others, rewards, script=one)
+    _, two, _ = play(make, others, rewards, script=one, **given)
     total = Fraction(0)
     for (a, scale, _), (b, same, _) in zip(one, two, strict=True):
         assert scale == same > 0
@@ -264,3 +271,172 @@ def test_planted_one_draw_for_both_sums():
     bad = values[shown] + noise
     each = np.repeat(scales[shown], values.shape[1])
     assert used_twice(bad.ravel(), values[shown].ravel(), each)
+
+
+# ------------------------------------------------------------------------------- persons
+
+PERSON = {"reward_range": (0.0, 1.0), "knee": 4.0, "first_release": 6, "ratio": 1.05}
+VISITS = 14
+
+
+def person(most=1, **more):
+    return dpb.make("anytime-joint", unit=("person", most), **(GIVEN | PERSON | more))
+
+
+def worst_person(make, visits=tuple(range(VISITS)), turned=1, rounds=ROUNDS, batch=0):
+    """What replacing all of anna's visits costs, over the claim.
+
+    Her first `turned` visits are on a direction and on another at right angles to it, where she gets
+    what is predicted; then she gets everything in one stream, and nothing in the other.
+    """
+    xs, rs = stream(rounds=rounds)
+    users = [f"u{t}" for t in range(rounds)]
+    visits = list(visits)
+    for t in visits:
+        users[t], xs[t], rs[t] = "anna", [1.0, 0.0], 1.0
+    others, rewards = xs[visits].copy(), np.zeros(len(visits))
+    others[:turned] = [-1.0, 0.0]  # at right angles under the first whitener, which is 1
+    rs[visits[:turned]] = rewards[:turned] = 0.5  # the first prediction
+    return cost_over_claim(make, xs, rs, visits, others, rewards, users=users, batch=batch)
+
+
+@pytest.mark.parametrize("backend", ["core", "reference"])
+@pytest.mark.parametrize("most", [1, 2.5])
+def test_replacing_a_whole_person_costs_the_claim_at_most_and_nearly_all_of_it(most, backend):
+    found = worst_person(lambda: person(most, backend=backend))
+    assert 0.95 < found <= 1
+
+
+def test_a_person_who_comes_at_any_times_and_as_anybody_costs_the_claim_at_most():
+    rng = np.random.default_rng(2)
+    for visits in (range(0, 150, 7), range(3, 40), (0, 159), range(60, 75), (159,)):
+        assert worst_person(person, visits) <= 1
+        many = list(visits)
+        xs, rs = stream()
+        users = ["anna" if t in set(many) else f"u{t % 9}" for t in range(ROUNDS)]
+        others = rng.normal(size=(len(many), 2))
+        others /= np.linalg.norm(others, axis=1, keepdims=True)
+        rewards = rng.choice([-100.0, 0.2, 100.0], size=len(many))
+        assert cost_over_claim(person, xs, rs, many, others, rewards, users=users) <= 1
+
+
+def test_many_small_residuals_cost_no_more_although_each_is_rounded():
+    """Steps of 2⁻²⁰ of the cap in one stream, none in the other, each on a direction of its own."""
+    xs, rs = stream(rounds=300)
+    rng = np.random.default_rng(3)
+    users, half = ["anna"] * 200 + [f"u{t}" for t in range(100)], 0.5
+    rs[:200] = half
+    rewards = half + rng.uniform(-3, 3, size=200) * 2.0**-20
+    bandit = person(first_release=250)
+    for x, r in zip(xs[:200], rewards, strict=True):
+        bandit.update(x, r, user="anna")
+    steps = bandit.counters["anna"] - 1
+    assert 100 < steps < 600
+    found = cost_over_claim(
+        lambda: person(first_release=250), xs, rs, slice(0, 200), xs[:200], rewards, users=users
+    )
+    assert 0 < found <= steps * 2.0**-20 / 2 * (1 + 1e-4)
+
+
+def test_what_is_counted_of_a_person_is_the_first_visit_and_whole_steps():
+    bandit = person(2)
+    bandit.update([1.0, 0.0], 0.5, user="anna")  # as predicted
+    assert bandit.counters == {"anna": 1}
+    bandit.update([1.0, 0.0], 1.0, user="anna")  # a window of 0.375 off, of 2
+    assert bandit.counters == {"anna": 1 + int(0.375 / 2 * 2**20)}
+    for _ in range(9):
+        bandit.update([1.0, 0.0], 0.0, user="anna")
+    assert bandit.counters == {"anna": 1 + 2**20}
+    assert (bandit.rounds, bandit.over_cap, bandit.user_counts) == (11, 0, {})
+    assert bandit.engine.fields()["people"][0] == 1
+
+
+def test_two_bandits_that_differ_in_what_is_left_of_persons_look_the_same():
+    one, two = person(), person()
+    for bandit in (one, two):
+        bandit.update([1.0, 0.0], 0.5, user="anna")
+    two.counters = {"anna": 1 + 2**20}
+    assert (repr(one), str(one.spent)) == (repr(two), str(two.spent))
+    assert one.model().to_record() == two.model().to_record()
+    for bandit in (one, two):
+        with pytest.raises(dpb.errors.NotFiniteError):
+            bandit.update([1.0, 0.0], math.nan, user="anna")
+    assert two.counters == {"anna": 1 + 2**20}
+
+
+def test_a_person_who_comes_no_more_than_once_a_version_leaves_a_design_to_the_others():
+    """Under some whiteners nobody new comes: θ stays finite, and both engines agree."""
+    xs, rs = stream(rounds=700)
+    found = []
+    for backend in ("core", "reference"):
+        bandit = person(backend=backend)
+        for t, (x, r) in enumerate(zip(xs, rs, strict=True)):
+            bandit.update(x, r, user=f"u{t % 5}")
+        assert bandit.engine.fields()["version"][0] > 2
+        found.append(bandit)
+    assert np.isfinite(found[0].theta).all()
+    assert found[0].theta == pytest.approx(found[1].theta, abs=1e-9)
+    assert found[0].counters == found[1].counters
+
+
+def test_a_person_is_refused_where_nothing_is_proven():
+    with pytest.raises(dpb.errors.OptionError, match="at most 1,000 times"):
+        person(1001)
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"x": [[0.5, 0.1]] * 4, "reward": [1.0] * 4, "who": list("abcd")})
+    given = {
+        "algorithm": "anytime-joint",
+        "epsilon": 2.0,
+        "delta": 1e-3,
+        "seed": 0,
+        "context": "x",
+        "dim": 2,
+    }
+    with pytest.raises(dpb.errors.OptionError, match="nothing is proven for persons"):
+        dpb.warm_start(table, user="who", unit=("person", 1), reward_range=(0.0, 1.0), **given)
+
+
+def test_the_ledger_of_persons_never_exceeds_its_limit():
+    bandit = dpb.make("anytime-joint", **GIVEN, unit=("person", 1), reward_range=(0.0, 1.0))
+    xs, rs = stream(rounds=6000)
+    bandit.update(xs, rs, user=[f"u{t % 700}" for t in range(6000)])
+    assert 0 <= bandit.ledger.remaining < 0.02 * bandit.ledger.limit
+
+
+def test_planted_a_smaller_size_under_later_whiteners():
+    """Directions of the first whitener, residuals of later ones: each whitener's own s is too small."""
+    heavy = {"first_eta2": 1.0, "later_eta2": 0.05}
+
+    def reweighed():
+        bandit = person(backend="reference")
+        design = replace(bandit.design, settings={**bandit.design.settings, **heavy})
+        return Bandit(bandit.name, bandit.options, design)
+
+    visits = (0, *range(30, 44))
+    assert worst_person(reweighed, visits) <= 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpbandit.learners.pair.most_move", lambda eta2, *_, persons: 1 + 2 * eta2)
+        assert worst_person(reweighed, visits) > 1.05
+
+
+def attack_on_a_person(**given):
+    """ε that is proven of one release, which shows nearly everything, of one person's ten visits."""
+    budget = {"epsilon": 2.0, "delta": 0.1, "first_release": 10, "knee": 0.01, "ratio": 10.0}
+    values = []
+    for contexts, rewards in (([1.0, 0.0], 1.0), ([-1.0, 0.0], 0.0)):
+        bandit = person(**budget, **given)
+        bandit.source = Told()
+        bandit.update(contexts, 0.5, user="anna")
+        for _ in range(9):
+            bandit.update([1.0, 0.0], rewards, user="anna")
+        ((whole, scale, _),) = bandit.source.made
+        values.append(np.array(whole, dtype=np.float64)[None, :] * 2.0**-40)
+    scores = scores_of_releases("gaussian", *values, np.array([scale]), runs=40_000)
+    return lower_bound(*scores, delta=0.1).epsilon
+
+
+def test_an_attack_on_a_person_finds_much_of_what_is_claimed_and_no_more():
+    assert 1.5 < attack_on_a_person(backend="reference") <= 2
+    with pytest.MonkeyPatch.context() as patch:  # nobody counts: every visit has the whole budget
+        patch.setattr(PairLearner, "_within_reach", lambda learner, e: e)
+        assert attack_on_a_person(backend="reference") > 3

@@ -190,11 +190,17 @@ def test_bad_calls_are_named():
 
 
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 1e-5), ("gaussian", 0.1)])
-def test_private_ucb_is_not_refuted_on_one_arm_or_several_and_the_attack_is_not_blind(noise, delta):
-    # 4 audits at 99.9%, seed fixed: each has a false-alarm rate of 0.1%, 0.004 expected in all
+@pytest.mark.parametrize(
+    ("name", "options"), [("private-ucb", {}), ("dp-klucb", {"first_release": 2})]
+)
+def test_plain_arms_are_not_refuted_one_or_several_and_the_attack_is_not_blind(
+    name, options, noise, delta
+):
+    # 8 audits at 99.9%, seed fixed: each has a false-alarm rate of 0.1%, 0.008 expected in all
     for arms in (1, 3):
         result = dpb.audit(
-            "private-ucb",
+            name,
+            **options,
             epsilon=2.0,
             delta=delta,
             horizon=16,
@@ -208,8 +214,11 @@ def test_private_ucb_is_not_refuted_on_one_arm_or_several_and_the_attack_is_not_
         assert result.claim.status == "proven"
 
 
-def test_private_ucb_as_it_ships_with_real_noise_is_attacked_too():
-    result = dpb.audit("private-ucb", epsilon=3.0, horizon=4, dim=2, runs=1_500, real=True)
+@pytest.mark.parametrize(
+    ("name", "options"), [("private-ucb", {}), ("dp-klucb", {"first_release": 1})]
+)
+def test_plain_arms_as_they_ship_with_real_noise_are_attacked_too(name, options):
+    result = dpb.audit(name, **options, epsilon=3.0, horizon=4, dim=2, runs=1_500, real=True)
     assert result.holds, (
         "99.9% confidence: a false-alarm rate of 0.1%, and the noise is new every time"
     )

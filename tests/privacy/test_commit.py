@@ -140,18 +140,22 @@ def test_an_interrupt_at_any_bytecode_leaves_all_or_nothing(name, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["linucb", "tree-gauss", "anytime"])
+@pytest.mark.parametrize("name", ["linucb", "tree-gauss", "anytime", "spread"])
 def test_an_interrupt_leaves_a_users_count_as_true_as_the_sums(name, backend):
     stride = 3 if backend == "core" else 211
-    given = {"backend": backend, "unit": ("user", 3)}
+    name, kind = ("anytime", "spread") if name == "spread" else (name, "user")
+    given = {"backend": backend, "unit": (kind, 3)}
     at_every_bytecode(name, lambda b: b.update([0.6, 0.8], 0.5, user="u"), stride, **given)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["tree-gauss", "anytime"])
+@pytest.mark.parametrize("name", ["tree-gauss", "anytime", "anytime-joint", "a release of it"])
 def test_an_interrupt_leaves_what_a_persons_rewards_add_up_to_as_true_as_the_sums(name, backend):
     stride = 3 if backend == "core" else 211
-    given = {"backend": backend, "unit": ("person", 1), "reward_range": (0.0, 1.0)}
+    more = {}
+    if name == "a release of it":  # many steps of its schedule are computed there
+        name, stride, more = "anytime-joint", max(stride, 61), {"first_release": 3, "knee": 9.0}
+    given = more | {"backend": backend, "unit": ("person", 1), "reward_range": (0.0, 1.0)}
     at_every_bytecode(name, lambda b: b.update([0.6, 0.8], 0.9, user="u"), stride, **given)
 
 
@@ -458,7 +462,7 @@ ENDS = {"toeplitz": 2**48, "pan-private": 2**57 - 1}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", [*NAMES, "private-ucb", "pan-private"])
+@pytest.mark.parametrize("name", [*NAMES, "private-ucb", "dp-klucb", "pan-private"])
 def test_where_a_clock_ends_the_next_reward_is_refused_by_name(name, backend):
     last = ENDS.get(name, 2**62 - 1)
     given = {"ratio": 10.0} if name == "anytime" else {}

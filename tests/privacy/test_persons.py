@@ -20,7 +20,8 @@ from dpbandit.privacy.unit import person
 from dpbandit.spread import Place
 
 PUBLIC = ["anytime", "tree-gauss", "private-linucb", "local", "toeplitz", "dgs", "adac-oful",
-          "private-ts", "private-ucb"]  # fmt: skip
+          "private-ts", "private-ucb", "dp-klucb"]  # fmt: skip
+ARMS = ["private-ucb", "dp-klucb"]
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
@@ -49,7 +50,7 @@ def opposite(rows, name):
     """A context and its reverse, in turns; arms have none, but others."""
     odd = np.arange(rows) % 2
     signs = np.where(odd, -1.0, 1.0)[:, None]
-    return np.eye(2)[odd] if name == "private-ucb" else signs * math.sqrt(0.5) * np.ones(2)
+    return np.eye(2)[odd] if name in ARMS else signs * math.sqrt(0.5) * np.ones(2)
 
 
 # With which a person's two opposite contexts are worst, or share their releases.
@@ -57,6 +58,7 @@ WORST = {
     "anytime": {"public_contexts": np.array([[1e-3, 1e-3], [1e-3, -1e-3], [-1e-3, 1e-3]])},
     "dgs": {"ridge": 10.0, "public_contexts": opposite(2, "dgs")},
     "adac-oful": {"determinant_growth": 20.0},
+    "dp-klucb": {"first_release": 2},
 }
 
 
@@ -81,7 +83,7 @@ def test_what_is_counted_is_whole_and_a_reward_is_brought_down_to_a_step():
     for reward in (0.3, step, 1.9 * step, 0.999 * step, 1.0, 7.0, -1.0):
         taken = unit.take(reward, 0, 1.0, 20)
         assert taken.reward == taken.counts * step <= max(reward, 0.0)
-    assert unit.take(0.7, (1 << 20) - 3, 1.0, 20) == (3 * step, 3)
+    assert unit.take(0.7, (1 << 20) - 3, 1.0, 20) == (3 * step, 3, True)
 
 
 @pytest.mark.parametrize("backend", ["core", "reference"])
@@ -118,7 +120,6 @@ def test_the_order_of_learning_decides_what_counts_and_a_save_keeps_it(tmp_path)
         ({"most": 10**400}, "above 0"),
         ({"pan_private": True}, "look into memory"),
         ({"name": "joint"}, "contexts are private"),
-        ({"name": "anytime-joint"}, "contexts are private"),
         ({"name": "anytime", "window": 0.375}, "the whole range"),
     ],
 )
@@ -283,3 +284,18 @@ def test_a_plan_says_that_it_does_not_know_what_the_cap_leaves_out():
     found = dpb.plan(unit=("person", 1), **given)
     assert any("what the cap leaves out" in note.lower() for note in found.notes)
     assert not any("cap" in note for note in dpb.plan(**given).notes)
+
+
+def test_the_service_refuses_persons_of_a_log_whom_its_store_knows_by_other_names():
+    from dpbandit.service.batch import LearningBandit
+    from dpbandit.service.trusted import StreamError
+
+    table = pa.table({"x": [[0.5, 0.1]] * 6, "r": [1.0, 0.0] * 3, "who": list("abcabc")})
+    given = {"context": "x", "reward": "r", "user": "who", "reward_range": (0, 1), **BUDGET}
+    for unit, served in ((("user", 2), True), (("person", 1), False)):
+        state = saving.pack(dpb.warm_start(table, unit=unit, **given))
+        if served:
+            assert LearningBandit.open(None, 0, number=0, position=0, state=state).bandit.log
+            continue
+        with pytest.raises(StreamError, match="persons of a log"):
+            LearningBandit.open(None, 0, number=0, position=0, state=state)

@@ -68,6 +68,9 @@ PROVEN = [
     ("private-ucb", {"noise": "gaussian", "unit": ("user", 3)}),
     ("private-ucb", {"unknown_horizon": True, "split_budget": True}),
     ("private-ucb", {"unknown_horizon": True, "noise": "gaussian", "reward_range": (3, 4)}),
+    ("dp-klucb", {}),
+    ("dp-klucb", {"noise": "gaussian", "unit": ("user", 3), "first_release": 3}),
+    ("dp-klucb", {"unknown_horizon": True, "ratio": 1.01, "reward_range": (3, 4)}),
 ]
 
 
@@ -91,7 +94,8 @@ def test_every_algorithm_with_status_proven_is_tried():
 
 
 @pytest.mark.parametrize(
-    "name", ["tree-gauss", "private-linucb", "local", "toeplitz", "adac-oful", "private-ucb"]
+    "name",
+    ["tree-gauss", "private-linucb", "local", "toeplitz", "adac-oful", "private-ucb", "dp-klucb"],
 )
 def test_the_claim_is_used_to_the_full(name):
     """Noise is not wasted: the worst reward on the worst stream pays exactly what was asked for."""

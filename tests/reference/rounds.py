@@ -132,6 +132,7 @@ def ridge(rounds: int, **given: Any) -> dict[str, Any]:
         "smallest_eigenvalue": 0.2,
         "lemma_delta": 0.1,
         "printed_index": False,
+        "forget": 1.0,
         **given,
     }
 
@@ -163,6 +164,7 @@ def algorithms(rounds: int, world: World) -> dict[str, dict[str, Any]]:
     }
     if len(world.pool) == DIM:
         found["private-ucb"] = arms(rounds, noise="laplace")
+        found["dp-klucb"] = batches(rounds, noise="laplace")
     return found
 
 
@@ -180,6 +182,7 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
     found = {
         "linucb, thompson": ridge(rounds, site="nothing", release="once", policy="thompson"),
         "linucb, unclipped": ridge(rounds, site="nothing", release="once", clips=False),
+        "linucb, forgetting": ridge(rounds, site="nothing", release="once", forget=0.97),
         "linucb, perturbed contexts": ridge(
             rounds, site="nothing", release="once", context_noise=0.3
         ),
@@ -194,6 +197,7 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
         "pan-private, no horizon": ridge(rounds, release="pan-private", noise="laplace", **ahead),
         "toeplitz, uncentred rewards": ridge(rounds, release="toeplitz", **_decays(), **rewards),
         "episodes, shaped": ridge(rounds, release="episodes", growth=1.0, **rewards, **shape),
+        "anytime-joint, persons": pair(rounds, reach=1.5, persons=True),
         "anytime-joint, a public start": pair(rounds, known_second=_second_of(world.pool)),
         "local, gaussian": ridge(rounds, site="reward", release="once", **rewards),
         "dgs, ball": ridge(rounds, site="own", sensitivity=2.0),
@@ -205,9 +209,7 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
             rounds, site="increment", form="figure", printed_index=True
         ),
         "anytime, contexts unknown": anytime(rounds),
-        "anytime, empirical Bayes": anytime(
-            rounds, empirical_bayes=True, public_contexts=world.public
-        ),
+        "anytime, plain": anytime(rounds, **PLAIN, public_contexts=world.public),
         "anytime, other rewards": anytime(rounds, window=0.3, **rewards),
         "anytime, clicks": anytime(
             rounds, rewards="clicks", public_contexts=world.public, low=0.0, high=0.5, window=0.25
@@ -227,6 +229,9 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
             "arms, published term": arms(rounds, noise="laplace", published_term=True),
             "arms, no horizon": arms(rounds, **ahead),
             "arms, published, no horizon": arms(rounds, published_term=True, **ahead),
+            "batches, gaussian": batches(rounds, **rewards),
+            "batches, no horizon": batches(rounds, noise="laplace", scale=0.01, **ahead),
+            "batches, a variance": batches(rounds, noise="laplace", reward_variance=0.05),
         }
     return found
 
@@ -236,6 +241,10 @@ def _decays() -> dict[str, np.ndarray]:
         "rates": np.array([0.7, 0.15, 0.02, 0.001]),
         "weights": np.array([0.2, 0.15, 0.08, 0.03]),
     }
+
+
+# One hypothesis, one prior, one sum for ever.
+PLAIN = {"empirical_bayes": False, "life": np.inf, "memories": np.empty(0), "neglected": False}
 
 
 def anytime(rounds: int, **given: Any) -> dict[str, Any]:
@@ -248,7 +257,10 @@ def anytime(rounds: int, **given: Any) -> dict[str, Any]:
         "first": 3,
         "reward_variance": 0.25,
         "rewards": "numbers",
-        "empirical_bayes": False,
+        "empirical_bayes": True,
+        "life": 50.0,  # generations end within the rounds of a test
+        "memories": np.array([300.0, 40.0]),
+        "neglected": True,
         "public_contexts": np.empty((0, DIM)),
     }
     return {**common(0), "learner": "filter", "policy": "centred-ucb", **own, **given}
@@ -269,6 +281,8 @@ def pair(rounds: int, **given: Any) -> dict[str, Any]:
         "later_eta2": 0.125,
         "reward_variance": 0.25,
         "known_second": np.empty((0, 0)),
+        "reach": 0.75,
+        "persons": False,
     }
     return {**common(0), "learner": "pair", "policy": "thompson", **own, **given}
 
@@ -305,3 +319,10 @@ def arms(rounds: int, **given: Any) -> dict[str, Any]:
         "failure": 0.05,
     }
     return {**common(rounds, one_hot=True), "learner": "arms", "policy": "index", **own, **given}
+
+
+def batches(rounds: int, **given: Any) -> dict[str, Any]:
+    """Arms without features, in batches."""
+    own = {"scale": 0.5, "first": 2, "ratio": 1.3, "reward_variance": 0.0}
+    usual = {"learner": "batches", "policy": "index", "alpha": 1.0}
+    return {**common(rounds, one_hot=True), **usual, **own, **given}

@@ -34,6 +34,8 @@ def all_specs(rounds: int):
         ({"release": "treee"}, "release .*'treee'"),
         ({"form": "short"}, "form 'short'"),
         ({"forgetting": 0.9}, "unknown keys: forgetting"),
+        ({"forget": 0.9}, "in the clear alone"),
+        ({"site": "nothing", "release": "once", "forget": 1.1}, "below 1"),
         ({"policy": "index"}, "policy 'index' does not go with learner 'ridge'"),
         ({"release": "once"}, "release .*'once'"),
         ({"site": "own", "release": "honaker"}, "'honaker'"),

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from rounds import DIM, WORLDS, algorithms, anytime, arms, joint, ridge
 
+from dpbandit.learners.bank import Bank
 from dpbandit.learners.filter import Filter
 from dpbandit.learners.joint import pack
 from dpbandit.learners.prior import Prior
@@ -234,6 +235,7 @@ def test_the_filter_equals_a_dense_posterior() -> None:
     predictions, weight = rng.normal(size=count), 0.8
     due = {7: 0.9, 15: 0.8, 22: 0.95, 29: 0.7}  # the round, and ρ there
     state, left = Filter(n), np.zeros(count)  # how much of each item is left
+    bank = Bank(n, np.empty(0))
     rows, offsets, seen = [], [], []
     for t in range(count):
         left[t] = 1.0
@@ -250,7 +252,8 @@ def test_the_filter_equals_a_dense_posterior() -> None:
         rows.append(block)
         offsets.append(part.T @ predictions[: t + 1])
         seen.append(y)
-        state.learn(y, q, rho, scale, variance)
+        said = state.learn(y, q, rho, scale, variance)
+        bank.learn(*said, 1.0, (np.eye(n), np.zeros(n)), first=t == 7)
         left[: t + 1] *= rho
     root = rng.normal(size=(n, n))
     precision, mean = root @ root.T + np.eye(n), rng.normal(size=n)
@@ -263,11 +266,12 @@ def test_the_filter_equals_a_dense_posterior() -> None:
     gain = prior @ design.T @ np.linalg.inv(noise)
     wanted = centre + gain @ (y - design @ centre)
     covariance = prior - gain @ design @ prior
-    theta, spread, likely = state.read(precision, precision @ mean)
+    found = bank.join(0, precision, precision @ mean)
+    (theta, spread), likely = found.read(), found.likely
     assert np.allclose(theta, wanted[:n], atol=1e-9)
     assert np.allclose(spread, covariance[:n, :n], atol=1e-9)
     # The marginal likelihood, up to a constant: its difference between two priors.
-    other = state.read(2 * precision, 2 * precision @ mean)[2]
+    other = bank.join(0, 2 * precision, 2 * precision @ mean).likely
     prior[:n, :n] /= 2
     noise2 = design @ prior @ design.T + scale**2 * np.eye(len(y))
     rest = y - design @ centre

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -85,11 +86,29 @@ class Caller:
         return answer
 
 
+WITH_SETTINGS = """
+import json, pathlib, sys
+from dpbandit.service import server, settings
+given = json.loads(sys.argv[1])
+given["witness"] = pathlib.Path(given["witness"])
+server.serve(settings.Settings(**given))
+"""
+
+
 class Service:
     """`dpbandit serve` as a process."""
 
     def __init__(
-        self, store, folder, *options, role="all", port=None, listens=True, prefix=(), env=None
+        self,
+        store,
+        folder,
+        *options,
+        role="all",
+        port=None,
+        listens=True,
+        prefix=(),
+        env=None,
+        settings=None,
     ):
         self.store, self.port = store, port or free_port()
         self.log = Path(folder) / f"serve-{self.port}.log"
@@ -108,6 +127,10 @@ class Service:
             ["--witness", str(Path(folder) / "witness")] if "--witness" not in options else []
         )
         command += ["--port", str(self.port)] if listens else []
+        if settings is not None:  # those that have no option
+            given = {"store": store, "role": role, "port": self.port, **settings}
+            given.setdefault("witness", str(Path(folder) / "witness"))
+            command = [*prefix, sys.executable, "-c", WITH_SETTINGS, json.dumps(given)]
         with self.log.open("ab") as file:
             environment = {**os.environ, **(env or {})}
             self.process = subprocess.Popen(
@@ -130,6 +153,45 @@ class Service:
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(40)
+
+
+class SilentProxy:
+    """Between a service and its PostgreSQL; it can fall silent and stay connected."""
+
+    def __init__(self, url, port=0):
+        from psycopg.conninfo import conninfo_to_dict
+
+        told = conninfo_to_dict(url)
+        self.path = told["host"]
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.speaks = threading.Event()
+        self.speaks.set()
+        where = f"127.0.0.1:{self.listener.getsockname()[1]}/{told['dbname']}"
+        self.url = f"postgresql://{told['user']}@{where}"
+        self.sockets = [self.listener]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.listener.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(f"{self.path}/.s.PGSQL.5432")
+                self.sockets += [near, far]
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass, args=pair, daemon=True).start()
+
+    def _pass(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                self.speaks.wait()
+                target.sendall(data)
+            target.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.speaks.set()
+        for one in self.sockets:
+            one.close()
 
 
 BANDIT = {

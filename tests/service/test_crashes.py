@@ -32,8 +32,14 @@ CONFIG = {
 }
 # Releases now and then instead of with every reward; people who come more often than their cap.
 PERSONAL = {**CONFIG, "algorithm": "anytime", "unit": ["user", 3]}
-# People whose rewards count up to a cap: what is counted is private, and as true as the sums.
-CAPPED = {**CONFIG, "algorithm": "anytime", "unit": ["person", 2.5]}
+# People who count up to a cap, in the engine itself: what is counted is private, and as true as the
+# sums.
+CAPPED = {
+    **CONFIG,
+    "algorithm": "anytime-joint",
+    "unit": ["person", 1],
+    "options": {"first_release": 20, "knee": 200.0},
+}
 PEOPLE = 100
 
 
@@ -301,7 +307,7 @@ def _check(store, visitors, seen, kills, rewards):
     if line.config["unit"][0] == "user":
         assert replay.over_cap > 50
     elif personal:
-        assert max(kept.values()) == 5 << 19  # the cap was reached
+        assert max(kept.values()) == 1 + (1 << 20)  # the cap was reached
 
     # the final model and the clean statistics behind it are those of the replay, to the last bit
     from dpbandit.files import unpack

@@ -104,7 +104,7 @@ def test_bad_bodies_by_hand(fuzzed):
     before = budget(call)
     for path in ("/v1/bandits", "/v1/bandits/shop/decisions", "/v1/bandits/shop/rewards"):
         for body in BAD:
-            if not (path.endswith("rewards") and body == "[]"):
+            if path == "/v1/bandits" or body != "[]":  # nothing is asked for
                 refused(call("POST", path, raw=body))
     for contexts in CONTEXTS:
         for name in ("shop", "quick"):

@@ -281,3 +281,166 @@ def test_a_service_that_is_told_to_stop_finishes_what_it_has_begun(tmp_path, ser
     assert len(acknowledged) > 10
     assert set(acknowledged) <= kept
     assert lease == 0  # given back
+
+
+# ---------------------------------------------------------------------- clocks that jump
+
+HOUR = 3_600_000_000
+
+
+def test_a_dead_learners_lease_from_another_hour_does_not_stop_learning(settings):
+    """A clock was an hour ahead when it was written, and was put right."""
+    bandit = make_bandit(settings.store)
+    add_decisions(settings.store, bandit, 3)
+    store = Store(settings.store)
+    token = store.acquire(bandit, "somebody who is dead", 3600.0)
+    settings = replace(settings, lease_seconds=0.1)
+    learner = Learner(settings)
+    until(lambda: learner.turn() or _lines(settings.store)[0].learned == 3, 5)
+    assert store.renew({bandit: token}, 1.0) == [bandit]
+    # One that is alive prolongs it, and is left alone, however far ahead.
+    token = store.acquire(bandit, learner.holder, 3600.0)
+    other = Learner(settings)
+    for _ in range(10):
+        assert store.renew({bandit: token}, 3600.0) == []
+        other.turn()
+        time.sleep(0.05)
+    assert bandit not in other._held
+    for one in (learner, other, store):
+        (one.close if one is store else one.stop)()
+
+
+def test_a_lease_that_nobody_prolongs_is_no_learner(tmp_path, monkeypatch):
+    from dpbandit.service import catalog
+
+    url = f"sqlite:///{tmp_path}/store.db"
+    bandit = make_bandit(url)
+    store = Store(url)
+    token = store.acquire(bandit, "somebody", 3600.0)
+    (line,) = store.lines()
+    served, clock = catalog.Served(line, 0, None), [1000.0]
+    monkeypatch.setattr(catalog.time, "monotonic", lambda: clock[0])
+    now = store.connection.now()
+    for seconds, up in ((0, True), (30, True), (29, True), (2, False)):
+        clock[0] += seconds
+        served.see(line, clock[0])
+        assert served.learner_up(now) is up
+    store.renew({bandit: token}, 3600.0)
+    served.see(store.lines()[0], clock[0])
+    assert served.learner_up(now)
+    store.close()
+
+
+def test_what_is_dated_in_the_future_holds_up_nothing_behind_it(settings):
+    bandit = make_bandit(settings.store)
+    add_decisions(settings.store, bandit, 6, [(1, 1.0), (3, 1.0), (5, 1.0)])
+    store = Store(settings.store)
+    db = store.connection
+    for table, time_, seq in (("decisions", "decided_at", 2), ("rewards", "received_at", 2)):
+        sql = f"UPDATE {table} SET {time_} = {time_} + ? WHERE bandit = ? AND seq = ?"
+        assert db.run(sql, (HOUR, bandit, seq)) == 1
+    learner = Learner(replace(settings, retain_rewards=0.0, retain_decisions=0.0))
+    learner.turn()
+    assert _lines(settings.store)[0].learned == 6
+    time.sleep(0.01)
+    learner._erased = -1e9
+    learner.turn()
+    assert (
+        db.one("SELECT count(*) FROM rewards") == db.one("SELECT count(*) FROM decisions") == (0,)
+    )
+    learner.stop()
+    store.close()
+
+
+def test_a_decision_dated_in_the_future_keeps_its_whole_window(settings):
+    """It is dated like the one behind it, never earlier than it was made."""
+    bandit = make_bandit(settings.store, reward_window=600)
+    add_decisions(settings.store, bandit, 3)
+    store = Store(settings.store)
+    db = store.connection
+    times = [1_000, 2_000, 3_000]
+    for seq, at in zip((1, 2, 3), (times[0], times[1] + 10**17, times[2]), strict=True):
+        db.run("UPDATE decisions SET decided_at = ? WHERE seq = ?", (at, seq))
+    assert store.due(bandit, 0, window=600.0, limit=10) == 3
+    assert db.all("SELECT decided_at FROM decisions ORDER BY seq") == [(1_000,), (3_000,), (3_000,)]
+    db.run("UPDATE decisions SET decided_at = ? WHERE seq = 3", (10**17,))
+    assert store.due(bandit, 0, window=600.0, limit=10) == 2
+    (at,) = db.one("SELECT decided_at FROM decisions WHERE seq = 3")
+    assert abs(at - db.now()) < 5_000_000
+    store.close()
+
+
+def test_a_decision_committed_after_a_delete_does_not_survive_it(store_url):
+    from dpbandit.service.records import place
+
+    bandit = make_bandit(store_url)
+    context = np.array([0.5, 0.5, 0.0]).tobytes()
+    entry = ((bandit, 0, None, context, None, 0, "test"), None, None)
+    one, other = Store(store_url), Store(store_url)
+    deleting = threading.Thread(target=other.delete, args=(bandit,))
+    with one.connection.write():
+        assert place(one.connection, [entry]) != [None]
+        deleting.start()
+        deleting.join(0.4)
+    deleting.join(20)
+    assert not deleting.is_alive()
+    assert one.connection.one("SELECT count(*) FROM decisions") == (0,)
+    with one.connection.write():
+        assert place(one.connection, [entry]) == [None]
+    one.close()
+    other.close()
+
+
+# ---------------------------------------------------------------------- many bandits
+
+
+def add_copies(url, count):
+    """So many more bandits like the first."""
+    store = Store(url)
+    db = store.connection
+    columns = "config, claim, status, reason, timelines, created_at, created_by"
+    with db.write():
+        for number in range(count):
+            db.run(
+                f"INSERT INTO bandits (identity, name, {columns}) SELECT ?, ?, {columns} FROM "
+                "bandits WHERE id = 1",
+                (f"{number:032x}", f"copy-{number}"),
+            )
+        db.run("INSERT INTO streams SELECT id, 0 FROM bandits WHERE id > 1")
+        db.run("INSERT INTO progress SELECT id, 0, 0, 0 FROM bandits WHERE id > 1")
+        db.run("INSERT INTO states SELECT b.id, 0, s.state FROM bandits b, states s WHERE b.id > 1")
+        db.run(
+            "INSERT INTO releases SELECT b.id, r.number, r.position, r.made_at, r.token, "
+            "r.fingerprint, r.charged, r.privacy, r.noise_scale, r.model, r.noisy FROM bandits b, "
+            "releases r WHERE b.id > 1"
+        )
+    store.close()
+
+
+def test_many_bandits_cost_little_to_begin_and_nothing_while_idle(tmp_path, monkeypatch):
+    """Counted, not timed: folders that are read, transactions, statements."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url)
+    add_copies(url, 300)
+    learner = Learner(Settings(store=url, witness=tmp_path / "witness", lease_seconds=60.0))
+    listed, listdir, said = [], os.listdir, []
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or listdir(path))
+    learner.store.connection._db.set_trace_callback(said.append)
+    while len(learner._leases) < 301:
+        learner.turn()
+    assert len(listed) < 10
+    assert sum(one.startswith("BEGIN") for one in said) < 30
+    learner._erased = -1e9
+    learner.turn()  # looks once whether there is something to erase
+    said.clear()
+    learner._erased = -1e9
+    learner.turn()
+    assert len(said) < 10
+    assert len(learner._held) == 0
+    add_decisions(url, 7, 2)
+    learner.turn()
+    assert next(line for line in _lines(url) if line.id == 7).learned == 2
+    said.clear()
+    learner.stop()
+    assert sum(one.startswith("BEGIN") for one in said) == 1
+    assert all(line.lease_until == 0 for line in _lines(url))

@@ -411,7 +411,7 @@ def test_rewards_of_a_paused_bandit_are_taken_for_when_it_goes_on(here):
         await journal.start()
         found = {}
         for status in ("failed", "restored", "spent", "retired"):
-            place = await journal.decide((bandit, 0, None, b"", None, 0, "test"))
+            place = await journal.decide((bandit, 0, None, bytes(24), None, 0, "test"))
             store.set_status(bandit, status, "test")
             (found[status],) = await journal.report(bandit, 60.0, "test", [(*place, 1.0)])
         await journal.stop()

@@ -3,13 +3,26 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from harness import BANDIT, Service, decide, learned, make_key, reward, until
+from harness import (
+    BANDIT,
+    Caller,
+    Service,
+    SilentProxy,
+    decide,
+    free_port,
+    learned,
+    make_key,
+    reward,
+    until,
+)
 
 from dpbandit.service import blueprint
 from dpbandit.service.store import Store
@@ -108,6 +121,72 @@ def test_the_first_reward_is_learned_in_seconds_on_a_read_only_system(tmp_path):
     assert not list(home.iterdir())
     for path in (home, source, *before):
         path.chmod(0o755)  # so that the folder can be removed
+
+
+# What a line of a unit means to a process, in a mount namespace of its own. A line that is not here
+# is not tested, and must not be printed.
+MEANS = {
+    "ProtectSystem=strict": "mount -o remount,bind,ro /",
+    # Not /root: the Python of a test may live there.
+    "ProtectHome=yes": "mount -t tmpfs -o ro none /home",
+    "PrivateTmp=yes": "mount -t tmpfs none /tmp",
+    "NoNewPrivileges=yes": "true",  # setpriv, below
+    "StateDirectory=dpbandit": "mount -t tmpfs none /var/lib && mkdir /var/lib/dpbandit",
+}
+ELSEWHERE = ("User", "EnvironmentFile", "ExecStart", "Restart", "RestartSec", "TimeoutStopSec")
+ORDER = ("StateDirectory", "PrivateTmp", "ProtectHome", "NoNewPrivileges", "ProtectSystem")
+
+
+def printed_units():
+    """(command, script that restricts it) of every unit in docs/operate.md."""
+    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
+    for unit in re.findall(r"```ini\n(.*?)```", page, re.DOTALL):
+        lines = unit.split("[Service]\n")[1].split("\n[Install]")[0].splitlines()
+        told = dict(line.split("=", 1) for line in lines)
+        limits = [name for name in told if name not in (*ELSEWHERE, "LimitNOFILE")]
+        limits.sort(key=ORDER.index)
+        yield told["ExecStart"], " && ".join(MEANS[f"{name}={told[name]}"] for name in limits)
+
+
+def test_the_units_that_are_printed_work_as_restricted_as_they_say(new_database, tmp_path):
+    read_only(tmp_path)  # or skip
+    proxy = SilentProxy(new_database())  # over TCP: its socket would be in the /tmp that is hidden
+    key, ports, running = make_key(proxy.url), iter((free_port(), free_port())), []
+    env = {**os.environ, "DPBANDIT_STORE": proxy.url, "HOME": "/home/dpbandit", "TMPDIR": ""}
+    env |= {"XDG_STATE_HOME": "", "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": ""}
+    try:
+        for command, script in printed_units():
+            port = str(next(ports))
+            asked = command.replace("%i", port).replace("8090", port).split()[1:]
+            prefix = [
+                "unshare",
+                "--mount",
+                "sh",
+                "-ec",
+                f'{script}; exec setpriv --no-new-privs "$@"',
+            ]
+            with (tmp_path / f"{len(running)}.log").open("wb") as log:
+                whole = [*prefix, "sh", sys.executable, "-m", "dpbandit.cli", *asked]
+                running.append(
+                    (int(port), subprocess.Popen(whole, env=env, stdout=log, stderr=log))
+                )
+        call = Caller(running[0][0], key)
+        for port, process in running:
+            until(lambda port=port, process=process: is_ready(port, process))
+        assert call("POST", "/v1/bandits", {**BANDIT, "reward_window": 0.2})[0] == 201
+        assert reward(call, decide(call), 1.0)[0] == 200
+        learned(call, 1)
+    finally:
+        for _, process in running:
+            process.terminate()
+            process.wait(30)
+        proxy.close()
+
+
+def is_ready(port, process):
+    assert process.poll() is None
+    with contextlib.suppress(OSError):
+        return Caller(port, "")("GET", "/readyz")[0] == 200
 
 
 def modules_of_a_ranker(tmp_path, use):

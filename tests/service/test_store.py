@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import sqlite3
 import time
@@ -227,6 +228,52 @@ def test_an_erased_reward_is_overwritten_in_the_file(tmp_path):
     assert pattern not in everything()
     learner.stop()
     ranker.close()
+
+
+def test_an_erased_reward_leaves_the_log_though_somebody_read_and_the_learner_was_killed(tmp_path):
+    """A reader keeps SQLite's log from being emptied; whoever erased may be dead when it ends."""
+    import struct
+
+    url = f"sqlite:///{tmp_path}/store.db"
+    bandit = make_bandit(url)
+    value = 0.73194268151234
+    add_decisions(url, bandit, 3, [(1, value)])
+    settings = Settings(store=url, witness=tmp_path / "w", retain_rewards=0.0)
+    killed, reader = Learner(settings), Store(url)
+    reader.connection.run("BEGIN")
+    reader.lines()
+    for _ in range(2):
+        killed._erased = -1e9
+        killed.turn()
+
+    def found():
+        files = tmp_path.glob("store.db*")
+        return struct.pack(">d", value) in b"".join(path.read_bytes() for path in files)
+
+    reader.connection.run("ROLLBACK")
+    assert reader.connection.all("SELECT count(*) FROM rewards") == [(0,)]
+    assert found()
+    after = Learner(settings)
+    after.turn()
+    assert not found()
+    for one in (killed, after):
+        one.stop()
+    reader.close()
+
+
+def test_what_never_changes_is_read_once(tmp_path):
+    """Config and claim: rankers look at all bandits several times a second."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url)
+    store, said = Store(url), []
+    first = store.lines()
+    store.connection._db.set_trace_callback(said.append)
+    assert store.lines() == first
+    assert len(said) == 1
+    assert not re.search("config|claim", said[0])
+    make_bandit(url, name="another")
+    assert [line.name for line in store.lines()] == [first[0].name, "another"]
+    store.close()
 
 
 def test_a_release_costs_the_same_however_many_came_before(store_url):

@@ -149,6 +149,7 @@ WORLDS = [
     (small_world(), CASES),
     (dpb.worlds.Drifting(arms=60, dim=4, shown=6, period=900), CASES),
     (dpb.worlds.Degenerate(arms=60, dim=4, shown=6, rank=2), CASES),
+    (dpb.worlds.Moving("new-arm", rounds=1100), {"forgets": ("linucb", {"forget": 0.99})}),
     (dpb.worlds.Bernoulli(4), {"private-ucb": ("private-ucb", {}), "linucb": ("linucb", {})}),
 ]
 

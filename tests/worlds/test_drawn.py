@@ -18,6 +18,11 @@ WORLDS = {
     "clicks, one-hot": dpb.worlds.Clicks(0.3, arms=6, one_hot=True),
     "logistic": dpb.worlds.Logistic(norm=4.0),
     "drifting": dpb.worlds.Drifting(arms=200, dim=7, shown=5, period=700, faded=0.2),
+    **{
+        f"moving, {kind}": dpb.worlds.Moving(kind, 1500)
+        for kind in ("abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best")
+    },
+    "gaussian": dpb.worlds.Gaussian(5),
     "degenerate": dpb.worlds.Degenerate(arms=300, dim=6, shown=4, rare=0.2),
     "degenerate, few arms": dpb.worlds.Degenerate(arms=30, dim=4, shown=7, rare=0.5),
 }
@@ -98,3 +103,20 @@ def test_a_world_that_the_core_cannot_draw_is_refused_by_name(change, words):
         _core.World({**spec, **change})
     with pytest.raises(ValueError, match="lacks faded"):
         _core.World({name: value for name, value in spec.items() if name != "faded"})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"path": np.zeros((0, 20))}, "the path has rows"),
+        ({"path": np.zeros((2, 19))}, "the path has rows"),
+        ({"path_rounds": 0}, "rounds to walk it in"),
+        ({"path_rounds": 1 << 41}, "rounds to walk it in"),
+        ({"hidden": 2}, "not hidden"),
+        ({"hidden": -1}, "not hidden"),
+    ],
+)
+def test_a_path_that_cannot_be_walked_is_refused_by_name(change, words):
+    spec = WORLDS["moving, new-arm"].episode(1).spec
+    with pytest.raises(ValueError, match=words):
+        _core.World({**spec, **change})

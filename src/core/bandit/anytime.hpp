@@ -1,6 +1,7 @@
 // The anytime bandit: an instrument for the context, a residual for the reward, sometimes a release.
 // Between releases nothing private is shown, and arms are picked by the posterior of the last one.
 #pragma once
+#include "../learner/bank.hpp"
 #include "../learner/filter.hpp"
 #include "../learner/prior.hpp"
 #include "../release/anytime.hpp"
@@ -12,40 +13,52 @@ struct Anytime : Common {
     // Of clicks: the standard deviation of differences between arms, in rates, and the least that the rate
     // and the reward's variance are taken to be, in widths of the range.
     static constexpr double DIFFERENCES_OF_RATE = 0.5, LEAST_RATE = 1e-4, LEAST_VARIANCE = 1e-5;
+    // Scales tried on the prior's variance: the lowest, how many, each four times the one before; what a step
+    // away from 1 must explain, in nats; and what weight is worth the work.
+    static constexpr double LOWEST_SCALE = 1.0 / 16, STEP_IN_NATS = 1.5, LEAST_WEIGHT = 1e-3;
+    static constexpr int SCALES = 6;
+    // What play teaches anyway: so many times what is known, shaped like what was played of late.
+    static constexpr double TAUGHT = 100;
     struct Times {
-        i64 due, releases, refresh_due;
+        i64 due, releases, refresh_due, released_at;
     };
     Size l;
     Schedule schedule;
     Fading sum;
     Filter filter;
+    Bank bank;
     Prior prior;
     Times* times;
-    double *estimate, *spread, *covariance, *u, *longer, *scratch;
+    double *estimate, *bonus, *covariance, *u, *longer, *mean, *second;
+    double* prior_scale;  // the likeliest
     double* rate;  // of clicks: their released mean plus one standard deviation, 0 before the first release
 
     Anytime(Block& b, const Spec& spec)
         : Common(b, spec, spec.dim + 1),
           l(spec.dim + 1),
-          schedule{spec.knee, spec.ratio},
+          schedule{spec.knee, spec.ratio, spec.life},
           sum(b, spec.dim + 1),
           filter(b, spec.dim + 1),
+          bank(b, spec.dim + 1, spec.memories),
           prior(b, spec.dim, spec.public_contexts) {
         times = b.take<Times>(1);
         estimate = b.vector(l);
-        spread = b.matrix(z);
+        bonus = b.matrix(z);
         covariance = b.matrix(l);
         u = b.vector(l);
         longer = b.vector(l);
-        scratch = b.matrix(l);
+        mean = b.vector(l);
+        second = b.take<double>(l.square() + 2 * l.s);
         rate = b.take<double>(1);
+        prior_scale = b.take<double>(1);
         if (!b.at) return;
+        *prior_scale = 1;
         times->due = spec.first;
         conclude();
     }
     i64 numbers() const { return l.n; }
     bool quiet(const double*) const { return clock->rounds + 1 < times->due; }
-    const double* matrix() const { return spread; }
+    const double* matrix() const { return bonus; }
     DPB_INLINE void look(const Slate& slate) {
         if (!prior.is_public && (clock->decisions < LOOKED_AT || clock->decisions % 8 == 0))
             prior.look(slate);
@@ -87,9 +100,24 @@ struct Anytime : Common {
     DPB_CALL void commit(const double* value) {
         i64 t = clock->rounds;
         double rho = schedule.kept(t);
-        // Without noise (ε = ∞) a little is assumed, so that few rewards do not say everything.
-        filter.learn(value, Schedule::shown(rho), rho, larger(o.scale, 1e-6), reward_variance());
         times->due = schedule.next(t);
+        learn(value, Schedule::shown(rho), rho, o.scale);
+    }
+    DPB_CALL void learn(const double* value, double q, double rho, double scale) {
+        i64 t = clock->rounds;
+        // Without noise (ε = ∞) a little is assumed, so that few rewards do not say everything.
+        filter.learn(value, q, rho, larger(scale, 1e-6), reward_variance());
+        bank.learn(filter.seen, filter.surprise, (double)(t - times->released_at), prior.precision, prior.pull,
+                   times->releases == 0);
+        // What was played long ago is forgotten soon: the share of round j is (j/t)²⁰.
+        if (times->released_at) {
+            double left = (double)times->released_at / (double)t;
+            left *= left, left *= left;
+            const double fourth = left;
+            left *= left, left *= left;
+            for (i64 i = 0; i < l.square(); i++) filter.played[i] *= left * fourth;
+        }
+        times->released_at = t;
         times->releases++;
         conclude();
     }
@@ -99,7 +127,7 @@ struct Anytime : Common {
         i64 t = clock->rounds, later = t < 50 ? 1 : t / 20;
         if (z.n > 64 && later < t * z.n / 1000) later = t * z.n / 1000;
         times->refresh_due = t + later;
-        if (times->releases) refresh_prior(1);
+        if (times->releases) refresh_prior(*prior_scale);
         else conclude();
     }
     // Clicks are 0 or 1: how often they come says how much they vary, and how far arms can differ. The
@@ -131,53 +159,93 @@ struct Anytime : Common {
     }
     // Read the posterior, with the prior that today's contexts suggest.
     DPB_CALL void conclude() {
-        double chosen = 1;
-        if (o.empirical_bayes && times->releases) {
-            double best = -__builtin_inf();
-            for (double candidate = 1.0 / 64; candidate <= 64; candidate *= 4) {
-                refresh_prior(candidate);
-                double likely = filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
-                if (likely > best) {
-                    best = likely;
-                    chosen = candidate;
-                }
-            }
-        }
         // With public contexts and a prior that is not fitted, it is what it was at the last release.
-        if (o.empirical_bayes || follows_rate() || !prior.is_public || !times->releases)
-            refresh_prior(chosen);
-        if (times->releases) filter.read(prior.precision, prior.pull, estimate, covariance, scratch);
-        else prior.show(estimate, covariance);  // in high dimension, far less work
+        if (!times->releases) {
+            refresh_prior(1);
+            prior.show(estimate, covariance);  // in high dimension, far less work
+        } else if (o.empirical_bayes) {
+            average();
+        } else {
+            if (follows_rate() || !prior.is_public) refresh_prior(1);
+            bank.join(*bank.acting, prior.precision, prior.pull);
+            bank.read(estimate, covariance);
+        }
         if (follows_rate() && times->releases) note_rate();
-        loaded();
-    }
-    // What `choose` looks at, of the posterior.
-    void loaded() {
         for (int i = 0; i < z.n; i++) {
             released[i] = estimate[i];
-            for (int k = 0; k < z.n; k++) spread[(i64)i * z.s + k] = covariance[(i64)i * l.s + k];
+            for (int k = 0; k < z.n; k++) bonus[(i64)i * z.s + k] = covariance[(i64)i * l.s + k];
         }
+        if (o.neglected && times->releases) forget_what_play_teaches();
+    }
+    // The posterior's moments over scales of the prior's variance, weighed by what the releases say of them.
+    DPB_CALL void average() {
+        double likely[SCALES], best = -__builtin_inf(), total = 0, scale = LOWEST_SCALE;
+        for (int k = 0; k < SCALES; k++, scale *= 4) {
+            refresh_prior(scale);
+            likely[k] = bank.join(*bank.acting, prior.precision, prior.pull) - STEP_IN_NATS * magnitude(k - 2);
+            if (likely[k] > best) {
+                best = likely[k];
+                *prior_scale = scale;
+            }
+        }
+        for (double& one : likely) {
+            one = exp1(one - best);
+            if (one < LEAST_WEIGHT) one = 0;
+            total += one;
+        }
+        clear(estimate, l.s);
+        clear(covariance, l.square());
+        scale = LOWEST_SCALE;
+        for (int k = 0; k < SCALES; k++, scale *= 4) {
+            if (!(likely[k] > 0)) continue;
+            refresh_prior(scale);
+            bank.join(*bank.acting, prior.precision, prior.pull);
+            bank.read(mean, second);
+            const double weight = likely[k] / total;
+            add_scaled(l, estimate, weight, mean);
+            for (int i = 0; i < l.n; i++)
+                for (int j = 0; j < l.n; j++)
+                    covariance[(i64)i * l.s + j] += weight * (second[(i64)i * l.s + j] + mean[i] * mean[j]);
+        }
+        for (int i = 0; i < l.n; i++)
+            for (int j = 0; j < l.n; j++) covariance[(i64)i * l.s + j] -= estimate[i] * estimate[j];
+        refresh_prior(*prior_scale);
+    }
+    // A bonus for what play will not teach anyway: 2·ln(2 + t)·(Σ⁻¹ + s·A)⁻¹, A being what was played of late.
+    DPB_CALL void forget_what_play_teaches() {
+        const int d = z.n;
+        double *known = bank.rows, *work = second, traced = 0;  // nobody reads either any more
+        for (int i = 0; i < d; i++) traced += filter.played[(i64)i * l.s + i];
+        if (!(traced > 0) || !invert(z, bonus, known, work)) return;
+        const double share = TAUGHT * bank.known() / traced;
+        for (int i = 0; i < d; i++)
+            for (int k = 0; k < d; k++) known[(i64)i * z.s + k] += share * filter.played[(i64)i * l.s + k];
+        if (!invert(z, known, bonus, work)) return;
+        const double width = 2 * log1(2 + (double)clock->rounds);
+        for (i64 i = 0; i < z.square(); i++) bonus[i] *= width;
     }
     // Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept.
     bool start(const double* value, double scale) {
-        filter.learn(value, 1, 0, larger(scale, 1e-6), reward_variance());
-        times->releases++;
-        conclude();
+        learn(value, 1, 0, scale);
         return true;
     }
     bool conclude_again() {
-        refresh_prior(1);
+        refresh_prior(*prior_scale);
         return true;
     }
     void fields(Fields& f) {
         common_fields(f);
         sum.fields(f);
         filter.fields(f);
+        bank.fields(f);
         prior.fields(f);
         f.number("due", &times->due);
         f.number("releases", &times->releases);
         f.number("refresh_due", &times->refresh_due);
+        f.number("released_at", &times->released_at);
         f.real("rate", rate);
+        f.real("prior_scale", prior_scale);
+        f.matrix("bonus", bonus, z);
         f.vector("estimate", estimate, l.n);
         f.matrix("posterior", covariance, l);
         f.vector("instrument", u, l.n);

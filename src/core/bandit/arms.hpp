@@ -9,6 +9,14 @@ namespace dpb::DPB_ARCH {
 // The index of an arm that was never pulled: above every other, and its square is still a float.
 constexpr double UNTRIED = 1e140;
 
+// The arm that a one-hot row names.
+DPB_INLINE i64 named_arm(const double* x, int arms) {
+    i64 arm = 0;
+    for (int i = 0; i < arms; i++)
+        if (x[i] > 0.5) arm = i;
+    return arm;
+}
+
 struct Arms : Common {
     static constexpr bool is_whole = true;
     i64 rows;
@@ -30,16 +38,10 @@ struct Arms : Common {
         u64 decision = (u64)clock->decisions++;
         index_arms(alpha);
         for (i64 j = 0; j < slate.arms; j++) {
-            i64 arm = named(slate.row(j));
+            i64 arm = named_arm(slate.row(j), z.n);
             scores[j] = released[arm] + bonuses[arm];
         }
         return pick(scores, slate.arms, o.ties_key, decision);
-    }
-    DPB_INLINE i64 named(const double* x) const {
-        i64 arm = 0;
-        for (int i = 0; i < z.n; i++)
-            if (x[i] > 0.5) arm = i;
-        return arm;
     }
     // What an arm's index has on top of its released mean in the coming round.
     DPB_CALL void index_arms(double alpha) {
@@ -56,7 +58,7 @@ struct Arms : Common {
     }
     DPB_CALL double prepare(const double* x, double reward, bool) {
         clock->rounds++;
-        i64 arm = *last = named(x), pull = ++pulls[arm];
+        i64 arm = *last = named_arm(x, z.n), pull = ++pulls[arm];
         Place at(pull, o.unknown_horizon, o.levels);
         whole *own = sums + arm * rows, sum = to_grid((reward - centre()) / width());
         if (o.unknown_horizon && at.index == 1 && pull > 1) close_block(arm, pull - 1);

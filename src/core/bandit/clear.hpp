@@ -40,7 +40,10 @@ struct InTheClear : Regression {
     bool quiet(const double*) const { return true; }
     DPB_CALL double prepare(const double* x, double reward, bool) {
         clock->rounds++;
+        if (o.forget < 1) ridge.fade(o.forget);
         learn(x, reward);
+        // λ comes back in all directions at once: that is no update of A⁻¹ along x.
+        if (o.forget < 1) ridge.refresh();
         return NO_RELEASE;
     }
     bool conclude_again() {

@@ -11,18 +11,25 @@ namespace dpb::DPB_ARCH {
 struct Clock {
     i64 rounds, decisions, clipped, outside;  // outside: 1 once a context was not among the public ones
 };
+// What was counted of the person whose round it is, for this round alone, and by how much it grew. A row
+// that nobody set it for is a stranger's.
+struct Visit {
+    i64 counted, growth;
+};
 // A bandit is this with `prepare`, `fields` and what it does otherwise than said here.
 struct Common {
     static constexpr bool is_whole = false;  // whether it releases whole numbers
     const Spec& o;
     Size z;
     Clock* clock;
+    Visit* visit;
     double* released;  // θ as everybody may see it
     double *pending, *noisy;
     Node node;  // the clean numbers to release
     Desk desk;
     Common(Block& b, const Spec& spec, i64 numbers) : o(spec), z(spec.dim), desk(b, z, spec.policy) {
         clock = b.take<Clock>(1);
+        visit = b.take<Visit>(1);
         released = b.vector(z);
         pending = b.take<double>(numbers + 16);
         noisy = b.take<double>(numbers + 16);

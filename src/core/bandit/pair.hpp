@@ -16,12 +16,14 @@ DPB_INLINE double largest_move(double eta2) {
 struct TwoSums : Common {
     static constexpr bool is_whole = true;
     static constexpr int WIDTHS = 4, GUESSES = 2 * WIDTHS;
+    static constexpr int REWARD_BITS = 20;  // of a person's residuals: privacy/unit.py
     // Where a constant is looked for, and after how many rounds per unit of noise that is decided.
     static constexpr i64 UNDECIDED = 0, IN_INTERCEPT = 1, ALONG_CONTEXTS = 2;
     static constexpr double SURE = 50;
     static constexpr double EXPLORES = 1.25;  // how much more where contexts are not alike
     struct Times {
         i64 due, change_due, version, releases, rounds_shown, constant_kind;
+        i64 people, people_shown;  // who came so far, and by the last release
         double before;  // rounds of a log, before round 1
     };
     Size l, g;
@@ -44,7 +46,7 @@ struct TwoSums : Common {
           l(spec.dim + 1),
           g((spec.dim + 1) * (spec.dim + 2) / 2),
           most(spec.versions),
-          schedule{spec.knee, spec.ratio},
+          schedule{spec.knee, spec.ratio, __builtin_inf()},
           moments(b, l.n),
           grams(b, g.n),
           directions(b, l.n),
@@ -110,12 +112,24 @@ struct TwoSums : Common {
     }
     double* of(double* table, i64 version) const { return table + version * l.square(); }
     double eta2(i64 version) const { return version == 0 ? o.first_eta2 : o.later_eta2; }
-    double size(i64 version) const { return root(largest_move(eta2(version))); }
+    // A person's residuals and the one visit in the Gram matrix may be of different whiteners.
+    double move(i64 version) const {
+        return o.persons ? 1 + 2 * larger(o.first_eta2, o.later_eta2) : largest_move(eta2(version));
+    }
+    double size(i64 version) const { return root(move(version)); }
     double eta(i64 version) const { return root(eta2(version)) / size(version); }
     double length(i64 version) const {
         return root(version == 0 && !o.known_second.rows ? 2.0 : (double)l.n);
     }
-    double coefficient(i64 version) const { return length(version) / (2 * o.window * size(version)); }
+    double coefficient(i64 version) const { return length(version) / (2 * o.reach * size(version)); }
+    // What this person has left of a residual e, in shares of the reach and whole numbers of steps.
+    double within_reach(double e, bool is_new) const {
+        i64 left = ((i64)1 << REWARD_BITS) - (is_new ? 0 : visit->counted - 1);
+        i64 steps = (i64)(magnitude(e) * 0x1p20);
+        if (steps > left) steps = left;
+        visit->growth = steps + is_new;
+        return e < 0 ? -(double)steps * 0x1p-20 : (double)steps * 0x1p-20;
+    }
     i64 numbers() const { return l.n + g.n; }
     bool quiet(const double*) const { return clock->rounds + 1 < times->due; }
     const double* matrix() const { return spread; }
@@ -137,7 +151,12 @@ struct TwoSums : Common {
         double h = root(dot(l, u, u)), c = o.window;
         double prediction = smaller(larger(dot(l, longer, estimate), o.low), o.high);
         double residual = (reward - prediction) * smaller(length(v) / h, 2);
-        double e = smaller(larger(residual, -c), c) / (2 * c * size(v));
+        double e = smaller(larger(residual, -c), c);
+        const bool is_new = !o.persons || !visit->counted;
+        if (o.persons) e = within_reach(e / o.reach, is_new) * o.reach;
+        visit->counted = 0;  // the next round is a stranger's, if nobody says otherwise
+        times->people += is_new;
+        e /= 2 * o.reach * size(v);
         for (int i = 0; i < l.n; i++) u[i] /= h;
         i64 at = 0;
         for (int i = 0; i < l.n; i++) {
@@ -146,7 +165,7 @@ struct TwoSums : Common {
             for (int k = i + 1; k < l.n; k++) packed[at++] = scaled * u[k];
         }
         moments.add(e, u);
-        grams.add(eta(v), packed);
+        if (is_new) grams.add(eta(v), packed);
         clear(u, l.s);  // no clean term stays in memory
         clear(longer, l.s);
         clear(packed, g.s);
@@ -184,7 +203,9 @@ struct TwoSums : Common {
             for (int k = i + 1; k < l.n; k++)
                 noisy_gram[(i64)i * l.s + k] = noisy_gram[(i64)k * l.s + i] = value[at++] / root(2.0);
         }
-        directions.learn(noisy_gram, rounds, eta(v), Schedule::shown(other), other, scale, of(own_targets, v),
+        const double of_directions = o.persons ? (double)(times->people - times->people_shown) : rounds;
+        times->people_shown = times->people;
+        directions.learn(noisy_gram, of_directions, eta(v), Schedule::shown(other), other, scale, of(own_targets, v),
                          own_information + v);
         if (!t) {  // of a log the Gram matrix itself is known, but for noise, not a mean that it samples
             own_information[v] = rounds * rounds / (scale * scale);
@@ -197,10 +218,10 @@ struct TwoSums : Common {
     }
     void learn_moments(const double* noisy, i64 t, double rounds, double q, double rho, double scale) {
         const i64 v = times->version;
-        const double c = o.window;
+        const double c = o.reach;
         weight[v] += rounds;
         add_scaled(l, offset + v * l.s, rounds, estimate);
-        *noise_variance += rounds * (o.reward_variance / (4 * c * c) / l.n / largest_move(eta2(v)));
+        *noise_variance += rounds * (o.reward_variance / (4 * c * c) / l.n / move(v));
         const double of_noise = q * q * *noise_variance + scale * scale, gain = q * *noise_variance / of_noise;
         const double fades =
             times->releases ? root((times->before + (double)times->rounds_shown) / (times->before + (double)t)) : 1;
@@ -242,7 +263,8 @@ struct TwoSums : Common {
         scale_by(l, 1 / second[(i64)d * l.s + d], second);
         if (times->constant_kind != IN_INTERCEPT) copy(second, prior_second, l.square());
         find_constant();
-        if (turns && times->constant_kind == UNDECIDED && times->before + (double)clock->rounds > SURE * o.scale) {
+        const double seen = o.persons ? (double)times->people : times->before + (double)clock->rounds;
+        if (turns && times->constant_kind == UNDECIDED && seen > SURE * o.scale) {
             double along = 0;
             for (int i = 0; i < d; i++) along += mean_entry(i) * mean_entry(i);
             times->constant_kind = along > 0.5 * (trace_of(l, second) - 1) ? ALONG_CONTEXTS : IN_INTERCEPT;
@@ -282,7 +304,7 @@ struct TwoSums : Common {
     void design(i64 m, double* out) {
         around(l, of(whiteners, m), second, one, two, three);
         scale_by(l, 1 / trace_of(l, three), three);
-        if (times->version || times->before > 0) {
+        if ((times->version || times->before > 0) && own_information[m] > 0) {  // somebody new came under it
             double unit = 1 / (own_information[m] * eta(m)), sd = own_sd(m);
             for (i64 i = 0; i < l.square(); i++) one[i] = of(own_targets, m)[i] * unit;
             cleaner.own_design(one, three, sd, two);
@@ -447,6 +469,10 @@ struct TwoSums : Common {
         f.number("rounds_shown", &times->rounds_shown);
         f.number("constant_kind", &times->constant_kind);
         f.real("before", &times->before);
+        if (o.persons) {
+            f.number("people", &times->people);
+            f.number("people_shown", &times->people_shown);
+        }
         f.table("whiteners", whiteners, most * l.n, l);
         f.table("factors", factors, most * l.n, l);
         f.table("own_targets", own_targets, most * l.n, l);

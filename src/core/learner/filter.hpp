@@ -2,9 +2,8 @@
 // constant memory. A release is y = q·S + z, where S = Σ ω·u·e sums residuals e = r − p. With the
 // public offset O = Σ ω·u·p it is the sum of u·r, and Σ ω·u·r = N·θ⁺ + E: N = Σ ω·u·x⁺ᵀ is public, E
 // sums reward noises. E goes from release to release, so it is part of the state: given θ⁺ and the
-// releases it is Gaussian with mean ξ + Ξθ⁺ and covariance Π. Releases add rows to a square root of
-// the information on θ⁺, by rotations: a sum of squares would drown small directions in rounding.
-// No prior is in it, so a prior may be chosen, and changed, when the posterior is read.
+// releases it is Gaussian with mean ξ + Ξθ⁺ and covariance Π. What a release says about θ⁺ alone comes out
+// as equations, for the bank to keep.
 #pragma once
 #include "../fields.hpp"
 #include "../linalg.hpp"
@@ -17,7 +16,7 @@ struct Filter {
     Size z;  // d + 1
     double *design, *offset, *spread;                // N, O, Σ ω²·u·uᵀ since the last release
     double *mean, *slope, *covariance;               // ξ, Ξ, Π
-    double *information_root, *target;               // R, upper triangular; RᵀR is the information
+    double* played;                                  // Σ x⁺x⁺ᵀ of what was played of late
     double *rows_u, *rows_x;                         // rounds that wait, weighted
     i64* waiting;
     double *square, *gain, *seen, *half, *turned, *surprise;  // scratch
@@ -32,8 +31,7 @@ struct Filter {
         mean = b.vector(z);
         slope = b.matrix(z);
         covariance = b.matrix(z);
-        information_root = b.matrix(z);
-        target = b.vector(z);
+        played = b.matrix(z);
         square = b.matrix(z);
         gain = b.matrix(z);
         seen = b.matrix(z);
@@ -56,9 +54,11 @@ struct Filter {
         if (!*waiting) return;
         add_rows(z, design, rows_u, rows_x, (int)*waiting);
         add_rows(z, spread, rows_u, rows_u, (int)*waiting);
+        add_rows(z, played, rows_x, rows_x, (int)*waiting);
         *waiting = 0;
     }
-    // A release y = q·S + noise of this scale, made before all sums shrink by ρ.
+    // A release y = q·S + noise of this scale, made before all sums shrink by ρ. Leaves what it says, as
+    // equations seen·θ⁺ = surprise, each of variance 1.
     DPB_CALL void learn(const double* noisy, double q, double rho, double scale, double reward_variance) {
         settle();
         const int n = z.n, s = z.s;
@@ -82,7 +82,6 @@ struct Filter {
         add_product(z, -1, gain, seen, slope);
         shrink_covariance(q, scale);
         whiten_seen();
-        add_equations(z, information_root, target, seen, surprise, false);
         for (int i = 0; i < s; i++) {
             offset[i] *= rho;
             mean[i] *= rho;
@@ -130,24 +129,6 @@ struct Filter {
             });
         }
     }
-    // The posterior under a prior with this precision and pull = precision·mean. Returns the log of
-    // the releases' marginal likelihood, up to a constant that no prior changes.
-    DPB_CALL double read(const double* precision, const double* pull, double* theta, double* cov,
-                         double* work) {
-        const int n = z.n, s = z.s;
-        factor(z, precision, nullptr, cov);  // the prior as equations: U·θ⁺ = U⁻ᵀ·pull
-        solve_lower(z, cov, pull, surprise);
-        double likely = 0;
-        for (int i = 0; i < n; i++) likely += log1(cov[(i64)i * s + i]);
-        copy(information_root, work, z.square());
-        copy(target, theta, s);
-        add_equations(z, work, theta, cov, surprise, true);
-        for (int i = 0; i < n; i++)
-            likely -= 0.5 * surprise[i] * surprise[i] + log1(work[(i64)i * s + i]);
-        solve_upper(z, work, theta);
-        invert_factor(z, work, cov);
-        return likely;
-    }
     void fields(Fields& f) {
         f.matrix("design", design, z);
         f.vector("offset", offset, z.n);
@@ -155,8 +136,7 @@ struct Filter {
         f.vector("mean", mean, z.n);
         f.matrix("slope", slope, z);
         f.matrix("covariance", covariance, z);
-        f.matrix("information_root", information_root, z);
-        f.vector("target", target, z.n);
+        f.matrix("played", played, z);
         f.table("rows_u", rows_u, SEEN_TOGETHER, z);
         f.table("rows_x", rows_x, SEEN_TOGETHER, z);
         f.number("seen_waiting", waiting);

@@ -50,6 +50,19 @@ struct Ridge {
         add_kept(z, moments, moments_low, reward, x);
         add_scaled(z, theta, gain, step);
     }
+    // A ← λ1 + γ(A − λ1) and b ← γb. A⁻¹ and θ are then those of before: a refresh is due.
+    DPB_CALL void fade(double gamma) {
+        settle();
+        for (i64 i = 0; i < z.square(); i++) {
+            gram[i] *= gamma;
+            gram_low[i] *= gamma;
+        }
+        for (int i = 0; i < z.n; i++) gram[(i64)i * z.s + i] += (1 - gamma) * strength;
+        for (int i = 0; i < z.s; i++) {
+            moments[i] *= gamma;
+            moments_low[i] *= gamma;
+        }
+    }
     // Every 256 updates (2d in high dimension, where a refresh costs as much as that many), or at
     // once when rounding has made A⁻¹ lose its sign.
     DPB_INLINE bool due(double quadratic) const {

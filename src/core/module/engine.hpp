@@ -7,21 +7,24 @@ constexpr int NOT_AN_ARRAY = -1;
 
 class World;
 
-// The last entry of a list, in which a number is put once it is known. Nothing can fail then.
+// The last entries of a list, in which numbers are put once they are known. Nothing can fail then.
 class Told {
    public:
-    explicit Told(PyObject* list)
-        : list_(list == Py_None ? nullptr : list), room_(!list_ || PyList_Append(list_, Py_False) == 0) {}
+    explicit Told(PyObject* list, int numbers = 1) : list_(list == Py_None ? nullptr : list), room_(true) {
+        first_ = list_ ? PyList_Size(list_) : 0;
+        for (int i = 0; list_ && room_ && i < numbers; i++) room_ = PyList_Append(list_, Py_False) == 0;
+    }
     bool has_room() const { return room_; }
-    void say(int64_t rows) {
-        if (!list_ || !rows) return;
-        PyObject* number = PyLong_FromLongLong(rows);
-        if (!number) abort();  // as wherever there is no memory
-        PyList_SetItem(list_, PyList_GET_SIZE(list_) - 1, number);
+    void say(int64_t number, int at = 0) {
+        if (!list_ || !number) return;
+        PyObject* made = PyLong_FromLongLong(number);
+        if (!made) abort();  // as wherever there is no memory
+        PyList_SetItem(list_, first_ + at, made);
     }
 
    private:
     PyObject* list_;
+    Py_ssize_t first_;
     bool room_;
 };
 
@@ -32,7 +35,7 @@ class Engine {
     Engine(const Engine& other) : tables_(other.tables_), spec_(other.spec_) {
         size_t at = 0;
         for (dpb::Table* t : {&spec_.shape, &spec_.unshape, &spec_.public_arms, &spec_.rates, &spec_.weights,
-                              &spec_.public_contexts})
+                              &spec_.public_contexts, &spec_.memories, &spec_.known_second})
             for (at = 0; t->at && at < tables_.size(); at++)
                 if (other.tables_[at].data() == t->at) {
                     t->at = tables_[at].data();
@@ -76,20 +79,26 @@ class Engine {
         View v(x, 1);
         return v.good ? core_->admit(v.data(), v.rows(), reward) : NOT_AN_ARRAY;
     }
-    // learn(x, reward, told=None). `told` gets the number of rows that were learned, within the call
-    // that learns them: whoever is interrupted on the way back can look.
+    // learn(x, reward, told=None, counted=0). `told` gets the number of rows that were learned, and of a
+    // person by how much their count grew, within the call that learns them: whoever is interrupted on
+    // the way back can look.
     static PyObject* learn(PyObject* self, PyObject* const* given, Py_ssize_t count) {
-        if (count < 2 || count > 3 || (count == 3 && given[2] != Py_None && !PyList_Check(given[2]))) {
-            PyErr_SetString(PyExc_TypeError, "learn takes a context, a reward and, if asked for, a list");
+        if (count < 2 || count > 4 || (count > 2 && given[2] != Py_None && !PyList_Check(given[2]))) {
+            PyErr_SetString(PyExc_TypeError,
+                            "learn takes a context, a reward and, if asked for, a list and what was counted");
             return nullptr;
         }
-        Told told(count == 3 ? given[2] : Py_None);
+        const int64_t counted = count == 4 ? PyLong_AsLongLong(given[3]) : 0;
+        if (counted == -1 && PyErr_Occurred()) return nullptr;
+        Told told(count > 2 ? given[2] : Py_None, count == 4 ? 2 : 1);
         if (!told.has_room()) return nullptr;
         int code = NOT_AN_ARRAY;
         View v(given[0], 1);
+        dpb::Core* core = nb::inst_ptr<Engine>(self)->core_;
         if (v.good && PyFloat_Check(given[1]))
-            code = nb::inst_ptr<Engine>(self)->core_->learn(v.data(), v.rows(), PyFloat_AS_DOUBLE(given[1]));
+            code = core->learn(v.data(), v.rows(), PyFloat_AsDouble(given[1]), counted);
         told.say(code == 0);
+        if (count == 4 && code == 0) told.say(core->growth(), 1);
         return PyLong_FromLong(code);
     }
     nb::tuple learn_many(nb::handle xs, nb::handle rs, nb::handle told) {
@@ -109,10 +118,10 @@ class Engine {
         require(v.good && v.rows() == spec_.dim, "a context is a C-contiguous float64 array of dim numbers");
         return v.data();
     }
-    double prepare(nb::handle x, double reward, bool in_public_set) {
+    double prepare(nb::handle x, double reward, bool in_public_set, int64_t counted) {
         require(!core_->waits(), "a release is pending: commit it first");
         View v(x, 1);
-        return core_->prepare(context(v), reward, in_public_set);
+        return core_->prepare(context(v), reward, in_public_set, counted);
     }
     Array pending() const { return copied(core_->pending(), core_->numbers()); }
     nb::object pending_whole() {
@@ -141,10 +150,11 @@ class Engine {
         for (nb::handle one : noise) numbers.push_back(from_whole_number(one));
         core_->begin(level, numbers.data());
     }
-    double simulate(nb::handle x, double reward, bool in_public_set, uint64_t noise_key, uint64_t start_key) {
+    double simulate(nb::handle x, double reward, bool in_public_set, uint64_t noise_key, uint64_t start_key,
+                    int64_t counted) {
         require(!core_->waits(), "a release is pending: commit it first");
         View v(x, 1);
-        return core_->simulate(context(v), reward, in_public_set, dpb::Keys{noise_key, start_key});
+        return core_->simulate(context(v), reward, in_public_set, dpb::Keys{noise_key, start_key}, counted);
     }
     Array theta() const { return copied(core_->theta(), spec_.dim); }
     nb::dict model() {
@@ -329,6 +339,7 @@ class Engine {
         return array(std::move(out), {(size_t)count});
     }
     const dpb::Spec& spec() const { return spec_; }
+    int64_t growth() const { return core_->growth(); }
 
    private:
     void make() {

@@ -19,6 +19,7 @@ const std::map<string, dpb::LearnerKind> LEARNERS = {
     {"none", dpb::LearnerKind::none},     {"ridge", dpb::LearnerKind::ridge},
     {"filter", dpb::LearnerKind::filter}, {"pair", dpb::LearnerKind::pair},
     {"joint", dpb::LearnerKind::joint},   {"arms", dpb::LearnerKind::arms},
+    {"batches", dpb::LearnerKind::batches},
 };
 const std::map<string, dpb::Site> SITES = {
     {"nothing", dpb::Site::nothing}, {"reward", dpb::Site::reward},       {"moments", dpb::Site::moments},
@@ -39,6 +40,7 @@ const std::map<string, dpb::WorldKind> WORLDS = {
     {"degenerate", dpb::WorldKind::degenerate},
     {"drifting", dpb::WorldKind::drifting},
     {"clicks", dpb::WorldKind::clicks},
+    {"moving", dpb::WorldKind::moving},
 };
 template <class T> T kind(const std::map<string, T>& known, const string& name, const char* what) {
     auto found = known.find(name);
@@ -139,9 +141,9 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
     require(s.dim >= 1 && s.dim <= 100'000, "dim must lie between 1 and 100,000");
     require(s.l1_limit >= 0, "l1_limit must be at least 0, infinity for none");
     require(s.max_norm > 0 && s.low < s.high && s.horizon >= 0, "max_norm, low and high, or horizon");
-    require((s.policy == dpb::PolicyKind::index) == (s.learner == dpb::LearnerKind::arms) ||
-                s.policy == dpb::PolicyKind::uniform,
-            "the policy 'index' goes with the learner 'arms' alone");
+    bool plain = s.learner == dpb::LearnerKind::arms || s.learner == dpb::LearnerKind::batches;
+    require((s.policy == dpb::PolicyKind::index) == plain || s.policy == dpb::PolicyKind::uniform,
+            "the policy 'index' goes with the learners 'arms' and 'batches' alone");
     require(s.learner != dpb::LearnerKind::none || s.policy == dpb::PolicyKind::uniform,
             "without a learner there is random play alone");
     switch (s.learner) {
@@ -168,12 +170,21 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             s.smallest_eigenvalue = r.real("smallest_eigenvalue");
             s.lemma_delta = r.real("lemma_delta");
             s.printed_index = r.flag("printed_index");
+            s.forget = r.real("forget");
             require(s.ridge > 0, "ridge must be above 0");
+            require(s.forget == 1 || (s.forget > 0 && s.forget < 1 && s.site == dpb::Site::nothing),
+                    "forget lies above 0 and below 1, in the clear alone, or is 1");
             break;
         case dpb::LearnerKind::filter:
             read_anytime(r, s);
             s.rewards = r.named("rewards", REWARDS);
             s.empirical_bayes = r.flag("empirical_bayes");
+            s.neglected = r.flag("neglected");
+            s.life = r.real("life");
+            s.memories = r.table("memories", 1);
+            require(s.life >= 1 && s.memories.rows <= 16, "life is at least 1, and memories are at most 16");
+            for (int64_t k = 0; k < s.memories.rows; k++)
+                require(s.memories.at[k] > 0, "memories are rounds, above 0");
             s.public_contexts = r.table("public_contexts");
             require(s.public_contexts.rows == 0 || s.public_contexts.columns == s.dim,
                     "public_contexts have dim columns");
@@ -187,6 +198,9 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             s.later_eta2 = r.real("later_eta2");
             require(s.versions >= 1 && s.versions <= 64 && s.growth_of_change > 1 && s.first_eta2 > 0 && s.later_eta2 > 0,
                     "versions, growth, first_eta2 or later_eta2");
+            s.reach = r.real("reach");
+            s.persons = r.flag("persons");
+            require(s.reach > 0, "reach must be above 0");
             s.known_second = r.table("known_second");
             require(s.known_second.rows == 0 ||
                         (s.known_second.rows == s.dim + 1 && s.known_second.columns == s.dim + 1),
@@ -206,6 +220,14 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             s.published_term = r.flag("published_term");
             s.privacy_bonus = r.real("privacy_bonus");
             s.failure = r.real("failure");
+            break;
+        case dpb::LearnerKind::batches:
+            s.scale = r.real("scale");
+            s.first = r.integer("first");
+            s.ratio = r.real("ratio");
+            s.reward_variance = r.real("reward_variance");
+            require(s.scale >= 0 && s.first >= 1 && s.ratio >= 1 && s.reward_variance >= 0,
+                    "scale, first, ratio or reward_variance");
             break;
     }
     r.finish();

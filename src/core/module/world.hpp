@@ -3,6 +3,7 @@
 #include "engine.hpp"
 
 namespace {
+constexpr int64_t MOST_ROWS = 1 << 20, MOST_PATH_ROUNDS = 1ll << 40;  // their product is a number
 class World {
    public:
     explicit World(nb::dict given) {
@@ -26,11 +27,19 @@ class World {
         s.rare_arms = r.integer("rare_arms");
         s.period = r.real("period");
         s.faded = r.real("faded");
+        s.path = r.table("path");
+        s.path_rounds = r.integer("path_rounds");
+        s.hidden = r.integer("hidden");
         r.finish();
         require(s.dim >= 1 && s.arms >= 1 && s.arms <= s.pool_size && s.period > 0, "dim, arms or period");
         require(s.kind != dpb::WorldKind::degenerate ||
                     (s.rare_arms >= s.arms && s.pool_size - s.rare_arms >= s.arms),
                 "enough arms of both kinds");
+        require(s.kind != dpb::WorldKind::moving ||
+                    (s.path.rows >= 1 && s.path.rows <= MOST_ROWS && s.path.columns == s.dim &&
+                     s.path_rounds >= 1 && s.path_rounds <= MOST_PATH_ROUNDS),
+                "the path has rows of dim numbers, and rounds to walk it in");
+        require(s.hidden >= 0 && s.arms <= s.pool_size - s.hidden, "enough arms that are not hidden");
         spec_ = s;
         world_ = core_in_use->make_world(s);
     }

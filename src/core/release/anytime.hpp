@@ -1,21 +1,27 @@
 // The anytime release: a sum that is shown again and again, for ever. Each time an item of weight ω
 // spends q²ω² and keeps ρ²ω², q² + ρ² = 1, so it never spends more than the 1 it came with.
-// Release times grow by `ratio`; R(j) = (1 + j/knee)^−4 is what an early item has left after round j.
+// Release times grow by `ratio` up to `life` and then keep their distance; R(j) = (1 + j/knee)^−4 is what
+// an early item has left after round j ≤ life. At the end of every generation all that is left is shown.
 #pragma once
 #include "../fields.hpp"
 #include "../fixed.hpp"
 
 namespace dpb::DPB_ARCH {
 struct Schedule {
-    double knee, ratio;
+    static constexpr double LIVES = 10;  // that a generation has
+    double knee, ratio, life;
     DPB_INLINE i64 next(i64 t) const {
-        double later = smaller((double)t * ratio, 0x1p62);  // no clock goes further
+        double later = (double)t > life ? (double)t + life * (ratio - 1) : (double)t * ratio;
+        later = smaller(later, 0x1p62);  // no clock goes further
         i64 up = (i64)later;
         up += (double)up < later;
         return up > t ? up : t + 1;
     }
     DPB_INLINE double kept(i64 t) const {
-        double left = (knee + (double)t) / (knee + (double)next(t));
+        const i64 later = next(t);
+        const double generation = LIVES * life;
+        if (__builtin_floor((double)t / generation) != __builtin_floor((double)later / generation)) return 0;
+        const double at = knee + smaller((double)t, life), left = at / (at + (double)(later - t));
         return left * left;
     }
     DPB_INLINE static double shown(double rho) { return root((1 - rho) * (1 + rho)); }

@@ -5,21 +5,24 @@ that grow geometrically, and each release spends a share of what every reward ha
 (`release.anytime`). What is summed is the residual against the released prediction, which needs a
 narrower range than the reward. A Kalman filter combines all releases (`learners.filter`), with a
 prior that contexts alone suggest (`learners.prior`), and arms are picked by upper confidence bounds.
-It assumes a constant θ and a mean reward that is linear in the context; where that fails it is still
-private.
+Hypotheses about the world compete on how well they foretold the noisy releases, which costs nothing:
+how fast it changes (`learners.bank`), and how far arms differ. It assumes a mean reward that is linear
+in the context; where that fails it is still private.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from dpbandit.algorithms import presets
 from dpbandit.algorithms.rewards import rewards_of
-from dpbandit.design import Design
+from dpbandit.design import DEFAULT_ALPHA, Design
 from dpbandit.errors import OptionError
-from dpbandit.options import Options, positive, whole
+from dpbandit.options import Options, flag, positive, whole
 from dpbandit.policies import CENTRED_UCB
 from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
@@ -39,11 +42,23 @@ OPTIONS = (
     "first_release",
     "reward_variance",
     "empirical_bayes",
+    "memories",
+    "life",
+    "explore",
 )
 
 # Where they come from, and what other values gave: docs/frontier.md.
 KNEE = 45.0  # rounds per dimension and unit of noise
 RATIO = 1.025
+# Rounds after which releases keep their distance, and speak of today: so many, or knees if more.
+LIFE, LIFE_IN_KNEES = 10_000.0, 12.0
+# Rounds in which what was learned fades to about a third, by those that forget.
+MEMORIES = (27_000.0, 9_000.0, 3_000.0)
+MOST_MEMORIES = 16
+# What a bonus is for: arms and features that play does not teach about anyway, or all.
+EXPLORE = {"neglected": True, "everything": False}
+# One hypothesis, one prior, one sum for ever: what a GPU can play.
+PLAIN = {"memories": (), "empirical_bayes": False, "life": math.inf, "explore": "everything"}
 # Beyond, a release would show less of an item than floats can tell.
 LONGEST_KNEE = 1e9
 
@@ -76,6 +91,22 @@ def design(name: str, options: Options) -> Design:
         # range of rewards.
         knee = KNEE * options.dim * 2 * share / min(budget, 1e3)
     knee = min(positive("knee", knee), LONGEST_KNEE)
+    life = _rounds("life", options.own("life", max(LIFE, LIFE_IN_KNEES * knee)))
+    memories = options.own("memories", MEMORIES)
+    if not isinstance(memories, (tuple, list)) or len(memories) > MOST_MEMORIES:
+        raise OptionError(
+            f"memories must be at most {MOST_MEMORIES} numbers of rounds, () for none, not {memories!r}"
+        )
+    explore = options.own("explore", "everything" if options.alpha == "theory" else "neglected")
+    if explore not in EXPLORE:
+        raise OptionError(
+            f"explore must be one of {', '.join(map(repr, EXPLORE))}, not {explore!r}"
+        )
+    neglected = EXPLORE[explore]
+    if neglected and options.alpha == "theory":
+        raise OptionError(
+            "alpha='theory' covers all directions: explore='neglected' does not go with it"
+        )
     first = options.own("first_release", None)
     if first is None:
         first = max(1, math.ceil(knee / 20))
@@ -89,6 +120,7 @@ def design(name: str, options: Options) -> Design:
         knee=knee,
         ratio=ratio,
         first=whole("first_release", first, least=1),
+        life=life,
     )
     public = options.public_contexts
     return Design(
@@ -98,7 +130,10 @@ def design(name: str, options: Options) -> Design:
             "window": share * options.width,
             "reward_variance": positive("reward_variance", variance),
             "rewards": rewards.name,
-            "empirical_bayes": options.own_flag("empirical_bayes"),
+            "empirical_bayes": flag("empirical_bayes", options.own("empirical_bayes", True)),
+            "life": life,
+            "memories": np.array([positive("memories", one) for one in memories]),
+            "neglected": neglected,
             "public_contexts": np.empty((0, options.dim)) if public is None else public,
         },
         release=release,
@@ -108,6 +143,29 @@ def design(name: str, options: Options) -> Design:
         ledger=noise.ledger(budget),
         # The posterior holds all uncertainty, the noise's too: this radius covers every x at once.
         theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),
-        alpha=rewards.alpha,
+        alpha=rewards.alpha if neglected else DEFAULT_ALPHA,
         values_depend_on_releases=True,  # residuals are taken against the released prediction
+        has_instruments=True,
     )
+
+
+def not_plain(spec: Mapping[str, Any]) -> str:
+    """What of a bandit weighs hypotheses, in words; nothing for a plain one, which is linear in what
+    was released."""
+    parts = {
+        "memories compete": len(spec["memories"]) > 0,
+        "its prior is fitted at every release": spec["empirical_bayes"],
+        "it explores what is neglected": spec["neglected"],
+        "its releases keep their distance": not math.isinf(spec["life"]),
+    }
+    found = [words for words, is_so in parts.items() if is_so]
+    plain = ", ".join(f"{name}={value!r}" for name, value in PLAIN.items())
+    plain = plain.replace("=inf", "=math.inf")
+    return f"{', '.join(found)} (a plain one has {plain})" if found else ""
+
+
+def _rounds(name: str, value: Any) -> float:
+    """At least 1; infinity is a number of rounds too."""
+    if value != math.inf and positive(name, value) < 1:
+        raise OptionError(f"{name} is in rounds, 1 at least, not {value!r}")
+    return float(value)

@@ -24,6 +24,7 @@ from dpbandit.policies import find_policy
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
+from dpbandit.privacy.unit import REWARD_BITS
 from dpbandit.release.pair import Pair, packed_size
 from dpbandit.types import Matrix
 
@@ -49,15 +50,22 @@ VERSIONS = 8
 # η²: up to ⅛ the Gram matrix is free; under the first whitener, which knows nothing, it is worth more.
 FIRST_ETA2 = 0.25
 LATER_ETA2 = 0.125
+# Of persons nothing is free: noise grows by √(1 + 2η²), and all whiteners share it.
+PERSONS_ETA2 = 0.125
 ALPHA = 0.4  # of the posterior's standard deviation
+VISITS = (
+    "who comes when, and how often, is public, and does not depend on their own contexts and rewards "
+    "except through what was released"
+)
 SAMPLE = "public_contexts are of nobody who is protected: they shape the first whitener"
 
 
 def design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "gaussian", ("gaussian",))
     presets.refuse_pan_private(options, name, "its sums are clean in memory between releases")
-    presets.refuse_persons(options, name, presets.CONTEXTS_NOT_CAPPED)
     presets.check_range(options)
+    options.protect_contexts()
+    persons = not options.protects.counts_are_public
     if options.context_noise > 0:
         raise OptionError(f"{name} protects contexts itself: leave context_noise out")
     rewards = rewards_of(options)
@@ -71,8 +79,11 @@ def design(name: str, options: Options) -> Design:
     numbers = n + packed_size(n)
     budget = noise.budget(options, Pair.draws(numbers, options.horizon, ratio))
     knee = options.own("knee", None)
+    # All that the residuals of one unit can add up to, in rewards.
+    reach = float(options.protects.option[1]) if persons else share * options.width
     if knee is None:
-        knee = KNEE * options.dim * 2 * NUMBERS.window / min(budget, 1e3)
+        noise_per_reward = reach / options.width if persons else NUMBERS.window
+        knee = KNEE * options.dim * 2 * noise_per_reward / min(budget, 1e3)
     knee = min(positive("knee", knee), LONGEST_KNEE)
     first = options.own("first_release", None)
     if first is None:
@@ -81,7 +92,8 @@ def design(name: str, options: Options) -> Design:
     release = Pair(
         noise,
         options.horizon,
-        on_grid(1.0, dim=numbers, norm=noise.norm),
+        # A person's residuals are so many steps at most, and each may be an item of its own.
+        on_grid(1.0, dim=numbers, norm=noise.norm, items=1 << REWARD_BITS if persons else 1),
         budget,
         dim=numbers,
         knee=knee,
@@ -91,8 +103,9 @@ def design(name: str, options: Options) -> Design:
         change=max(1, math.ceil(CHANGE * knee)),
         growth=GROWTH,
         versions=VERSIONS,
-        first_eta2=FIRST_ETA2,
-        later_eta2=LATER_ETA2,
+        first_eta2=PERSONS_ETA2 if persons else FIRST_ETA2,
+        later_eta2=PERSONS_ETA2 if persons else LATER_ETA2,
+        persons=persons,
     )
     infinite = math.isinf(options.need_epsilon())
     claim = Claim(
@@ -109,6 +122,7 @@ def design(name: str, options: Options) -> Design:
             joint.OWN_ARM,
             joint.TIMING,
             joint.OTHERS,
+            *([VISITS] if persons else []),
             *([SAMPLE] if options.public_contexts is not None else []),
         ),
     )
@@ -117,6 +131,7 @@ def design(name: str, options: Options) -> Design:
         settings={
             **release.core(),
             "window": share * options.width,
+            "reach": reach,
             "reward_variance": positive("reward_variance", variance),
             "known_second": known_second(options),
         },

@@ -28,6 +28,8 @@ CONTEXTS_PUBLIC = (
 CONTEXTS_NOT_CAPPED = (
     "its contexts are private, and the cap on what rewards add up to caps no context"
 )
+# Of arms without features.
+ONE_HOT = ("contexts name arms and nothing else (checked)",)
 OTHERS = "other people's rewards do not react to the changed one except through what was released"
 # Of a unit with several rewards.
 THEIR_OWN = (
@@ -80,7 +82,7 @@ def claim(
 
 def their_own(options: Options) -> tuple[str, ...]:
     """What is assumed of the others of a unit's rounds, where it has several."""
-    return (THEIR_OWN,) if options.moves_per_unit > 1 else ()
+    return (THEIR_OWN,) if options.protects.needs_user and options.protects.cap != 1 else ()
 
 
 def clipped(options: Options) -> str:
@@ -122,6 +124,7 @@ def ridge(
         "smallest_eigenvalue": 1.0,
         "lemma_delta": 0.5,
         "printed_index": False,
+        "forget": 1.0,
         **release.core(),
     }
     settings |= {name: more.pop(name) for name in list(more) if name in settings}
@@ -148,6 +151,18 @@ def refuse_persons(options: Options, name: str, why: str) -> None:
     """A named error where a person is asked for as the unit, and nothing is proven for that."""
     if not options.protects.counts_are_public:
         raise OptionError(f"{name} has no unit=('person', C): {why}; use unit=('user', m)")
+
+
+def check_plain_arms(options: Options, name: str, memory: str) -> None:
+    """Named errors for what arms without features cannot have. `memory`: why it is not pan-private."""
+    refuse_pan_private(options, name, memory)
+    check_range(options)
+    if options.context_noise > 0:
+        raise OptionError(f"{name} has no context_noise: a perturbed context names no arm")
+    if options.max_norm < 1:
+        raise OptionError(
+            f"{name} needs max_norm ≥ 1, the norm of a one-hot context, not {options.max_norm:g}"
+        )
 
 
 def refuse_pan_private(options: Options, name: str, why: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dpbandit.algorithms import presets
 from dpbandit.design import Design
-from dpbandit.errors import OptionError
 from dpbandit.options import Options, number_or_theory
 from dpbandit.policies import INDEX
 from dpbandit.privacy.noise import find_noise
@@ -36,14 +35,7 @@ def design(name: str, options: Options) -> Design:
     alpha='theory' is the paper's whole index. `split_budget=True` gives each tree ε/K, as published.
     """
     noise = find_noise(options.noise or "laplace", ("laplace", "gaussian"))
-    presets.refuse_pan_private(options, name, "an arm's tree keeps clean sums")
-    presets.check_range(options)
-    if options.context_noise > 0:
-        raise OptionError(f"{name} has no context_noise: a perturbed context names no arm")
-    if options.max_norm < 1:
-        raise OptionError(
-            f"{name} needs max_norm ≥ 1, the norm of a one-hot context, not {options.max_norm:g}"
-        )
+    presets.check_plain_arms(options, name, "an arm's tree keeps clean sums")
     usual = "theory" if options.alpha == "theory" else PRIVACY_BONUS
     given = options.own("privacy_bonus", None)
     term = usual if given is None else number_or_theory("privacy_bonus", given)
@@ -53,7 +45,6 @@ def design(name: str, options: Options) -> Design:
     scales = noise.multipliers(budget, MAX_LEVELS) * noise.multiplier(1.0, split)
     one = on_grid(1.0, dim=1, norm=noise.norm, items=options.protects.items_per_move)
     release = ArmTrees(noise, options.horizon, one, budget, scales)
-    checked = ("contexts name arms and nothing else (checked)",)
     return Design(
         learner="arms",
         settings={
@@ -65,7 +56,7 @@ def design(name: str, options: Options) -> Design:
         release=release,
         noise=noise,
         policy=INDEX,
-        claim=presets.claim(options, noise, budget, assumptions=checked),
+        claim=presets.claim(options, noise, budget, assumptions=presets.ONE_HOT),
         ledger=noise.ledger(budget),
         theory=1.0,
         one_hot=True,

@@ -15,6 +15,7 @@ from dpbandit.algorithms import (
     anytime,
     anytime_joint,
     dgs,
+    dp_klucb,
     joint,
     linucb,
     local,
@@ -27,6 +28,7 @@ from dpbandit.algorithms import (
 )
 from dpbandit.bandit import Bandit
 from dpbandit.design import Design
+from dpbandit.encoder import Encoder
 from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
 from dpbandit.options import Options, build
 from dpbandit.privacy.claim import Claim
@@ -47,6 +49,7 @@ Name = Literal[
     "private-ts",
     "adac-oful",
     "private-ucb",
+    "dp-klucb",
     "joint",
     "anytime-joint",
 ]
@@ -100,6 +103,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "private-ts": entry(private_ts),
     "adac-oful": entry(adac_oful),
     "private-ucb": entry(private_ucb),
+    "dp-klucb": entry(dp_klucb),
     "joint": entry(joint),
     "anytime-joint": entry(anytime_joint),
 }
@@ -139,7 +143,8 @@ def find(name: str) -> Algorithm:
 def make(
     name: Name,
     *,
-    dim: int,
+    dim: int = ...,
+    encoder: Encoder | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     reward_range: tuple[float, float] = (-1.0, 1.0),
@@ -149,9 +154,9 @@ def make(
     max_norm: float = 1.0,
     public_contexts: ArrayLike | None = None,
     noise: Literal["gaussian", "laplace", "laplace-l2", "wishart"] | None = None,
-    unit: Literal["reward"] | tuple[Literal["user"], int] | tuple[Literal["person"], float] = (
-        "reward"
-    ),
+    unit: Literal["reward"]
+    | tuple[Literal["user"], int]
+    | tuple[Literal["spread", "person"], float] = "reward",
     seed: int | None = None,
     pan_private: bool = False,
     context_noise: float = 0.0,
@@ -163,10 +168,13 @@ def make(
     window: float | None = None,
     private_features: Sequence[int] | Sequence[bool] | None = None,
     knee: float | None = None,
-    ratio: float = 1.025,
+    ratio: float | None = None,
     first_release: int | None = None,
     reward_variance: float | None = None,
-    empirical_bayes: bool = False,
+    empirical_bayes: bool = True,
+    memories: Sequence[float] = (27_000.0, 9_000.0, 3_000.0),
+    life: float | None = None,
+    explore: Literal["neglected", "everything"] = "neglected",
     shape: Literal["round", "ellipsoid", "instruments"] = "round",
     honaker: bool = False,
     determinant_growth: float = 1.0,
@@ -176,6 +184,7 @@ def make(
     centre_rewards: bool = False,
     shift: float = 2.0,
     clip_rewards: bool = False,
+    forget: float = 1.0,
     smallest_eigenvalue: float | None = None,
     form: Literal["simplified", "full"] = "simplified",
     printed_index: bool = False,
@@ -190,7 +199,10 @@ def make(name: str, **options: Any) -> Any:
     name : str
         The algorithm: see `dpb.algorithms()`.
     dim : int
-        Features of a context.
+        Features of a context; not needed with an encoder.
+    encoder : Encoder, optional
+        How records become contexts. It is saved with the bandit, exported with the model, and sets
+        `dim`; `bandit.encoder` gives it back.
     epsilon : float
         ε of the promise; needed by private algorithms. `float("inf")` switches noise off, and the
         claim with it.
@@ -201,7 +213,8 @@ def make(name: str, **options: Any) -> Any:
     horizon : int, optional
         How many rewards will be learned from. None: unknown, and no end.
     alpha : float or 'theory', default 0.3
-        Width of the exploration bonus.
+        Width of the exploration bonus. For `anytime` 0.6, for clicks 0.5; for `dp-klucb` 1, and it
+        scales the index's logarithm.
     ridge : float, default 1.0
         λ, the strength of the regularisation.
     max_norm : float, default 1.0
@@ -211,9 +224,10 @@ def make(name: str, **options: Any) -> Any:
         `anytime-joint` a public sample of contexts like people's, which shapes its first whitener.
     noise : {'gaussian', 'laplace', 'laplace-l2', 'wishart'}, optional
         The algorithm's own if not given. 'laplace-l2' and 'wishart' (`joint`) are for simulations.
-    unit : 'reward', ('user', m) or ('person', C), default 'reward'
-        Who is protected: one reward; one user with at most m of them; or one person, of whose
-        rewards, however many, at most C in all is learned from.
+    unit : 'reward', ('user', m), ('spread', m) or ('person', C), default 'reward'
+        Who is protected: one reward; one user with at most m of them; one user with as many as
+        together move sums no further than m in one context would (`anytime`); or one person, of
+        whose rewards, however many, at most C in all is learned from.
     seed : int, optional
         A number: a simulation that can be repeated. None: real noise.
     pan_private : bool, default False
@@ -238,14 +252,21 @@ def make(name: str, **options: Any) -> Any:
         `anytime-joint`: the columns of a context that are protected; the claim names them.
     knee : float, default from dim and μ
         `anytime`: rounds before weights grow.
-    ratio : float, default 1.025
-        `anytime`: releases come when rounds have grown by this factor.
-    first_release : int, default knee/20
-        `anytime`: round of the first release.
-    reward_variance : float, default W²/16
-        `anytime`: public guess of the variance of a reward around its mean.
-    empirical_bayes : bool, default False
-        `anytime`: prior variance from the releases.
+    ratio : float, default 1.025, or 1.25
+        `anytime`: releases come when rounds have grown by this factor; `dp-klucb`: an arm's pulls.
+    first_release : int, default knee/20, or 8 standard deviations of the noise
+        `anytime`: round of the first release; `dp-klucb`: pulls in an arm's first batch.
+    reward_variance : float, default W²/16, or none
+        `anytime`, `dp-klucb`: public guess of the variance of a reward around its mean.
+    empirical_bayes : bool, default True
+        `anytime`: scales of the prior's variance compete on what was released.
+    memories : list of float, default (27000, 9000, 3000)
+        `anytime`: rounds in which what was learned fades to about a third. They compete, with one
+        another and with a memory that never forgets, on how well they foretold the releases.
+    life : float, default 10,000 or 12 knees
+        `anytime`: rounds after which releases keep their distance, so that they speak of today.
+    explore : {'neglected', 'everything'}, default 'neglected'
+        `anytime`: what a bonus is for: what play does not teach about anyway, or all.
     shape : {'round', 'ellipsoid', 'instruments'}, default 'round'
         `tree-gauss`, `toeplitz`, `private-ts`, `adac-oful`: noise shaped like the public contexts.
     honaker : bool, default False
@@ -264,6 +285,8 @@ def make(name: str, **options: Any) -> Any:
         `joint`: regulariser, in units of the bound on the noise's lowest eigenvalue.
     clip_rewards : bool, default False
         `linucb`: clip like the private algorithms do.
+    forget : float, default 1.0
+        `linucb`: what a round leaves of all that was learned before; 0.9999 follows a θ that moves.
     smallest_eigenvalue : float, default from public_contexts
         `dgs-published`, `dgs-figure`, `dgs`: λ₀ of Lemma 1; for `dgs` in alpha='theory' alone.
     form : {'simplified', 'full'}, default 'simplified'
@@ -290,7 +313,7 @@ def make(name: str, **options: Any) -> Any:
     >>> print(bandit.claim.status, bandit.claim.noise)
     proven simulation
     """
-    bandit = construct(name, options)
+    bandit = construct_with_encoder(name, options)
     warn_of_large_delta(getattr(bandit, "claim", None), options.get("horizon"))
     return bandit
 
@@ -304,6 +327,35 @@ def know(entries: Mapping[str, Algorithm]) -> None:
     for name, algorithm in entries.items():
         if ALGORITHMS.get(name) is not algorithm:
             ALGORITHMS[name] = algorithm
+
+
+def construct_with_encoder(name: str, options: Mapping[str, Any]) -> Any:
+    """`construct`, with the dimension and the private columns that an encoder declares."""
+    encoder = options.get("encoder")
+    given = {key: value for key, value in options.items() if key != "encoder"}
+    if encoder is None:
+        return construct(name, given)
+    if not isinstance(encoder, Encoder):
+        raise OptionError(f"encoder must be a dpb.Encoder, not {type(encoder).__name__}")
+    if given.setdefault("dim", encoder.dim) != encoder.dim:
+        raise OptionError(
+            f"dim = {given['dim']} was asked for, and the encoder has {encoder.dim} columns"
+        )
+    algorithm = find(name)
+    if encoder.private and not algorithm.contexts_are_private:
+        raise OptionError(
+            f"the encoder marks {', '.join(encoder.private)} as private, and to {name} contexts are "
+            "public: use 'anytime-joint', or leave private=... out if everybody may know them"
+        )
+    if encoder.private and "private_features" in algorithm.own_options:
+        given.setdefault("private_features", encoder.private_columns)
+    bandit = construct(name, given)
+    if not isinstance(bandit, Bandit):
+        raise OptionError(f"{name!r} makes something else than a dpbandit.Bandit: no encoder fits")
+    if bandit.one_hot:
+        raise OptionError(f"{name} is for arms without features: leave encoder=... out")
+    bandit.encoder = encoder
+    return bandit
 
 
 def construct(name: str, options: Mapping[str, Any]) -> Any:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpbandit.design import DEFAULT_ALPHA
 from dpbandit.errors import OptionError
 from dpbandit.options import Options
 from dpbandit.tables import find_in
 
 # What variances follow from instead.
-REPLACED = ("reward_variance", "empirical_bayes")
+REPLACED = ("reward_variance",)
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Rewards:
     name: str
     window: float  # of `anytime`, in widths of the range, to either side of the prediction
     joint_window: float  # of `anytime-joint`, which scales residuals before it clips them
-    alpha: float  # of `anytime`
+    alpha: float  # of `anytime`, where it explores what is neglected
     are_clicks: bool
 
     def check(self, options: Options) -> None:
@@ -49,8 +48,8 @@ class Rewards:
 
 
 # Windows and α: docs/frontier.md.
-NUMBERS = Rewards("numbers", 0.375, 0.375, DEFAULT_ALPHA, False)
-CLICKS = Rewards("clicks", 0.5, 1.0, 1.5, True)
+NUMBERS = Rewards("numbers", 0.375, 0.375, 0.6, False)
+CLICKS = Rewards("clicks", 0.5, 1.0, 0.5, True)
 KINDS = {kind.name: kind for kind in (NUMBERS, CLICKS)}
 
 

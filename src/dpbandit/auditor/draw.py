@@ -73,7 +73,10 @@ OWN: dict[str, Callable[[Rng], Any]] = {
     "ratio": lambda rng: _one(rng, 1.01, 1.2, 2.0, 10.0),
     "first_release": lambda rng: int(rng.integers(1, 9)),
     "reward_variance": lambda rng: _size(rng, -6, 6),
-    "empirical_bayes": lambda rng: True,
+    "empirical_bayes": lambda rng: False,
+    "memories": lambda rng: _one(rng, (), (_size(rng, 0, 4),)),
+    "life": lambda rng: _one(rng, 1.0, 2.5, _size(rng, 0, 3)),
+    "explore": lambda rng: "everything",
     "shape": lambda rng: _one(rng, "round", "ellipsoid", "instruments"),
     "honaker": lambda rng: True,
     "determinant_growth": lambda rng: _size(rng, -4, 1),
@@ -85,7 +88,7 @@ OWN: dict[str, Callable[[Rng], Any]] = {
     "smallest_eigenvalue": lambda rng: _size(rng, -3, 0),
 }
 # With which these are given more often than not: nothing is released before.
-OFTEN = ("first_release", "shape", "ratio")
+OFTEN = ("first_release", "shape", "ratio", "life")
 
 
 class Drawer:
@@ -106,11 +109,15 @@ class Drawer:
         low, high = options["reward_range"]
         unit = find_unit(options.get("unit", "reward"))
         self.person = not unit.counts_are_public
+        # Of a person whose contexts are private any residual counts: nothing is here or there.
+        self.turns = self.person and not self.private
         changed, users = self._changed(rows, int(unit.moves(high - low)) * unit.needs_user)
         rewards, others = self._rewards(rows, list(changed))
         other_xs = self._other_contexts(len(changed)) if self.private else None
         batches = self._batches(rows, long)
-        picker = Picker(rng, options, self.arms, self.one_hot, self.tight, self.person)
+        picker = Picker(
+            rng, options, self.arms, self.one_hot, self.tight and self.turns, self.tight
+        )
         logged = 0
         if not long and rows > 2 and _maybe(rng, 0.04) and not options.get("pan_private"):
             logged = int(rng.integers(1, rows))
@@ -175,6 +182,8 @@ class Drawer:
         person = False
         if _maybe(rng, 0.3):
             given["unit"] = ("user", int(_one(rng, 1, 2, 3, 5)))
+        elif self.name == "anytime" and _maybe(rng, 0.2):
+            given["unit"] = ("spread", _one(rng, 1.0, 2.0, 2.5, 4.0))
         elif person := _maybe(rng, 0.2):
             width = given["reward_range"][1] - given["reward_range"][0]
             given["reward_range"] = (0.0, width)
@@ -198,8 +207,7 @@ class Drawer:
         if given.get("rewards") == "clicks":
             low, high = given["reward_range"]
             given["reward_range"] = (0.0, high - low)
-            for name in ("reward_variance", "empirical_bayes"):
-                given.pop(name, None)
+            given.pop("reward_variance", None)
         if given.get("shape", "round") != "round" and self.arms is None:
             self.arms = given["public_contexts"] = self._arms(dim, longest)
         return given
@@ -292,8 +300,9 @@ class Drawer:
             first = min(max(first, 0), rows - 1)
         if not cap:
             return (first,), None
-        # A person's beyond the cap count for nothing, in any number.
-        most = 3 * cap + 4 if self.person else cap + 4
+        # A person's beyond the cap count for nothing, in any number; a spread user's are dropped.
+        uncounted = self.person or self.options["unit"][0] == "spread"
+        most = 3 * cap + 4 if uncounted else cap + 4
         many = int(rng.integers(cap if self.person and self.tight else 1, most))
         many = min(many, rows)
         if _maybe(rng, 0.6):
@@ -332,7 +341,7 @@ class Drawer:
                 beyond = width * _one(rng, 0.0, 0.0, 0.0, 1.0, 1e9)
                 ends = [low - beyond, high + beyond][:: _one(rng, 1, -1)]
                 rewards[changed], other = ends[0], np.full(many, ends[1])
-                if self.person and (self.tight or _maybe(rng, 0.7)):
+                if self.turns and (self.tight or _maybe(rng, 0.7)):
                     # As much here in one stream as there in the other.
                     rewards[changed[1::2]], other[1::2] = ends[1], ends[0]
                 if self.person and not self.tight and _maybe(rng, 0.3):  # each is rounded
@@ -372,6 +381,8 @@ class Drawer:
             xs = np.eye(dim)[rng.integers(dim, size=changed)] * _one(rng, 1.0, -1.0)
         xs /= np.maximum(np.linalg.norm(xs, axis=1, keepdims=True), 1e-300)
         xs *= self.options["max_norm"] * _one(rng, 1.0, 1.0, 1 + 9e-10, 0.5, 0.0)
+        if self.person and _maybe(rng, 0.5):
+            xs[1:] = np.nan  # one visit elsewhere, and rewards that differ in the others
         return xs
 
 
@@ -387,14 +398,14 @@ class Picker:
         options: dict[str, Any],
         arms: Matrix | None,
         one_hot: bool,
+        turns: bool,
         tight: bool,
-        person: bool,
     ) -> None:
         self.rng = np.random.default_rng(rng.integers(2**32))
         self.options, self.arms, self.one_hot = options, arms, one_hot
         self.dim, self.longest = int(options["dim"]), float(options["max_norm"])
         self.style, self.left, self.one_arm = "", 0, 0
-        self.turns, self.told = tight and person, 0  # every second context is reversed
+        self.turns, self.told = turns, 0  # every second context is reversed
         if tight:
             self.style, self.left = "known", LONG
         self.gram = np.eye(self.dim) * 1e-6

@@ -135,14 +135,14 @@ def freeze(bandit: Bandit, xs: Matrix, *, seed: int = 0) -> Frozen:
     # A user's rewards all move the same way, which is worst when their contexts agree.
     share = 1.0 if unit.needs_user else 0.5
     down = np.random.default_rng([seed, 17]).random(len(xs)) < share
-    if not unit.counts_are_public:  # as much here in one stream as there in the other
+    if unit.here_or_there:  # as much here in one stream as there in the other
         down = np.arange(len(xs)) % 2 == 1
     rs = np.where(down, below, above)
     changes: tuple[Change, ...] = (Change(xs, np.where(down, above, below)),)
     if bandit.values_depend_on_releases:  # a window that moves: less far may cost more
         low, high = bandit.options.reward_range
         inside = np.random.default_rng([seed, 18]).uniform(low, high, size=len(xs))
-        if not unit.counts_are_public:
+        if unit.here_or_there:
             inside /= 2  # all of a person's are within the cap
         changes += (Change(xs, inside),)
     if bandit.contexts_are_private:
@@ -156,8 +156,7 @@ def freeze(bandit: Bandit, xs: Matrix, *, seed: int = 0) -> Frozen:
 
 def together(bandit: Bandit) -> int:
     """How many rewards of one unit change at once, each from one end of the range to the other."""
-    moves = bandit.options.moves_per_unit
-    return int(moves) if bandit.options.protects.counts_are_public else 2 * int(moves / 2)
+    return bandit.options.protects.together(bandit.options.width)
 
 
 def opposed(bandit: Bandit, xs: Matrix) -> Matrix:
@@ -167,7 +166,7 @@ def opposed(bandit: Bandit, xs: Matrix) -> Matrix:
     context is the one before, reversed.
     """
     xs = xs.copy()
-    if not bandit.options.protects.counts_are_public:
+    if bandit.options.protects.here_or_there:
         xs[1::2] = -xs[: len(xs) - 1 : 2]
     return bandit.within(xs)
 

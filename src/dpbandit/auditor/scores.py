@@ -203,7 +203,7 @@ def _real_block(common: Shipped, block: range, tell: Tell) -> Scores:
         bandit.source = watch
         thetas = []
         for x, reward, user in zip(xs, rs, common.users, strict=True):
-            bandit.update(x, float(reward), user=user)
+            bandit.update(x, float(reward), user=user if bandit.counts_users else None)
             thetas.append(bandit.theta)
         # What the other stream's clean values would have been, given what was released here.
         twin = new_engine(bandit.spec, bandit.backend)

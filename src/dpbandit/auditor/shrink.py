@@ -179,7 +179,7 @@ def script(story: Story, verdict: Verdict, found_by: str) -> str:
         "other_rewards": _array(story.other_rewards),
     }
     if story.other_xs is not None:
-        fields["other_xs"] = _array(story.other_xs)
+        fields["other_xs"] = _array(story.neighbour()[0][list(story.changed)])
     for name in ("users", "batches", "events", "logged"):
         if value := getattr(story, name):
             fields[name] = repr(value)

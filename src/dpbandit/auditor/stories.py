@@ -79,7 +79,8 @@ class Story:
     rewards: Vector
     changed: tuple[int, ...]  # the rows that the neighbour changes
     other_rewards: Vector  # to these rewards
-    other_xs: Matrix | None = None  # and, where contexts are private, to these contexts
+    # And, where contexts are private, to these contexts; a row of NaN: to none.
+    other_xs: Matrix | None = None
     users: tuple[str, ...] | None = None
     batches: tuple[int, ...] = ()  # sizes, in order; rows after them come one by one
     events: tuple[Event, ...] = ()
@@ -110,7 +111,8 @@ class Story:
         xs, rewards = self.xs.copy(), self.rewards.copy()
         rewards[list(self.changed)] = self.other_rewards
         if self.other_xs is not None:
-            xs[list(self.changed)] = self.other_xs
+            own = xs[list(self.changed)]
+            xs[list(self.changed)] = np.where(np.isnan(self.other_xs), own, self.other_xs)
         return xs, rewards
 
 
@@ -383,7 +385,7 @@ class Telling:
     # ------------------------------------------------------------------ what happens
 
     def _step(self, first: int, last: int, events: dict[int, list[Event]]) -> str:
-        story, one, two = self.story, self.one, self.two
+        one, two = self.one, self.two
         if self.pick is not None and np.isnan(one.xs[first:last]).any():
             public = Public(one, two)
             chosen = self.pick(public, last - first)
@@ -391,9 +393,8 @@ class Telling:
                 return public.differs
             open_rows = np.flatnonzero(np.isnan(one.xs[first:last]).any(axis=1))
             one.xs[first + open_rows] = chosen[open_rows]
-            private = () if story.other_xs is None else story.changed
             for row in first + open_rows:
-                if row not in private:
+                if np.isnan(two.xs[row]).any():
                     two.xs[row] = one.xs[row]
         number = 0
         for event in (each for row in range(first, last) for each in events.get(row, ())):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.algorithms.anytime import not_plain
 from dpbandit.auditor.frozen import Frozen
 from dpbandit.engine import NO_RELEASE, Engine
 from dpbandit.errors import OptionError
@@ -63,11 +64,8 @@ def shifts(frozen: Frozen, positions: NDArray[np.int64]) -> Shifts:
 def _anytime(frozen: Frozen, release: Anytime, positions: NDArray[np.int64]) -> Trajectory:
     bandit = frozen.bandit
     spec = bandit.spec
-    if spec["empirical_bayes"]:
-        raise OptionError(
-            "device='cuda' does not attack empirical_bayes=True, which fits its prior at every "
-            "release: use device='cpu'"
-        )
+    if why := not_plain(spec):
+        raise OptionError(f"device='cuda' does not attack this anytime: {why}. Use device='cpu'")
     if spec["rewards"] != "numbers":
         raise OptionError(
             f"device='cuda' does not attack rewards={spec['rewards']!r}, whose prior follows the "

@@ -260,7 +260,8 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
     model, the ranking of a fixed slate, propensities, `repr`, what was spent, counters, the ledger.
     Rewards move from below the range to above it, and into it. With users, one user has more
     rewards than the cap, and all of them change; a person's are above the range in every second
-    round, and in the others when they change.
+    round, and in the others when they change. A person whose contexts are private comes in all rounds
+    from some round on: they lie elsewhere in that round alone, or in all of them.
     """
     bandit = make()
     below, above = far_outside(bandit)
@@ -271,17 +272,24 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
     if bandit.contexts_are_private:
         rewards, changes = other_pairs(bandit, xs)
     unit, worst = bandit.options.protects, (0.0, "")
-    if not unit.counts_are_public:
+    if unit.here_or_there:
         odd = np.arange(len(xs)) % 2 == 1
         rewards = np.where(odd, below, above)
         changes = (Change(xs, np.where(odd, above, below)), Change(xs, inside))
     for first in sorted({0, 1, len(xs) // 2, len(xs) - 1}):
         beyond = 2 * (not unit.counts_are_public) + 2
         last = first + together(bandit) + beyond if unit.needs_user else first + 1
+        if unit.needs_instruments:
+            last = len(xs)
+        own = changes
+        if bandit.contexts_are_private and not unit.counts_are_public:
+            elsewhere, last = xs.copy(), len(xs)
+            elsewhere[first] = changes[0].xs[first]
+            own = (*changes, Change(elsewhere, np.where(rewards == below, above, below)))
         changed = list(range(first, min(len(xs), last)))
         users = ["target" if t in changed else f"other {t}" for t in range(len(xs))]
         one = record(make, xs, rewards, users=users)
-        for change in changes:
+        for change in own:
             other_xs, other = xs.copy(), rewards.copy()
             other_xs[changed], other[changed] = change.xs[changed], change.rs[changed]
             two = record(make, other_xs, other, users=users, script=one)

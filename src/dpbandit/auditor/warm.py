@@ -55,7 +55,7 @@ def record(make: Make, stream: Stream, script: Transcript | None = None) -> Tran
     log = json.dumps(bandit.log.to_dict()) if bandit.log else ""
     public.append({**shown(bandit, slate), "the log's record": log})
     for x, reward, user in zip(stream.xs[n:], stream.rewards[n:], stream.users[n:], strict=True):
-        bandit.update(x, float(reward), user=user)
+        bandit.update(x, float(reward), user=user if bandit.counts_users else None)
         public.append(shown(bandit, slate))
     return watch.transcript
 

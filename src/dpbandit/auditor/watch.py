@@ -171,7 +171,8 @@ def record(
     bandit.source = watch
     slate = fixed_slate(bandit)
     for t, (x, reward) in enumerate(zip(xs, rewards, strict=True)):
-        bandit.update(x, float(reward), **({} if users is None else {"user": users[t]}))
+        whose = users if bandit.counts_users else None
+        bandit.update(x, float(reward), user=None if whose is None else whose[t])
         if between is not None:
             bandit = between(bandit, t)
             bandit.source = watch

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 EXTRAS: dict[str, tuple[str, ...]] = {
     "lab": ("matplotlib", "pandas", "pyarrow", "rich", "sklearn", "typer"),
     "audit": ("dp_accounting",),
-    "service": ("msgspec", "uvicorn", "uvloop", "httptools", "prometheus_client"),
+    "service": ("msgspec", "uvicorn", "uvloop", "httptools"),
     "postgres": ("psycopg",),
     "cluster": ("ray",),
     "gpu": ("cupy",),

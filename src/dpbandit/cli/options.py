@@ -39,6 +39,12 @@ Device = Annotated[
         autocompletion=names.one_of("cpu", "cuda"),
     ),
 ]
+UserRewards = Annotated[
+    int,
+    Option(
+        "--user-rewards", help="Protect a user with at most this many rewards; 0 for one reward."
+    ),
+]
 PersonClicks = Annotated[
     float,
     Option(
@@ -49,10 +55,23 @@ PersonClicks = Annotated[
 ]
 
 
-def unit_of(user_rewards: int, person_clicks: float) -> dict[str, Any]:
+UserSpread = Annotated[
+    float,
+    Option(
+        "--user-spread",
+        help="Protect a user, however often they come: rewards are learned from while together they "
+        "move sums no further than so many in one context would; 0 for another unit.",
+    ),
+]
+
+
+def unit_of(user_rewards: int, person_clicks: float, user_spread: float = 0) -> dict[str, Any]:
     """The unit that was asked for, as `dpb.make` takes it; nothing for one reward."""
-    if user_rewards and person_clicks:
-        raise OptionError("--user-rewards and --person-clicks are two units: give one of them")
-    if person_clicks:
-        return {"unit": ("person", person_clicks)}
-    return {"unit": ("user", user_rewards)} if user_rewards else {}
+    asked = {"user": user_rewards, "person": person_clicks, "spread": user_spread}
+    given = [(kind, most) for kind, most in asked.items() if most]
+    if len(given) > 1:
+        raise OptionError(
+            "--user-rewards, --person-clicks and --user-spread are units, and two units were given: "
+            "give one of them"
+        )
+    return {"unit": given[0]} if given else {}

@@ -8,9 +8,20 @@ from typing import Any
 from typer import Argument, Option
 
 from dpbandit.cli import names as known_names
-from dpbandit.cli.options import Json, PersonClicks, unit_of
-from dpbandit.cli.shared import app, interrupted, new_table, print_json, print_table, room_for, say
+from dpbandit.cli.options import Json, PersonClicks, UserRewards, unit_of
+from dpbandit.cli.shared import (
+    app,
+    interrupted,
+    new_table,
+    out,
+    print_json,
+    print_table,
+    room_for,
+    say,
+)
 from dpbandit.errors import OptionError, ShapeError
+
+WIDE = 90  # columns of a terminal in which the whole table is readable
 
 
 @app.command()
@@ -31,8 +42,29 @@ def plan(
     unknown_horizon: bool = Option(
         False, "--unknown-horizon", help="The algorithms will not know how many rounds there are."
     ),
-    reward_range: tuple[float, float] = Option(
-        (-1.0, 1.0), help="Range of rewards.", metavar="LOW HIGH"
+    reward_range: tuple[float, float] | None = Option(
+        None, help="Range of rewards; -1 1, or 0 1 with --click-rate.", metavar="LOW HIGH"
+    ),
+    click_rate: float | None = Option(
+        None,
+        help="Rewards are clicks, and this share of what is shown at random is clicked, such as 0.02.",
+    ),
+    visits: str | None = Option(
+        None,
+        help="How often one person comes: a mean, or a file (.npy, .csv) with one number for each "
+        "person of a sample. Caps then leave out what they would.",
+        metavar="MEAN|FILE",
+    ),
+    protections: bool = Option(
+        False,
+        "--protections",
+        help="Compare who can be protected: one click, a person by caps of 1, 2, 5 and 10, contexts "
+        "too. Needs --visits; --click-rate for clicks.",
+    ),
+    private_contexts: bool = Option(
+        False,
+        "--private-contexts",
+        help="Contexts are private: recommend what protects them too (with --protections).",
     ),
     reward_noise: float | None = Option(
         None, help="Standard deviation of a reward around its mean; a quarter of the range's width."
@@ -42,6 +74,7 @@ def plan(
         help="How much mean rewards of arms differ (standard deviation); from the prior if not "
         "given.",
     ),
+    user_rewards: UserRewards = 0,
     person_clicks: PersonClicks = 0,
     prior: str = Option(
         "contexts",
@@ -91,6 +124,8 @@ def plan(
     dpbandit plan anytime toeplitz --dim 25 --contexts sample.npy --known-contexts --out plan.svg
 
     dpbandit plan --dim 10 --arms 10 --delta 1e-6 --horizon 100000 --afford 50%
+
+    dpbandit plan --protections --visits 20 --click-rate 0.02 --horizon 100000
     """
     from dpbandit.cli.progress import bar
     from dpbandit.planner.affordable import affordable_epsilon
@@ -108,6 +143,8 @@ def plan(
         "rounds": horizon,
         "reward_range": reward_range,
         "reward_noise": reward_noise,
+        "click_rate": click_rate,
+        "visits": None if visits is None else _visits(visits),
         "reward_spread": reward_spread,
         "prior": prior,
         "contexts": sample,
@@ -116,8 +153,23 @@ def plan(
         "in_order": in_order,
         "algorithms": names or None,
         "seed": seed,
-        **unit_of(0, person_clicks),
+        **unit_of(user_rewards, person_clicks),
     }
+    if protections:
+        if visits is None:
+            raise OptionError(
+                "--protections needs --visits: how often one person comes, such as 20"
+            )
+        if names or afford is not None or regret is not None or file is not None:
+            raise OptionError(
+                "--protections compares kinds of protection at one ε: leave algorithms, --afford, "
+                "--regret and --out away"
+            )
+        del given["algorithms"]
+        _protections(given | {"epsilon": epsilon, "private_contexts": private_contexts}, json_)
+        return
+    if private_contexts:
+        raise OptionError("--private-contexts goes with --protections; or name anytime-joint")
     with bar("starting") as draw:
         given["progress"] = lambda what, part: draw(what, part, 1.0)
         if afford is not None or regret is not None:
@@ -141,33 +193,76 @@ def plan(
 
 
 def _show(found: Any) -> None:
-    from dpbandit.planner import accuracy
     from dpbandit.planner.forecast import claim_in_words
 
     say(found.headline(), "bold")
+    rows = found.rows()
+    wide = out.width >= WIDE  # what takes room and can be had with --json is left out
+    known = wide and any(row["theta_error"] is not None for row in rows)
     table = new_table()
     table.add_column("algorithm", no_wrap=True)
-    for column in ("regret", "× linucb", "‖θ − θ*‖", "within 10% from"):
+    columns = [found.measure, "× linucb", *(["‖θ − θ*‖"] if known else [])]
+    columns += ["within 10% from"] if wide else []
+    for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("claim", overflow="fold")
-    for row in found.rows():
+    for row in rows:
         if row["regret"] is None:
-            table.add_row(row["algorithm"], "–", "–", "–", "–", row["note"])
+            table.add_row(row["algorithm"], *("–" for _ in columns), row["note"])
             continue
+        error = "–" if row["theta_error"] is None else f"{row['theta_error']:.3g}"
         table.add_row(
             row["algorithm"],
             f"{row['regret']:,.0f} ± {row['regret_se']:,.0f}",
             f"{row['times_non_private']:.2f}",
-            "–" if row["theta_error"] is None else f"{row['theta_error']:.3g}",
-            f"round {row['close_after']:,}" if row["close_after"] else "–",
+            *([error] if known else []),
+            *([f"round {row['close_after']:,}" if row["close_after"] else "–"] if wide else []),
             claim_in_words(found.forecasts[row["algorithm"]]),
         )
     print_table(table)
+    _assumed(found)
+    say(found.accuracy, "dim")
+
+
+def _assumed(found: Any) -> None:
     for what, words in found.assumptions.items():
         say(f"{what}: {words}", "dim")
     for note in found.notes:
         say(f"note: {note}", "yellow")
-    say(accuracy.statement(found.extrapolated), "dim")
+
+
+def _protections(given: dict[str, Any], json_: bool) -> None:
+    from dpbandit.cli.progress import bar
+    from dpbandit.planner.protection import protections
+
+    with bar("starting") as draw:
+        found = protections(progress=lambda what, part: draw(what, part, 1.0), **given)
+    if json_:
+        print_json(found.to_dict())
+    else:
+        say(found.headline(), "bold")
+        say(found.alternatives())
+        table = new_table()
+        table.add_column("protected", overflow="fold")
+        table.add_column("noise", justify="right", no_wrap=True)
+        table.add_column("learned from", overflow="fold")
+        table.add_column(found.measure, justify="right")
+        for line in found.lines():
+            chosen = line[0] == found.recommended.words
+            table.add_row(*line, style="bold" if chosen else None)
+        print_table(table)
+        _assumed(found.plan)
+        say(found.plan.accuracy, "dim")
+    if not found.plan.complete:
+        interrupted("only finished predictions are shown")
+
+
+def _visits(text: str) -> Any:
+    """A mean, or the numbers in a file."""
+    try:
+        return float(text)
+    except ValueError:
+        return _read(Path(text)).ravel()
 
 
 def _percent(text: str) -> float:

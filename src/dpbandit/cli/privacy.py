@@ -19,6 +19,8 @@ from dpbandit.cli.options import (
     Json,
     Noise,
     PersonClicks,
+    UserRewards,
+    UserSpread,
     unit_of,
 )
 from dpbandit.cli.shared import REFUTED, app, interrupted, print_json, room_for, say
@@ -26,12 +28,6 @@ from dpbandit.cli.shared import REFUTED, app, interrupted, print_json, room_for,
 Epsilon = Annotated[float, Option(help="The ε to check.")]
 Delta = Annotated[float, Option(help="The δ to check (no part in pure ε).")]
 Seed = Annotated[int, Option(help="Seed of contexts, rewards and simulated noise.")]
-Unit = Annotated[
-    int,
-    Option(
-        "--user-rewards", help="Protect a user with at most this many rewards; 0 for one reward."
-    ),
-]
 Unknown = Annotated[bool, Option("--unknown-horizon", help="Make the algorithm without a horizon.")]
 SmallestEigenvalue = Annotated[float | None, Option(help="λ₀, for dgs-published.")]
 Pan = Annotated[bool, Option("--pan-private", help="The pan-private form.")]
@@ -41,11 +37,15 @@ def _make_options(
     noise: str | None,
     user_rewards: int,
     person_clicks: float,
+    user_spread: float,
     smallest_eigenvalue: float | None,
     pan_private: bool,
 ) -> dict[str, Any]:
     """Those that were given: not every algorithm has each of them."""
-    given: dict[str, Any] = {"noise": noise or None, **unit_of(user_rewards, person_clicks)}
+    given: dict[str, Any] = {
+        "noise": noise or None,
+        **unit_of(user_rewards, person_clicks, user_spread),
+    }
     if person_clicks:
         given["reward_range"] = (0.0, 1.0)  # clicks
     given |= {"pan_private": pan_private or None, "smallest_eigenvalue": smallest_eigenvalue}
@@ -64,8 +64,9 @@ def verify(
     runs: int = Option(400, help="Steps of the search for bad contexts; 0 for none."),
     seed: Seed = 0,
     noise: Noise = None,
-    user_rewards: Unit = 0,
+    user_rewards: UserRewards = 0,
     person_clicks: PersonClicks = 0,
+    user_spread: UserSpread = 0,
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
     smallest_eigenvalue: SmallestEigenvalue = None,
@@ -93,7 +94,9 @@ def verify(
     from dpbandit.auditor.verify import verify as check
     from dpbandit.cli.progress import bar
 
-    options = _make_options(noise, user_rewards, person_clicks, smallest_eigenvalue, pan_private)
+    options = _make_options(
+        noise, user_rewards, person_clicks, user_spread, smallest_eigenvalue, pan_private
+    )
     room_for(folder, folder=True)
     with bar("starting") as show:
         result = check(
@@ -131,8 +134,9 @@ def audit(
     ),
     device: Device = "cpu",
     noise: Noise = None,
-    user_rewards: Unit = 0,
+    user_rewards: UserRewards = 0,
     person_clicks: PersonClicks = 0,
+    user_spread: UserSpread = 0,
     unknown_horizon: Unknown = False,
     pan_private: Pan = False,
     smallest_eigenvalue: SmallestEigenvalue = None,
@@ -178,7 +182,9 @@ def audit(
             unknown_horizon=unknown_horizon,
             cluster=cluster,
             progress=lambda part: show("attacking", part, 1.0),
-            **_make_options(noise, user_rewards, person_clicks, smallest_eigenvalue, pan_private),
+            **_make_options(
+                noise, user_rewards, person_clicks, user_spread, smallest_eigenvalue, pan_private
+            ),
         )
     _report(result, folder, "audit", json_)
 
@@ -272,8 +278,9 @@ def claim(
         (0.0, 1.0), help="Range of rewards.", metavar="LOW HIGH"
     ),
     noise: Noise = None,
-    user_rewards: Unit = 0,
+    user_rewards: UserRewards = 0,
     person_clicks: PersonClicks = 0,
+    user_spread: UserSpread = 0,
     pan_private: Pan = False,
     smallest_eigenvalue: SmallestEigenvalue = None,
     file: Path | None = Option(None, "--out", help="Write the sheet to this file (Markdown)."),
@@ -290,7 +297,9 @@ def claim(
     from dpbandit.algorithms.registry import construct
     from dpbandit.auditor.sheet import claim_sheet
 
-    given = _make_options(noise, user_rewards, person_clicks, smallest_eigenvalue, pan_private)
+    given = _make_options(
+        noise, user_rewards, person_clicks, user_spread, smallest_eigenvalue, pan_private
+    )
     given |= {"epsilon": epsilon, "delta": delta, "dim": dim, "reward_range": reward_range}
     if horizon is not None:
         given["horizon"] = horizon

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import inspect
+import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +16,8 @@ from typer import Option
 from dpbandit.cli import extras, names
 from dpbandit.cli.options import Json
 from dpbandit.cli.shared import app, err, note, print_json, say
-from dpbandit.errors import OptionError
+from dpbandit.errors import OptionError, StoreError
+from dpbandit.service import settings
 
 if TYPE_CHECKING:
     from dpbandit.service.store import Store as OpenStore
@@ -48,52 +52,75 @@ app.add_typer(keys, name="keys")
 app.add_typer(store_, name="store")
 
 
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Eager: what the file says stands behind the command line and the environment."""
+    if path is not None:
+        by_name = {one.name: one.field for one in settings.TABLE}
+        said = settings.read_file(path)
+        context.default_map = {by_name[name]: value for name, value in said.items()}
+    return path
+
+
+_NAMES = {
+    "role": names.one_of("ranker", "learner", "all"),
+    "log_level": names.one_of("debug", "info", "warning", "error"),
+}
+
+
+def _parameter(one: settings.Setting) -> inspect.Parameter:
+    """The option of a setting. Nothing is required here: a file may say it."""
+    kind: Any = list[str] if one.kind is list else one.kind
+    optional = one.required or one.may_lack or one.kind is list
+    told = Option(
+        *([one.flag] if one.kind is bool or one.name != one.field else []),
+        help=one.words,
+        envvar=one.variable,
+        show_envvar=False,
+        autocompletion=_NAMES.get(one.field),
+    )
+    return inspect.Parameter(
+        one.field,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None if optional else one.default,
+        annotation=Annotated[kind | None if optional else kind, told],
+    )
+
+
+def _from_table(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with an option for each setting."""
+    own = [
+        one
+        for one in inspect.signature(command, eval_str=True).parameters.values()
+        if one.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    made = [_parameter(one) for one in settings.TABLE]
+    command.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
+    return command
+
+
 @app.command()
+@_from_table
 def serve(
+    *,
     context: typer.Context,
-    store: Store,
-    port: int | None = Option(None, help="Port to listen on; 8080 unless only learning."),
-    host: str = Option("127.0.0.1", help="Address to listen on."),
-    role: str = Option(
-        "all",
-        help="ranker (answers), learner (reads rewards, one per bandit), or all.",
-        autocompletion=names.one_of("ranker", "learner", "all"),
-    ),
-    cap_epsilon: float | None = Option(
-        None, help="All bandits of this store together may promise at most this ε; set once."
-    ),
-    cap_delta: float | None = Option(None, help="The δ of that cap."),
-    witness: Folder = None,
-    bandits: list[str] | None = Option(
-        None, "--learn", help="Learn for this bandit only; may be given several times."
-    ),
-    lease_seconds: float = Option(10.0, help="How long a silent learner keeps its bandits."),
-    release_seconds: float = Option(0.25, help="Pause between two looks for decisions to learn."),
-    retain_rewards: float = Option(3_600.0, help="Seconds until a learned reward is erased."),
-    retain_decisions: float = Option(604_800.0, help="Seconds until a learned decision is erased."),
-    max_body: int = Option(4 << 20, help="Largest request, in bytes."),
-    max_arms: int = Option(1_000, help="Most arms in one decision."),
-    max_dim: int = Option(512, help="Most features of a context."),
-    max_rewards: int = Option(1_000, help="Most rewards in one call."),
-    body_seconds: float = Option(10.0, help="How long a request may take to arrive."),
-    max_connections: int = Option(10_000, help="Most connections at a time."),
-    allow_unproven: bool = Option(
-        False, "--allow-unproven", help="Also serve algorithms whose privacy is not proven."
-    ),
-    keep_transcript: bool = Option(
-        False, "--keep-transcript", help="Keep every noisy value, so that learning can be replayed."
-    ),
-    json_: bool = Option(
-        False,
-        "--json",
-        help="Print one JSON line on standard output when it listens; log lines on standard "
-        "error are JSON too.",
-    ),
+    config: Annotated[
+        Path | None,
+        Option(
+            help="A TOML file of settings: port = 8080.",
+            envvar="DPBANDIT_CONFIG",
+            show_envvar=False,
+            is_eager=True,
+            callback=_read_config,
+        ),
+    ] = None,
+    **given: Any,
 ) -> None:
     """Serve bandits over HTTP: decisions, rewards, privacy accounts. docs/operate.md says how to
     run it.
 
-    Ctrl-C and SIGTERM let requests in hand finish; the exit status is then 0.
+    Every option can also be a variable of the environment (DPBANDIT_MAX_BODY) or a line of the
+    file that --config names (max_body = 65536). The command line comes first, then the
+    environment. Ctrl-C and SIGTERM let requests in hand finish; the exit status is then 0.
 
     [dim]Examples:[/dim]
 
@@ -104,23 +131,40 @@ def serve(
     dpbandit serve --store postgresql://app@db/bandits --role learner --witness
     /var/lib/dpbandit/witness
     """
-    if role not in ("ranker", "learner", "all"):
-        raise OptionError(f"--role is ranker, learner or all, not {role!r}")
-    if (cap_epsilon is None) != (cap_delta is None):
-        raise OptionError("a cap needs both --cap-epsilon and --cap-delta")
-    with _opened(store, create=True) as opened:
-        if cap_epsilon is not None and cap_delta is not None:
-            opened.set_cap(cap_epsilon, cap_delta)
+    _needs_service()
+    settings.check_environment(os.environ)
+    told = settings.settings_of(given)
+    _wait_for(told.store, told.start_seconds)
+    with _opened(told.store, create=True) as opened:
+        if told.cap_epsilon is not None and told.cap_delta is not None:
+            opened.set_cap(told.cap_epsilon, told.cap_delta)
         in_force = "SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"
-        if role != "learner" and not opened.connection.all(in_force):
+        if told.role != "learner" and not opened.connection.all(in_force):
             note("nobody has a key yet: dpbandit keys create --role admin --store …")
     from dpbandit.service.server import serve as run
-    from dpbandit.service.settings import Settings
 
-    # Nearly all options have the names of the settings.
-    given = {name: value for name, value in context.params.items() if hasattr(Settings, name)}
-    given |= {"port": 8080 if port is None else port, "bandits": tuple(bandits or ())}
-    run(Settings(store, json=json_, **given), health_port=role != "learner" or port is not None)
+    run(told, health_port=told.role != "learner" or given["port"] is not None)
+
+
+def _wait_for(url: str, seconds: float) -> None:
+    """Until a PostgreSQL can be reached: it may still be starting, as machines and containers do in
+    any order. A file is there or is not."""
+    from dpbandit.service.database import connect
+
+    if not url.startswith("postgres"):
+        return
+    until, said = time.monotonic() + seconds, ""
+    while True:
+        try:
+            connect(url).close()
+            return
+        except StoreError as error:
+            if time.monotonic() >= until or "extra" in str(error):
+                raise
+            if str(error) != said:
+                said = str(error)
+                note(f"{said}; waiting up to {seconds:g} s")
+        time.sleep(min(0.5, max(until - time.monotonic(), 0.0)))
 
 
 @keys.command("create")
@@ -213,6 +257,59 @@ def status(store: Store, json_: Json = False) -> None:
         say(f"{words}: {line.reason}" if line.reason else words)
 
 
+@store_.command("backup")
+def backup(
+    store: Store,
+    to: Annotated[Path, Option("--to", help="The copy's file; it must not be there yet.")],
+    json_: Json = False,
+) -> None:
+    """Copy a SQLite store while it is used. The copy holds rewards: treat it like them.
+
+    [dim]Example:[/dim]  dpbandit store backup --store sqlite:///bandits.db --to copy.db
+    """
+    _needs_service()
+    from dpbandit.service.backup import backup as copy
+
+    size = copy(store, to)
+    if json_:
+        print_json({"copy": str(to), "bytes": size})
+    else:
+        say(f"copied {size:,} bytes; to go on from this copy later is to restore an old one")
+
+
+@store_.command("migrate")
+def migrate(
+    store: Store,
+    check: bool = Option(False, "--check", help="Change nothing; status 1 if there is work."),
+    json_: Json = False,
+) -> None:
+    """Bring a store to this version's schema, or say whether that is needed. Services do so when
+    they start.
+
+    [dim]Example:[/dim]  dpbandit store migrate --check --store sqlite:///bandits.db
+    """
+    _needs_service()
+    from dpbandit.service.backup import versions
+
+    there, ours = versions(store)
+    if there > ours:
+        raise OptionError(
+            f"the store has schema version {there}, and this program knows up to {ours}: run the "
+            "newer program that made it"
+        )
+    if not check and there < ours:
+        with _opened(store):
+            pass  # whoever opens it migrates it
+    now = there if check else ours
+    if json_:
+        print_json({"version": now, "needed": ours, "was": there})
+    else:
+        done = "nothing to do" if there == ours else f"needs {ours}" if check else f"was {there}"
+        say(f"schema version {now}: {done}")
+    if check and there < ours:
+        raise typer.Exit(1)
+
+
 @store_.command("accept-restore")
 def accept_restore(
     store: Store,
@@ -288,11 +385,15 @@ def resume(store: Store, bandit: Bandit, json_: Json = False) -> None:
         _say({bandit: restore.resume(opened, bandit)}, json_)
 
 
+def _needs_service() -> None:
+    if not extras.there("msgspec") or not extras.there("uvicorn"):
+        raise OptionError(f"the service needs the extra 'service': {extras.pip_install('service')}")
+
+
 @contextlib.contextmanager
 def _opened(url: str, *, create: bool = False) -> Iterator[OpenStore]:
     """The store, closed at the end."""
-    if not extras.there("msgspec") or not extras.there("uvicorn"):
-        raise OptionError(f"the service needs the extra 'service': {extras.pip_install('service')}")
+    _needs_service()
     from dpbandit.service.store import Store as Open
 
     with contextlib.closing(Open(url, create=create)) as store:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
-import secrets
 import ssl as tls
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from dpbandit.client import calls
-from dpbandit.client.calls import Call, Contexts, Decision, Reports
+from dpbandit.client.calls import Call, Contexts, Decision, Ranked, Reports
+from dpbandit.errors import OptionError
 
 T = TypeVar("T")
 
@@ -101,6 +102,8 @@ class Client:
         user: str | None = None,
         *,
         request: str | None = None,
+        k: int | None = None,
+        propensities: bool = False,
     ) -> Decision:
         """Choose one of the arms that `contexts` describe.
 
@@ -117,19 +120,25 @@ class Client:
         request : str, optional
             An id of your own, for a decision that must survive a crash of the caller: the same id
             gives the same decision.
+        k : int, optional
+            Rank so many arms: they come back as `slate`, best first, with their scores, each with
+            an id to report its reward under.
+        propensities : bool
+            Whether `slate` also says with which probability each of its arms is ranked first.
 
         Returns
         -------
         Decision
         """
-        body = {"contexts": calls.numbers(contexts), "request": request or secrets.token_hex(16)}
-        if arms is not None:
-            body["arms"] = [str(arm) for arm in arms]
-        if user is not None:
-            body["user"] = user
+        body = calls.question(contexts, arms, user, request=request, k=k, propensities=propensities)
         return self._send(calls.post(f"{calls.place(bandit)}/decisions", body, Decision.read))
 
-    def reward(self, bandit: str, decision: str | Decision, reward: float) -> str:
+    def decide_many(self, bandit: str, questions: Iterable[Mapping[str, Any]]) -> list[Decision]:
+        """Ask for many decisions in one call: each a dictionary of what `decide` takes. All of them
+        are made, or none, unless a `request` id was used before for something else."""
+        return self._send(calls.decisions(bandit, questions))
+
+    def reward(self, bandit: str, decision: str | Decision | Ranked, reward: float) -> str:
         """Report a reward: 'accepted' or 'duplicate' (counted, once), or 'late' (not counted)."""
         report = calls.report(decision, reward)
         path = f"{calls.place(bandit)}/rewards"
@@ -189,9 +198,19 @@ class Client:
         given = {field: value for field, value in asked.items() if value is not None}
         return self._send(calls.post("/v1/bandits", given, dict))
 
-    def bandits(self) -> list[dict[str, Any]]:
-        """All bandits: settings, claim, status, how far they have learned."""
-        return self._send(Call("GET", "/v1/bandits", None, lambda said: list(said["bandits"])))
+    def erase_user(self, bandit: str, user: str) -> dict[str, Any]:
+        """Erase a person's decisions and rewards; the key must be an admin's. What was released
+        stays released: `status` says so, and `decisions` how many were erased."""
+        if not isinstance(user, str) or not user:
+            raise OptionError("a user has a name: the one that decisions were asked for with")
+        path = f"{calls.place(bandit)}/users/{quote(user, safe='')}"
+        return self._send(Call("DELETE", path, None, dict))
+
+    def bandits(self, *, after: str = "") -> list[dict[str, Any]]:
+        """The first thousand bandits by name, or those `after` a name: settings without contexts
+        known in advance, claim, status, how far they have learned."""
+        path = f"/v1/bandits?after={quote(after)}" if after else "/v1/bandits"
+        return self._send(Call("GET", path, None, lambda said: list(said["bandits"])))
 
     def bandit(self, name: str) -> dict[str, Any]:
         """One bandit."""

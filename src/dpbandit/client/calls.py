@@ -11,6 +11,7 @@ import json
 import math
 import os
 import random
+import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,6 +50,22 @@ Contexts = Sequence[Sequence[float]] | ArrayLike
 
 
 @dataclass(frozen=True)
+class Ranked:
+    """One arm of a slate: a decision of its own, with an id to report its reward under.
+
+    `propensity` is the probability with which it is ranked first, None where it was not asked for
+    or the policy draws no lots; `propensity_error` is its standard error, 0 if exact.
+    """
+
+    decision: str
+    arm: int
+    arm_id: str | None
+    score: float
+    propensity: float | None = None
+    propensity_error: float | None = None
+
+
+@dataclass(frozen=True)
 class Decision:
     """What to show, and the id to report its reward under.
 
@@ -60,14 +77,16 @@ class Decision:
     arm: int
     arm_id: str | None
     model_version: int
+    slate: tuple[Ranked, ...] = ()  # where k or propensities were asked for: best first
 
     @classmethod
     def read(cls, said: Any) -> Decision:
         """From the service's answer."""
-        return cls(said["decision"], said["arm"], said["arm_id"], said["model_version"])
+        slate = tuple(Ranked(**one) for one in said.get("slate", ()))
+        return cls(said["decision"], said["arm"], said["arm_id"], said["model_version"], slate)
 
 
-Reports = Mapping[str, float] | Iterable[tuple[str | Decision, float]]
+Reports = Mapping[str, float] | Iterable[tuple[str | Decision | Ranked, float]]
 
 
 @dataclass(frozen=True)
@@ -234,9 +253,48 @@ def numbers(contexts: Contexts) -> list[list[float]]:
         raise ShapeError("contexts are one row of numbers for each arm: [[…], […]]") from None
 
 
-def report(decision: str | Decision, value: float) -> dict[str, Any]:
+def question(
+    contexts: Contexts,
+    arms: Sequence[str] | None = None,
+    user: str | None = None,
+    *,
+    request: str | None = None,
+    k: int | None = None,
+    propensities: bool = False,
+) -> dict[str, Any]:
+    """What is sent to ask for one decision."""
+    body: dict[str, Any] = {"contexts": numbers(contexts)}
+    body["request"] = request or secrets.token_hex(16)
+    if arms is not None:
+        body["arms"] = [str(arm) for arm in arms]
+    if user is not None:
+        body["user"] = user
+    if k is not None:
+        body["k"] = k
+    if propensities:
+        body["propensities"] = True
+    return body
+
+
+def decisions(bandit: str, questions: Iterable[Mapping[str, Any]]) -> Call[list[Decision]]:
+    """One call for many decisions."""
+    try:
+        asked = [question(**one) for one in questions]
+    except TypeError:
+        raise OptionError("a decision is asked for with what `decide` takes, by name") from None
+
+    def read(said: Any) -> list[Decision]:
+        for number, one in enumerate(said):
+            if "error" in one:
+                raise RequestError(f"number {number} of the list: {one['error']}", one["status"])
+        return [Decision.read(one) for one in said]
+
+    return post(f"{place(bandit)}/decisions", asked, read)
+
+
+def report(decision: str | Decision | Ranked, value: float) -> dict[str, Any]:
     """What is sent about one reward."""
-    name = decision.decision if isinstance(decision, Decision) else decision
+    name = decision.decision if isinstance(decision, Decision | Ranked) else decision
     if not isinstance(name, str):
         raise OptionError("a reward is reported for a Decision or its id")
     try:
@@ -247,7 +305,7 @@ def report(decision: str | Decision, value: float) -> dict[str, Any]:
 
 def rewards(bandit: str, reports: Reports) -> list[Call[list[str]]]:
     """As many calls as it takes."""
-    pairs: Iterable[tuple[str | Decision, float]] = (
+    pairs: Iterable[tuple[str | Decision | Ranked, float]] = (
         reports.items() if isinstance(reports, Mapping) else reports
     )
     items = [report(decision, value) for decision, value in pairs]

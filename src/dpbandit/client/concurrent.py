@@ -38,8 +38,8 @@ def awaited(
 class AsyncClient:
     """`Client` for asyncio: the same calls, to be awaited; options as there.
 
-    `decide`, `reward`, `rewards`, `create_bandit`, `bandits`, `bandit` and `privacy` take and
-    answer what those of `Client` do.
+    `decide`, `decide_many`, `reward`, `rewards`, `create_bandit`, `erase_user`, `bandits`, `bandit`
+    and `privacy` take and answer what those of `Client` do.
 
     Parameters
     ----------
@@ -97,9 +97,11 @@ class AsyncClient:
     # ------------------------------------------------------------------ what can be asked
 
     decide = awaited(Client.decide)
+    decide_many = awaited(Client.decide_many)
     reward = awaited(Client.reward)
     create_bandit = awaited(Client.create_bandit)
     bandits = awaited(Client.bandits)
+    erase_user = awaited(Client.erase_user)
     bandit = awaited(Client.bandit)
     privacy = awaited(Client.privacy)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpbandit.algorithms import registry
+from dpbandit.algorithms.anytime import PLAIN, not_plain
 from dpbandit.bandit import Bandit
 from dpbandit.errors import OptionError
 from dpbandit.gpu.plans import NOISES, Anytime, Plan
@@ -24,7 +25,7 @@ from dpbandit.worlds import Synthetic
 
 PLAYED = (
     "random, linucb, local, private-linucb, private-linucb-published, tree-gauss, toeplitz, dgs, "
-    "dgs-published, dgs-figure, adac-oful and anytime"
+    "dgs-published, dgs-figure, adac-oful and a plain anytime"
 )
 # The rule that the kernels play for each learner.
 POLICIES = {"none": "uniform", "ridge": "ucb", "filter": "centred-ucb"}
@@ -36,9 +37,12 @@ COMMON = (
 )
 RIDGE = (
     "site release ridge levels unknown_horizon sensitivity multipliers growth shape unshape floor "
-    "public_arms rates weights form smallest_eigenvalue lemma_delta printed_index"
+    "public_arms rates weights form smallest_eigenvalue lemma_delta printed_index forget"
 )
-FILTER = "scale window knee ratio first reward_variance rewards empirical_bayes public_contexts"
+FILTER = (
+    "scale window knee ratio first life reward_variance rewards empirical_bayes memories neglected "
+    "public_contexts"
+)
 KNOWN = {
     learner: {*COMMON.split(), *own.split()}
     for learner, own in (("none", ""), ("ridge", RIDGE), ("filter", FILTER))
@@ -87,13 +91,19 @@ def papers_plans(
     pool, _ = pool_and_truths(Synthetic(), 0)
     options = {"dim": 10, "horizon": rounds, "public_contexts": pool, "seed": 0}
     options |= {"epsilon": 2.0, "delta": 0.1, "reward_range": (-0.5, 1.5)}
-    return {name: plan_of(registry.construct(name, options), rounds) for name in names}
+    own = {"anytime": PLAIN}  # what a GPU can play of it
+    return {
+        name: plan_of(registry.construct(name, options | own.get(name, {})), rounds)
+        for name in names
+    }
 
 
 def _ridge_plan(name: str, spec: dict[str, Any], horizon: int, shared: dict[str, Any]) -> Plan:
     site, release = spec["site"], spec["release"]
     if len(spec["shape"]):
         raise _refusal(name, "shaped moments keep a second matrix")
+    if spec["forget"] != 1.0:
+        raise _refusal(name, "forget changes all of A in every round")
     # The kernels add up x·r as it is; an item is a share of that: of W·max_norm, or of W.
     width = spec["high"] - spec["low"]
     per_item = {"reward": width, "moments": width * spec["max_norm"]}.get(site, 1.0)
@@ -152,8 +162,8 @@ def _anytime(bandit: Bandit, horizon: int) -> Anytime:
     if len(spec["public_contexts"]) == 0:
         why = "without public contexts its instruments change as contexts are seen"
         raise _refusal(bandit.name, why)
-    if spec["empirical_bayes"]:
-        raise _refusal(bandit.name, "empirical_bayes=True fits its prior at every release")
+    if why := not_plain(spec):
+        raise _refusal(bandit.name, why)
     if spec["rewards"] != "numbers":
         raise _refusal(bandit.name, f"rewards={spec['rewards']!r} moves its prior at every release")
     if spec["scale"] == 0.0:

@@ -4,7 +4,8 @@ A release is y = q·S + z. S = Σ ω·u·(r − p) is private. With the public o
 the sum of ω·u·r, and that is N·θ⁺ + E, where θ⁺ holds θ and an intercept, x⁺ = (x, 1), N = Σ
 ω·u·x⁺ᵀ is public and E is the sum of reward noises. E is carried from release to release, so it is
 part of the state: given θ⁺ and the releases so far it is Gaussian with mean ξ + Ξθ⁺ and covariance
-Π. After each release all sums shrink by ρ.
+Π. After each release all sums shrink by ρ. What a release says about θ⁺ alone comes out as equations,
+for the bank to keep (`learners.bank`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 
 import numpy as np
 
+from dpbandit.learners.bank import Bank, Joined
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.learners.prior import DIFFERENCES, LOOKED_AT, Prior
 from dpbandit.privacy.grid import to_whole
@@ -20,8 +22,15 @@ from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.release.anytime import AnytimeSums, kept, next_time, shown
 from dpbandit.types import Matrix, Vector
 
-# Factors tried on the prior variance where it is fitted to the releases (empirical Bayes).
-FACTORS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
+# Scales tried on the prior's variance; what a step away from 1 must explain, in nats; and what weight
+# is worth the work.
+SCALES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
+STEP_IN_NATS = 1.5
+LEAST_WEIGHT = 1e-3
+# What play teaches anyway: so many times what is known, shaped like what was played of late. Of that,
+# round j counts (j/t)²⁰.
+TAUGHT = 100.0
+OF_LATE = 20
 # Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything
 # about some direction.
 LEAST_NOISE = 1e-6
@@ -39,14 +48,9 @@ FOLLOWS_RATE = {"numbers": False, "clicks": True}
 
 
 class Filter(Holder):
-    """What the releases say about θ⁺. All of it is public. Sizes are n = d + 1.
+    """What is known of E, given θ⁺. All of it is public. Sizes are n = d + 1."""
 
-    Information is kept as a triangular root R, with what it pulls towards in z: it grows like t²
-    in some directions and hardly in others, and a sum of squares would drown the small ones. No
-    prior is in it, so that one may be chosen later.
-    """
-
-    arrays = "design offset spread mean slope covariance information_root target rows_u rows_x"
+    arrays = "design offset spread mean slope covariance played rows_u rows_x"
     seen_waiting = Number(int)  # rounds that the core lets wait before it adds them; here none does
 
     def __init__(self, size: int) -> None:
@@ -56,8 +60,7 @@ class Filter(Holder):
         self.mean = np.zeros(size)  # ξ
         self.slope = np.zeros((size, size))  # Ξ
         self.covariance = np.zeros((size, size))  # Π
-        self.information_root = np.zeros((size, size))  # R; RᵀR is the information on θ⁺
-        self.target = np.zeros(size)  # z; Rᵀz is what the releases pull towards
+        self.played = np.zeros((size, size))  # Σ x⁺x⁺ᵀ of what was played of late
         self.rows_u, self.rows_x = np.zeros((2, WAITING, size))
         self.seen_waiting = 0
 
@@ -66,11 +69,15 @@ class Filter(Holder):
         self.offset += weight * prediction * u
         self.design += weight * np.outer(u, longer)
         self.spread += weight * weight * np.outer(u, u)
+        self.played += np.outer(longer, longer)
 
     def learn(
         self, noisy: Vector, q: float, rho: float, scale: float, reward_variance: float
-    ) -> None:
-        """Take a release y = q·S + noise of this scale, made before all sums shrink by ρ."""
+    ) -> tuple[Matrix, Vector]:
+        """Take a release y = q·S + noise of this scale, made before all sums shrink by ρ.
+
+        Returns what it says: equations rows·θ⁺ = values, each of variance 1.
+        """
         n = len(noisy)
         self.covariance += reward_variance * self.spread
         self.spread[:] = 0.0
@@ -86,49 +93,26 @@ class Filter(Holder):
         half = np.linalg.cholesky(noise)
         rows: Matrix = np.asarray(np.linalg.solve(half, seen), dtype=np.float64)
         values: Vector = np.asarray(np.linalg.solve(half, surprise), dtype=np.float64)
-        joined = _joined(self.information_root, self.target, rows, values)
-        self.information_root[:], self.target[:], _left = joined
         for sums in (self.offset, self.mean, self.design, self.slope):
             sums *= rho
         self.covariance *= rho * rho
-
-    def read(self, precision: Matrix, pull: Vector) -> tuple[Vector, Matrix, float]:
-        """Mean and covariance of θ⁺ under a prior of this precision and pull = precision·mean.
-
-        Third, the log of the releases' marginal likelihood, up to a constant that no prior changes.
-        """
-        # The prior as equations: U·θ⁺ = U·mean.
-        upper: Matrix = np.asarray(np.linalg.cholesky(precision).T, dtype=np.float64)
-        values: Vector = np.asarray(np.linalg.solve(upper.T, pull), dtype=np.float64)
-        root, target, left = _joined(self.information_root, self.target, upper, values)
-        inverse = np.linalg.inv(root)
-        likely = float(np.log(np.diag(upper)).sum() - np.log(np.diag(root)).sum()) - 0.5 * left
-        return inverse @ target, inverse @ inverse.T, likely
+        return rows, values
 
     def settle(self) -> None:
         """Take in the rounds that the core lets wait."""
         us, xs = self.rows_u[: self.seen_waiting], self.rows_x[: self.seen_waiting]
         self.design += us.T @ xs
         self.spread += us.T @ us
+        self.played += xs.T @ xs
         self.seen_waiting = 0
-
-
-def _joined(
-    root: Matrix, target: Vector, rows: Matrix, values: Vector
-) -> tuple[Matrix, Vector, float]:
-    """root·θ = target and rows·θ = values as one triangular system, and the squared misfit."""
-    n = len(target)
-    system = np.block([[root, target[:, None]], [rows, values[:, None]]])
-    upper: Matrix = np.asarray(np.linalg.qr(system, mode="r"))
-    upper[np.diag(upper) < 0] *= -1.0  # rows have a sign of their own: roots have none below 0
-    return upper[:n, :n], upper[:n, n], float(upper[n, n] ** 2)
 
 
 class FilterLearner(Learner, Holder):
     """One round: an instrument for the context, a residual for the reward, sometimes a release."""
 
-    arrays = "theta estimate posterior"
+    arrays = "theta estimate posterior bonus instrument"
     releases = Number(int)
+    released_at = Number(int)  # the round of the last one
     refresh_due = Number(
         int
     )  # the round in which the contexts offered so far change the whitener next
@@ -136,20 +120,26 @@ class FilterLearner(Learner, Holder):
     rate = Number(
         float
     )  # of clicks: their released mean plus one standard deviation, 0 before the first release
+    prior_scale = Number(float)  # the likeliest
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         d = self.dim
         self.pending_size = d + 1
-        self.knee, self.ratio = float(spec["knee"]), float(spec["ratio"])
-        self.sum = AnytimeSums(d + 1, knee=self.knee, ratio=self.ratio, first=int(spec["first"]))
+        self.knee, self.ratio, self.life = (float(spec[it]) for it in ("knee", "ratio", "life"))
+        self.sum = AnytimeSums(
+            d + 1, knee=self.knee, ratio=self.ratio, life=self.life, first=int(spec["first"])
+        )
         self.filter = Filter(d + 1)
+        self.bank = Bank(d + 1, np.asarray(spec["memories"], dtype=np.float64))
         self.prior = Prior(d, np.asarray(spec["public_contexts"], dtype=np.float64).reshape(-1, d))
         self.estimate, self.posterior = np.zeros(d + 1), np.zeros((d + 1, d + 1))
+        self.bonus = np.zeros((d, d))
+        self.instrument = np.zeros(d + 1)  # of the last round
         self.window, self.noise_scale = float(spec["window"]), float(spec["scale"])
         self.follows_rate = FOLLOWS_RATE[spec["rewards"]]
-        self.releases = self.refresh_due = 0
-        self.rate = 0.0
+        self.releases = self.released_at = self.refresh_due = 0
+        self.rate, self.prior_scale = 0.0, 1.0
         self._conclude()
 
     def look(self, contexts: Matrix, decision: int) -> None:
@@ -157,7 +147,7 @@ class FilterLearner(Learner, Holder):
             self.prior.look(contexts)
 
     def matrix(self, alpha: float) -> Matrix:
-        return self.posterior[: self.dim, : self.dim]
+        return self.bonus
 
     def quiet(self, x: Vector) -> bool:
         return self.clock.rounds + 1 < int(self.sum.due[0])
@@ -170,7 +160,7 @@ class FilterLearner(Learner, Holder):
             if not self.prior.fixed:
                 self.prior.look_at_one(x)
         self._refresh_when_due(t)
-        u = self._instrument(x)
+        u = self.instrument[:] = self._instrument(x)
         longer = np.append(x, 1.0)
         # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
         half, weight = self.window, 0.5 / self.window
@@ -189,7 +179,7 @@ class FilterLearner(Learner, Holder):
 
     def commit(self, noisy: Vector) -> None:
         t = self.clock.rounds
-        rho = kept(t, next_time(t, self.ratio), self.knee)
+        rho = kept(t, next_time(t, self.ratio, self.life), self.knee, self.life)
         self._learn(noisy, shown(rho), rho, self.noise_scale)
 
     def start(self, noisy: Vector, scale: float) -> bool:
@@ -198,7 +188,7 @@ class FilterLearner(Learner, Holder):
         return True
 
     def conclude(self) -> bool:
-        self._refresh_prior()
+        self._refresh_prior(self.prior_scale)
         return True
 
     # Clicks are 0 or 1: how often they come says how much they vary, and how far arms can differ.
@@ -209,20 +199,26 @@ class FilterLearner(Learner, Holder):
             return float(self.spec["reward_variance"])
         return max(self.rate * (self.width - self.rate), LEAST_VARIANCE * self.width**2)
 
-    def _refresh_prior(self, factor: float = 1.0) -> None:
+    def _refresh_prior(self, scale: float) -> None:
         differences = DIFFERENCES
         # Arms without features do not tell of each other: a narrow prior would end their trial.
         if self.follows_rate and self.releases > 0 and self.prior.has_features():
             sd = DIFFERENCES_OF_RATE * max(self.rate / self.width, LEAST_RATE)
             differences = min(differences, sd * sd)
-        self.prior.refresh(self.centre, self.width, factor * differences)
+        self.prior.refresh(self.centre, self.width, scale * differences)
 
     def _note_rate(self) -> None:
         mean, sd = self.prior.level(self.estimate, self.posterior)
         self.rate = min(max(mean - self.low, 0.0) + sd, 0.5 * self.width)
 
     def _learn(self, noisy: Vector, q: float, rho: float, scale: float) -> None:
-        self.filter.learn(noisy, q, rho, max(scale, LEAST_NOISE), self._reward_variance())
+        t = self.clock.rounds
+        said = self.filter.learn(noisy, q, rho, max(scale, LEAST_NOISE), self._reward_variance())
+        prior = self.prior.precision, self.prior.pull
+        self.bank.learn(*said, t - self.released_at, prior, first=self.releases == 0)
+        if self.released_at:
+            self.filter.played *= (self.released_at / t) ** OF_LATE
+        self.released_at = t
         self.releases += 1
         self._conclude()
 
@@ -238,30 +234,62 @@ class FilterLearner(Learner, Holder):
         if self.releases == 0:
             self._conclude()
         else:
-            self._refresh_prior()
+            self._refresh_prior(self.prior_scale)
 
     def _conclude(self) -> None:
         """Read the posterior, with the prior that today's contexts suggest."""
-        fitted, best = 1.0, -math.inf
-        if self.spec["empirical_bayes"] and self.releases > 0:
-            for factor in FACTORS:
-                self._refresh_prior(factor)
-                likely = self.filter.read(self.prior.precision, self.prior.pull)[2]
-                if likely > best:
-                    fitted, best = factor, likely
-        # With public contexts, a prior that is not fitted is what it was at the last release.
-        changes = self.spec["empirical_bayes"] or self.follows_rate or not self.prior.fixed
-        if changes or self.releases == 0:
-            self._refresh_prior(fitted)
-        found = self.filter.read(self.prior.precision, self.prior.pull)
-        self.estimate[:], self.posterior[:], _likely = found
+        if self.releases > 0 and self.spec["empirical_bayes"]:
+            self._average()
+        else:
+            # With public contexts, a prior that is not fitted is what it was at the last release.
+            if self.follows_rate or not self.prior.fixed or self.releases == 0:
+                self._refresh_prior(1.0)
+            self.estimate[:], self.posterior[:] = self._join().read()
         self.theta[:] = self.estimate[: self.dim]
         if self.follows_rate and self.releases > 0:
             self._note_rate()
+        self.bonus[:] = self.posterior[: self.dim, : self.dim]
+        if self.spec["neglected"] and self.releases > 0:
+            self._forget_what_play_teaches()
+
+    def _join(self) -> Joined:
+        return self.bank.join(self.bank.acting, self.prior.precision, self.prior.pull)
+
+    def _average(self) -> None:
+        """Moments over scales of the prior's variance, weighed by what the releases say of them."""
+        likely = np.empty(len(SCALES))
+        for k, scale in enumerate(SCALES):
+            self._refresh_prior(scale)
+            likely[k] = self._join().likely - STEP_IN_NATS * abs(k - SCALES.index(1.0))
+        weights = np.exp(likely - likely.max())
+        weights[weights < LEAST_WEIGHT] = 0.0
+        self.prior_scale = SCALES[int(likely.argmax())]
+        self.estimate[:], self.posterior[:] = 0.0, 0.0
+        for weight, scale in zip(weights / weights.sum(), SCALES, strict=True):
+            if weight > 0.0:
+                self._refresh_prior(scale)
+                mean, covariance = self._join().read()
+                self.estimate += weight * mean
+                self.posterior += weight * (covariance + np.outer(mean, mean))
+        self.posterior -= np.outer(self.estimate, self.estimate)
+        self._refresh_prior(self.prior_scale)
+
+    def _forget_what_play_teaches(self) -> None:
+        """A bonus for what play will not teach anyway: 2·ln(2 + t)·(Σ⁻¹ + s·A)⁻¹.
+
+        A is what was played of late, and s·A what it will teach. Diverse contexts make play nearly
+        greedy; arms and features that are neglected keep their bonus.
+        """
+        played = self.filter.played[: self.dim, : self.dim]
+        traced = float(np.trace(played))
+        if traced > 0.0:
+            share = TAUGHT * self.bank.known() / traced
+            taught = np.linalg.inv(np.linalg.inv(self.bonus) + share * played)
+            self.bonus[:] = 2.0 * math.log(2.0 + self.clock.rounds) * taught
 
     def fields(self) -> Fields:
         inside = {**self.sum.fields(), **self.filter.fields(), **self.prior.fields()}
-        return {**Holder.fields(self), **inside}
+        return {**Holder.fields(self), **inside, **self.bank.fields()}
 
     def loaded(self) -> None:
         self.filter.settle()

@@ -47,6 +47,10 @@ class Learner(ABC):
     pending_size: int  # how many numbers a release has
     in_the_clear = False  # whether θ itself is shown, without noise
     pan_private: PanPrivateSums | None = None  # its sums, where nodes begin with noise
+    # What was counted of the person whose round it is, and by how much that grew in it, where the
+    # learner counts: whoever calls sets the former and keeps their sum.
+    counted = 0
+    counts = 0
 
     def __init__(self, spec: Spec, clock: Clock) -> None:
         self.spec, self.clock = spec, clock

@@ -3,7 +3,8 @@
 A round has the item (a, g) of `release.pair`: u is the direction of Px⁺, x⁺ = (x/L, 1), under the
 whitener P of today's version; e is the residual against the released prediction, brought to
 instruments of typical length h₀ and clipped to ±c. With Γ = E[uuᵀ] the sum of a's is
-Σ_m B_m(W_m·θ − V_m) + noise, B_m = (h₀/2cs)·Γ_m·P_m⁻ᵀ, one term for each version m. W_m and V_m count
+Σ_m B_m(W_m·θ − V_m) + noise, B_m = (h₀/2Rs)·Γ_m·P_m⁻ᵀ, one term for each version m; R, the reach, is
+all that one unit's residuals may add up to: c where it is one round. W_m and V_m count
 rounds and predictions: they are public. Γ comes from the noisy sum of g's, so it may be revised
 later, and θ with it: all that is kept of the releases are sums that no Γ is in yet.
 
@@ -21,9 +22,10 @@ from dpbandit.learners.joint import pack
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.matrices import unpack
+from dpbandit.privacy.unit import REWARD_BITS
 from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.release.anytime import shown
-from dpbandit.release.pair import PairSums, largest_move
+from dpbandit.release.pair import PairSums, most_move
 from dpbandit.types import Matrix, Vector
 
 # An instrument much shorter than is typical would blow its residual up.
@@ -143,6 +145,8 @@ class PairLearner(Learner, Holder):
     releases = Number(int)
     rounds_shown = Number(int)  # the round of the last release
     constant_kind = Number(int)  # where a constant is looked for
+    people = Number(int)  # who came so far, and by the last release: public
+    people_shown = Number(int)
     before = Number(float)  # rounds of a log, before round 1
 
     noise_variance = Number(
@@ -164,6 +168,7 @@ class PairLearner(Learner, Holder):
             versions=versions,
         )
         self.window, self.noise_scale = float(spec["window"]), float(spec["scale"])
+        self.reach, self.persons = float(spec["reach"]), bool(spec["persons"])
         # Of each version: whitener, its inverse, what its designs said alone.
         self.whiteners = np.zeros((versions, n, n))
         self.factors = np.zeros((versions, n, n))
@@ -188,6 +193,7 @@ class PairLearner(Learner, Holder):
         self.prior_second = self.second.copy()
         self.constant = np.zeros(self.dim)  # w, with w·x ≈ 1
         self.releases = self.rounds_shown = self.constant_kind = 0
+        self.people = self.people_shown = 0
         self.before = 0.0
         self.estimate, self.posterior = np.zeros(n), np.zeros((n, n))
         precision, pull = self._prior(1.0, IN_INTERCEPT)
@@ -208,7 +214,8 @@ class PairLearner(Learner, Holder):
 
     def size(self, version: int) -> float:
         """s: how far an item of that version could move if it were not divided by this."""
-        return math.sqrt(largest_move(self.eta2(version)))
+        etas = self.eta2(version), self.eta2(0), self.eta2(1)
+        return math.sqrt(most_move(*etas, persons=self.persons))
 
     def eta(self, version: int) -> float:
         """η/s."""
@@ -235,10 +242,29 @@ class PairLearner(Learner, Holder):
         u = w / h
         prediction = min(max(float(longer @ self.estimate), self.low), self.high)
         residual = (reward - prediction) * min(self.length(v) / h, LONGEST_FACTOR)
-        e = min(max(residual, -c), c) / (2 * c * self.size(v))
-        item = np.concatenate([e * u, self.eta(v) * pack(u)])
+        e = min(max(residual, -c), c)
+        if self.persons:
+            e = self._within_reach(e / self.reach) * self.reach
+        e /= 2 * self.reach * self.size(v)
+        shows = self.eta(v) if self._is_new() else 0.0
+        self.people += self._is_new()
+        item = np.concatenate([e * u, shows * pack(u)])
         numbers = self.sum.add(t, to_whole(item))
         return None if numbers is None else Pending(numbers, self.noise_scale)
+
+    def _is_new(self) -> bool:
+        """Whether nothing was learned of this person before: of one round, always."""
+        return not self.persons or self.counted == 0
+
+    def _within_reach(self, e: float) -> float:
+        """What this person has left of a residual, in whole numbers of steps; their count grows.
+
+        The count is 1 and the steps that were learned, or 0 before the first visit.
+        """
+        left = (1 << REWARD_BITS) - max(self.counted - 1, 0)
+        steps = min(int(abs(e) * 2.0**REWARD_BITS), left)
+        self.counts = steps + self._is_new()
+        return math.copysign(steps * 2.0**-REWARD_BITS, e)
 
     # ------------------------------------------------------------------ a release
 
@@ -268,8 +294,15 @@ class PairLearner(Learner, Holder):
         self._learn_moments(noisy[:n], t, rounds, shown(rho), rho, scale)
         directions, found = unpack(noisy[n:]), self.directions
         information, target = found.information, found.target.copy()
+        of_directions = float(self.people - self.people_shown) if self.persons else rounds
+        self.people_shown = self.people
         found.learn(
-            directions, rounds, self.eta(v), shown(rho_of_directions), rho_of_directions, scale
+            directions,
+            of_directions,
+            self.eta(v),
+            shown(rho_of_directions),
+            rho_of_directions,
+            scale,
         )
         self.own_targets[v] += found.target - target
         self.own_information[v] += found.information - information
@@ -286,7 +319,7 @@ class PairLearner(Learner, Holder):
     def _learn_moments(
         self, noisy: Vector, t: int, rounds: float, q: float, rho: float, scale: float
     ) -> None:
-        v, c, n = self.version, self.window, self.n
+        v, c, n = self.version, self.reach, self.n
         self.weight[v] += rounds
         self.offset[v] += rounds * self.estimate
         variance = float(self.spec["reward_variance"]) / (4 * c * c) / n / self.size(v) ** 2
@@ -324,7 +357,8 @@ class PairLearner(Learner, Holder):
         size, mean = float(np.trace(self.prior_second)) - 1.0, self.prior_second[:d, d]
         within = self.prior_second[:d, :d] + RIDGE * size / d * np.eye(d)
         self.constant[:] = np.linalg.solve(within, mean)
-        sure = turns and self.before + self.clock.rounds > SURE * self.noise_scale
+        seen = self.people if self.persons else self.before + self.clock.rounds
+        sure = turns and seen > SURE * self.noise_scale
         if sure and self.constant_kind == UNDECIDED:
             # Decided once: later, those arms that are played would decide which contexts are alike.
             alike = float(mean @ mean) > 0.5 * size
@@ -354,13 +388,15 @@ class PairLearner(Learner, Holder):
         self._show()
 
     def _coefficient(self, version: int) -> float:
-        return self.length(version) / (2 * self.window * self.size(version))
+        return self.length(version) / (2 * self.reach * self.size(version))
 
     def _design(self, version: int) -> Matrix:
         """Γ of a version, as it looks now."""
         pooled: Matrix = self.whiteners[version] @ self.second @ self.whiteners[version].T
         pooled = pooled / np.trace(pooled)
         if self.version == 0 and not self.before > 0:
+            return pooled
+        if not self.own_information[version] > 0:  # nobody new came under it
             return pooled
         noisy = self.own_targets[version] / self.own_information[version] / self.eta(version)
         return own_design(noisy, pooled, self._own_sd(version))
@@ -455,6 +491,8 @@ class PairLearner(Learner, Holder):
 
     def fields(self) -> Fields:
         own = Holder.fields(self)
+        if not self.persons:
+            del own["people"], own["people_shown"]
         flat = {name: field.reshape(-1, self.n) for name, field in own.items() if field.ndim == 3}
         directions = {f"directions_{k}": field for k, field in self.directions.fields().items()}
         return {**own, **flat, **directions, **self.sum.fields()}

@@ -24,6 +24,7 @@ class Ridge(Holder):
     waiting = Number(int)
 
     def __init__(self, dim: int, strength: float) -> None:
+        self.strength = strength
         self.gram, self.inverse = strength * np.eye(dim), np.eye(dim) / strength
         self.moments, self.theta = np.zeros(dim), np.zeros(dim)
         # What the core keeps beside: what rounding lost, and contexts that wait for A.
@@ -46,6 +47,12 @@ class Ridge(Holder):
         """b ← b + x·r."""
         self.moments += x * reward
         self.theta[:] = np.linalg.solve(self.gram, self.moments)
+
+    def fade(self, gamma: float) -> None:
+        """A ← λI + γ(A − λI), b ← γb. A⁻¹ and θ̂ are then those of before."""
+        self.gram *= gamma
+        self.gram[np.diag_indices_from(self.gram)] += (1.0 - gamma) * self.strength
+        self.moments *= gamma
 
     def solve(self) -> None:
         """A⁻¹ and θ̂ from A and b."""
@@ -99,9 +106,14 @@ class RidgeLearner(Learner):
 
 
 class InTheClear(RidgeLearner):
-    """Plain LinUCB: nothing is private, so nothing is released with noise."""
+    """Plain LinUCB: nothing is private, so nothing is released with noise. With `forget` below 1
+    every round leaves that share of what was learned before."""
 
     in_the_clear = True
+
+    def __init__(self, spec: Spec, clock: Clock) -> None:
+        super().__init__(spec, clock)
+        self.forget = float(spec["forget"])
 
     def quiet(self, x: Vector) -> bool:
         return True
@@ -112,6 +124,8 @@ class InTheClear(RidgeLearner):
         return True
 
     def prepare(self, x: Vector, reward: float) -> None:
+        if self.forget < 1.0:
+            self.ridge.fade(self.forget)
         self.ridge.add_context(x)
         self.ridge.add_reward(x, reward)
         self.theta[:] = self.ridge.theta

@@ -50,6 +50,10 @@ def why_not(bandit: Any) -> str:
         return (
             "public_contexts whiten its first rounds, and a log is learned without: leave them out"
         )
+    if design.settings.get("forget", 1.0) != 1.0:
+        return "forget fades rewards by their age, and a log's sums have none"
+    if options.protects.needs_instruments:
+        return "a log's contexts point where its own whitener says"
     if options.context_noise > 0:
         return (
             "context_noise perturbs contexts as they are offered, and those of a log were played "

@@ -28,7 +28,21 @@ SETTINGS, RECOMMENDED_GOOD = 32, 0.97  # with the default prior; all of them wit
 EXTRAPOLATED = {"cases": 36, "lowest": 0.88, "highest": 2.24, "median_error": 0.14}
 
 
-def statement(extrapolated: Sequence[str] = ()) -> str:
+# Clicks at a rate that the plan knows: final regret in small catalogues, as factors; and the gain over
+# random play of persons who come 20 times, how far off.
+CATALOGUES = {"cases": 44, "median_factor": 1.05, "factor_of_nine_in_ten": 1.34}
+PERSONS = {"cases": 8, "median_error": 0.02, "highest": 0.13}
+OF_CLICKS = (
+    "measured error of the clicks lost, in catalogues where the click rate and spread were right: half within "
+    f"{CATALOGUES['median_factor'] - 1:.0%} and nine in ten within "
+    f"{CATALOGUES['factor_of_nine_in_ten'] - 1:.0%} (LinUCB, which locks in there, by a factor of 3). "
+    f"The gain over random play of persons who come 20 times: half within {PERSONS['median_error']:g}, "
+    f"all within {PERSONS['highest']:g}. Everybody is taken to click alike: where some "
+    "click much more, a cap leaves out more (docs/plan-accuracy.md)"
+)
+
+
+def statement(extrapolated: Sequence[str] = (), *, clicks: bool = False) -> str:
     """In words; of a plan in which these algorithms were not played to the end."""
     right, default = RIGHT_PRIOR, DEFAULT_PRIOR
     words = (
@@ -39,6 +53,7 @@ def statement(extrapolated: Sequence[str] = ()) -> str:
         f"was the best or within 10% of it in {RECOMMENDED_GOOD:.0%} of {SETTINGS} settings "
         "(docs/plan-accuracy.md)"
     )
+    words = OF_CLICKS if clicks else words
     if extrapolated:
         low, high = EXTRAPOLATED["lowest"], EXTRAPOLATED["highest"]
         words += (
@@ -51,6 +66,8 @@ def statement(extrapolated: Sequence[str] = ()) -> str:
 def to_dict(extrapolated: Sequence[str] = ()) -> dict[str, Any]:
     """For JSON."""
     return {
+        "catalogues_of_clicks": CATALOGUES,
+        "persons": PERSONS,
         "right_prior": RIGHT_PRIOR,
         "default_prior": DEFAULT_PRIOR,
         "extrapolated": list(extrapolated),

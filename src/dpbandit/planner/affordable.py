@@ -69,7 +69,7 @@ class Affordable:
 
     def __str__(self) -> str:
         rounds, reference = self.plan.problem.rounds, self.plan.final(REFERENCE)
-        aim = f"regret ≤ {self.target:,.0f}" + (
+        aim = f"{self.plan.measure} ≤ {self.target:,.0f}" + (
             f" ({1 + self.within:g} × non-private)" if self.within else ""
         )
         if self.epsilon is None:
@@ -94,7 +94,8 @@ class Affordable:
                 first,
                 "",
                 *(f"{what}: {words}" for what, words in self.plan.assumptions.items()),
-                accuracy.statement(self.plan.extrapolated),
+                *(f"note: {note}" for note in self.plan.notes),
+                self.plan.accuracy,
             ]
         )
 

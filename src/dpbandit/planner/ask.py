@@ -11,17 +11,23 @@ from dpbandit.errors import OptionError
 from dpbandit.options import SHARED, Options, not_negative, positive, whole
 from dpbandit.planner.effort import SECONDS
 from dpbandit.planner.forecast import REFERENCE, Plan
-from dpbandit.planner.problem import Problem, draw_thetas, known_sample, sample_of
-from dpbandit.planner.work import INTERRUPTED, Progress, Work, notes_on
+from dpbandit.planner.prior import draw_clicks, draw_thetas
+from dpbandit.planner.problem import Problem, known_sample, sample_of
+from dpbandit.planner.visits import CAPS, Visits, visits_of
+from dpbandit.planner.work import CLICKS, INTERRUPTED, Progress, Work, notes_on
 from dpbandit.privacy.accounting import check_delta, check_epsilon
 from dpbandit.simulate.jobs import Job, named, share_out
 
 ROUNDS = 100_000
 PARTICLES = 24
-# How often one person comes, and clicks, is not among a plan's assumptions.
+# What a plan is not told, it cannot count.
 UNCAPPED = (
-    "noise is that of persons whose rewards count up to {0:g}; rewards are predicted as if nobody's "
-    "added up to more. What the cap leaves out of those who come often makes learning slower"
+    "noise is that of {0}, and everything is learned from, as if nobody went beyond. What the cap "
+    "leaves out of those who come often makes learning slower: say visits={1}"
+)
+MAYBE_CLICKS = (
+    "rewards are taken to be numbers, {0}. If they are clicks, say click_rate: most are 0 then, and "
+    "both the regret and the price of privacy are others"
 )
 
 Algorithms = Sequence[str | tuple[str, Mapping[str, Any]]]
@@ -35,8 +41,10 @@ def plan(
     delta: float,
     horizon: int | None = 10_000,
     rounds: int | None = None,
-    reward_range: tuple[float, float] = (-1.0, 1.0),
+    reward_range: tuple[float, float] | None = None,
     reward_noise: float | None = None,
+    click_rate: float | None = None,
+    visits: Any = None,
     contexts: Any = None,
     covariance: Any = None,
     known_contexts: bool = False,
@@ -65,10 +73,16 @@ def plan(
         Rounds that the algorithms are made for; None: they do not know.
     rounds : int, optional
         How far to look; the horizon, or 100,000 without one.
-    reward_range : (float, float), default (-1, 1)
-        What rewards are clipped to.
+    reward_range : (float, float), optional
+        What rewards are clipped to; (-1, 1), or (0, 1) with a click rate.
     reward_noise : float, optional
         Standard deviation of a reward around its mean; a quarter of the range's width.
+    click_rate : float, optional
+        Rewards are clicks, 0 or the top of the range, and this share of all that is shown is
+        clicked when arms are picked at random. Algorithms that can are told (`rewards="clicks"`).
+    visits : float or list of int, optional
+        How often one person comes, so that caps of a unit count: the mean of a geometric law, or
+        one number for each person of a sample.
     contexts : array of shape (n, dim), or (n, arms, dim) for whole slates, optional
         A sample.
     covariance : array of shape (dim, dim), optional
@@ -125,9 +139,26 @@ def plan(
         whole("seed", seed, least=0),
     )
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    jobs = jobs_of(algorithms, options)
+    if click_rate is None:
+        if any(CLICKS in own.items() for _, _, own in jobs):
+            raise OptionError(
+                "rewards='clicks' needs click_rate: which share of all that is shown is clicked, "
+                "for example click_rate=0.02"
+            )
+    else:
+        click_rate, jobs = _rate(click_rate, reward_noise), [_told(job) for job in jobs]
+    if reward_range is None:
+        reward_range = (-1.0, 1.0) if click_rate is None else (0.0, 1.0)
+    coming = None if visits is None else visits_of(visits)
     shared: dict[str, Any] = {"dim": dim, "epsilon": epsilon, "delta": delta, "horizon": horizon}
     mine = {name: options[name] for name in options if name in SHARED}
     checked = Options(**shared, reward_range=reward_range, **mine)
+    low, top = checked.reward_range
+    if click_rate is not None and (low != 0 or top <= 0):
+        raise OptionError(
+            f"clicks are 0 or a number above it: reward_range is (0, b), not {low, top}"
+        )
     horizon = checked.horizon
     if horizon is not None and rounds is not None and whole("rounds", rounds, least=1) > horizon:
         raise OptionError(f"rounds = {rounds} is beyond the horizon, {horizon}")
@@ -145,15 +176,17 @@ def plan(
             offered = kept
     if offered.ndim == 2 and len(offered) < arms:
         source += f", fewer than {arms} arms: a round offers some of them twice"
-    thetas, believed = draw_thetas(
-        prior,
-        offered.reshape(-1, dim),
-        particles=whole("particles", particles, least=2),
-        reward_range=checked.reward_range,
-        reward_noise=noise,
-        reward_spread=reward_spread,
-        seed=seed,
-    )
+    bases = None
+    about: dict[str, Any] = {"reward_spread": reward_spread, "seed": seed}
+    about["particles"] = whole("particles", particles, least=2)
+    rows = offered.reshape(-1, dim)
+    if click_rate is None:
+        about |= {"reward_range": checked.reward_range, "reward_noise": noise}
+        thetas, believed = draw_thetas(prior, rows, **about)
+    else:
+        if reward_spread is not None:
+            about["reward_spread"] = positive("reward_spread", reward_spread) / top
+        thetas, bases, believed = draw_clicks(prior, rows, rate=click_rate, **about)
     problem = Problem(
         dim=dim,
         arms=arms,
@@ -164,27 +197,77 @@ def plan(
         in_order=bool(in_order),
         thetas=thetas,
         seed=seed,
+        bases=bases,
     )
     assumptions = {
         "contexts": source + (", in the order of time" if in_order else ""),
         "prior": believed,
-        "reward noise": f"standard deviation {noise:g}"
-        + (" (a quarter of the range's width)" if reward_noise is None else ""),
-        "mean rewards": "linear in the context, θ constant",
+        "rewards": _rewards(problem, reward_noise is None),
         "contexts known in advance": "yes" if known_contexts else "no",
     }
     shared |= {
         "reward_range": checked.reward_range,
         "public_contexts": problem.public() if known_contexts else None,
     }
-    work = Work(problem, jobs_of(algorithms, options), shared, algorithms is not None)
+    if coming is not None:
+        assumptions["visits"] = _visits(problem, coming)
+    work = Work(problem, jobs, shared, algorithms is not None, coming)
     effort = work.effort(SECONDS if seconds is None else positive("seconds", seconds))
     forecasts = work.forecasts(effort, progress)
     notes = notes_on(problem, effort, forecasts, delta)
-    if not checked.protects.counts_are_public:
-        notes.append(UNCAPPED.format(checked.unit[1]))
+    unit = checked.protects
+    unknown = coming is None or (not unit.counts_are_public and click_rate is None)
+    if unit.needs_user and unknown:
+        missing = "…" if unit.counts_are_public or click_rate is not None else "… and click_rate=…"
+        notes.append(UNCAPPED.format(unit.words.split(":")[0], missing))
+    if click_rate is None and low == 0:
+        notes.append(MAYBE_CLICKS.format(believed.split("; ")[-1]))
     complete = all(forecast.why_not != INTERRUPTED for forecast in forecasts.values())
     return Plan(problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes), complete)
+
+
+def _rate(given: Any, reward_noise: float | None) -> float:
+    rate = positive("click_rate", given)
+    if not rate < 1:
+        raise OptionError(f"click_rate must lie strictly between 0 and 1, not {given!r}")
+    if reward_noise is not None:
+        raise OptionError("a click's noise follows from its rate: leave reward_noise out")
+    return rate
+
+
+def _told(job: Job) -> Job:
+    """The same job, told that rewards are clicks if its algorithm can be and nothing else is said."""
+    label, name, own = job
+    return label, name, {"rewards": "clicks", **own} if _can_be_told(name) else own
+
+
+def _can_be_told(name: str) -> bool:
+    return "rewards" in registry.find(name).own_options
+
+
+def _rewards(problem: Problem, by_default: bool) -> str:
+    if problem.bases is not None:
+        return (
+            f"clicks, 0 or {problem.reward_range[1]:g}; the best arms get {problem.best_rate:.3g}. "
+            'Algorithms that can are told: rewards="clicks"'
+        )
+    default = " (a quarter of the range's width)" if by_default else ""
+    return (
+        "numbers, linear in the context with a constant θ; standard deviation "
+        f"{problem.reward_noise:g} around the mean{default}"
+    )
+
+
+def _visits(problem: Problem, coming: Visits) -> str:
+    """How often people come, and what caps leave of that."""
+    caps = ", ".join(f"{cap}" for cap in CAPS)
+    visits = ", ".join(f"{coming.up_to(cap):.0%}" for cap in CAPS)
+    words = f"{coming.words}; the first {caps} of a person are {visits} of all visits"
+    if problem.bases is None:
+        return words
+    rate = problem.best_rate
+    clicks = ", ".join(f"{coming.clicks_up_to(cap, rate):.0%}" for cap in CAPS)
+    return f"{words}, and their first {caps} clicks {clicks} of all clicks (at {rate:.3g})"
 
 
 def jobs_of(algorithms: Algorithms | None, options: dict[str, Any]) -> list[Job]:
@@ -194,10 +277,12 @@ def jobs_of(algorithms: Algorithms | None, options: dict[str, Any]) -> list[Job]
         algorithms = [
             n for n, a in known.items() if n == REFERENCE or re.search(r"(?<!not )proven", a.claim)
         ]
-    wanted = [
-        (name + "".join(f" {key}={value}" for key, value in own.items()), name, own)
-        for name, own in named(algorithms)
-    ]
+    wanted = [(label_of(name, own), name, own) for name, own in named(algorithms)]
     if all(label != REFERENCE for label, _, _ in wanted):
         wanted.insert(0, (REFERENCE, REFERENCE, {}))
     return share_out(options, wanted)
+
+
+def label_of(name: str, own: Mapping[str, Any]) -> str:
+    """What an algorithm with options of its own is called in a plan."""
+    return name + "".join(f" {key}={value}" for key, value in own.items())

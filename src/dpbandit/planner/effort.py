@@ -50,7 +50,7 @@ def _cubic(bandit: Bandit) -> float:
     """µs for each dim³: matrices that are factorised anew."""
     thompson = 5e-5 if bandit.policy.name == "thompson" else 0.0
     match bandit.design.learner:
-        case "none" | "arms":
+        case "none" | "arms" | "batches":
             return thompson
         case "ridge":
             if bandit.design.settings["site"] != "own":

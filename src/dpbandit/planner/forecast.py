@@ -13,6 +13,7 @@ from dpbandit.errors import OptionError, UnknownAlgorithmError, nearest
 from dpbandit.planner import accuracy
 from dpbandit.planner.course import Course, geometric_steps
 from dpbandit.planner.problem import Problem
+from dpbandit.planner.visits import EVERYTHING, Learned
 from dpbandit.privacy.claim import Claim
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Forecast:
     claim: Claim | None
     course: Course | None
     why_not: str
+    learned: Learned = EVERYTHING
+    told: str = ""  # what a plan tells it of its own accord
 
     @property
     def status(self) -> str:
@@ -68,6 +71,16 @@ class Plan:
     complete: bool = True  # False after Ctrl-C: some algorithms then have no prediction
 
     # ------------------------------------------------------------------ answers
+
+    @property
+    def measure(self) -> str:
+        """What `regret` counts: rewards, or clicks where those are the rewards."""
+        return "regret" if self.problem.bases is None else "clicks lost"
+
+    @property
+    def accuracy(self) -> str:
+        """How far such predictions were from runs, in words."""
+        return accuracy.statement(self.extrapolated, clicks=self.problem.bases is not None)
 
     def course(self, name: str) -> Course:
         """One algorithm's predicted course, or an error where there is none."""
@@ -200,6 +213,7 @@ class Plan:
                 row["regret_over_time"] = forecast.course.regret.tolist()
                 row["theta_error_over_time"] = [_number(v) for v in forecast.course.theta_error]
                 row["rounds_played"] = forecast.course.played
+                row["learned_from"] = forecast.learned.to_dict()
         return {
             "setting": self.setting(),
             "recommended": self.recommended if self.ranked() else None,
@@ -222,7 +236,8 @@ class Plan:
             "horizon": self.horizon,
             "rounds": self.problem.rounds,
             "reward_range": list(self.problem.reward_range),
-            "reward_noise": self.problem.reward_noise,
+            "reward_noise": None if self.problem.bases is not None else self.problem.reward_noise,
+            "measure": self.measure,
         }
 
     def headline(self) -> str:
@@ -236,16 +251,18 @@ class Plan:
             f"from round {close:,} on" if close else f"not within {self.problem.rounds:,} rounds"
         )
         rivals = f"; not clearly worse: {', '.join(self.rivals())}" if self.rivals() else ""
+        claim = self.forecasts[best].claim
+        whom = f" for {claim.unit}" if claim is not None and claim.epsilon > 0 else ""
         return (
-            f"recommended: {best} (proven at ε = {self.epsilon:g}, δ = {self.delta:g}), predicted "
-            f"regret {self.final(best):,.0f} after {self.problem.rounds:,} rounds, "
+            f"recommended: {best}{self.forecasts[best].told} (proven at ε = {self.epsilon:g}, δ = {self.delta:g}{whom}), "
+            f"predicted {self.measure} {self.final(best):,.0f} after {self.problem.rounds:,} rounds, "
             f"{ratio:.2f} × non-private; within 10% of non-private {reached}{rivals}"
         )
 
     def __str__(self) -> str:
         lines = [self.headline(), ""]
         lines.append(
-            f"{'algorithm':<28}{'regret':>14}{'× linucb':>10}{'‖θ − θ*‖':>10}"
+            f"{'algorithm':<28}{self.measure:>14}{'× linucb':>10}{'‖θ − θ*‖':>10}"
             f"{'close after':>13}  claim"
         )
         for row in self.rows():
@@ -260,7 +277,7 @@ class Plan:
                 f"{error:>10}{close:>13}  " + claim_in_words(self.forecasts[row["algorithm"]])
             )
         lines += ["", *(f"{what}: {words}" for what, words in self.assumptions.items())]
-        lines += [*(f"note: {note}" for note in self.notes), accuracy.statement(self.extrapolated)]
+        lines += [*(f"note: {note}" for note in self.notes), self.accuracy]
         return "\n".join(lines)
 
 
@@ -272,7 +289,9 @@ def claim_in_words(forecast: Forecast) -> str:
     if claim.epsilon == 0:
         return "proven, uses no reward"
     delta = f", δ = {claim.delta:g}" if claim.delta else ""
-    return f"{claim.status}, ε = {claim.epsilon:g}{delta}"
+    # Beside claims for a reward alone: a stronger promise, whose price is not comparable.
+    more = ", contexts too" if claim.notion == "joint" else ""
+    return f"{claim.status}, ε = {claim.epsilon:g}{delta}{more}"
 
 
 def _number(value: float) -> float | None:

@@ -35,7 +35,7 @@ def courses(plan: Plan) -> Figure:
         left.plot(course.rounds[shown], course.regret[shown], label=words, markevery=every, **style)
         if name != "random" and np.isfinite(course.theta_error).all():
             right.plot(course.rounds[shown], course.theta_error[shown], markevery=every, **style)
-    dress(left, "predicted cumulative regret", log=True)
+    dress(left, f"predicted {plan.measure}, in all", log=True)
     dress(right, "predicted parameter error ‖θ − θ*‖₂", log=True)
     close = plan.rounds_until_close(best) if best and best != REFERENCE else None
     if close is not None:
@@ -50,7 +50,10 @@ def courses(plan: Plan) -> Figure:
         )
     errors = np.concatenate([plan.course(n).theta_error for n in names if n != "random"])
     errors = errors[np.isfinite(errors)]
-    right.set_ylim(top=min(float(errors.max()) * 1.2, 30 * float(np.median(errors))))
+    if len(errors) == 0:  # clicks: no parameter is the true one
+        right.remove()
+    else:
+        right.set_ylim(top=min(float(errors.max()) * 1.2, 30 * float(np.median(errors))))
     figure.suptitle(
         f"{plan.problem.dim} features, {plan.problem.arms} arms, rewards in "
         f"{list(plan.problem.reward_range)}; claims beside the names. "

@@ -6,25 +6,22 @@ Particles stand for the worlds one may meet: each has a θ of its own, drawn fro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
-from dpbandit.options import positive
+from dpbandit.errors import NotFiniteError, OptionError, ShapeError
+from dpbandit.worlds.clicks import logistic
 from dpbandit.worlds.drawn import repeated
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Shown = NDArray[np.int64]
 
-PRIORS = ("contexts", "round")
 # Contexts that are kept of a sample: enough to see their spread, few enough to go through.
 MOST_CONTEXTS = 4096
-# Standard deviation of mean rewards within a slate under the prior "round", in widths of the range:
-# that of the prior of `anytime`.
-SPREAD = 1.0 / 16.0
 # Rounds that are drawn together.
 BLOCK = 2048
 # Slates in order: a round is offered one from this share of the sample around its own time.
@@ -35,7 +32,8 @@ NEAR = 0.02
 class Problem:
     """One question, with everything that is assumed to answer it.
 
-    `offered` has shape (n, d), or (n, arms, d) for slates.
+    `offered` has shape (n, d), or (n, arms, d) for slates. Where `bases` are given, one for each
+    particle, rewards are clicks: 0 or the top of the range, with chance logistic(base + x·θ).
     """
 
     dim: int
@@ -47,6 +45,7 @@ class Problem:
     in_order: bool
     thetas: Matrix
     seed: int
+    bases: Vector | None = None
 
     @property
     def contexts(self) -> Matrix:
@@ -65,14 +64,32 @@ class Problem:
         (count, arms): rows of `contexts`, what they pay on average, and what they pay.
         """
         rng = np.random.default_rng([self.seed, 2, particle, start // BLOCK])
-        noise = self.reward_noise * rng.normal(size=BLOCK)
+        clicks = self.bases is not None
+        luck = rng.random(BLOCK) if clicks else self.reward_noise * rng.normal(size=BLOCK)
         if self.offered.ndim == 2:
             shown = distinct(rng, len(self.offered), BLOCK, self.arms)
         else:
             now = self._slates(rng.random(BLOCK), np.arange(start, start + BLOCK))
             shown = self.arms * now[:, None] + np.arange(self.arms)
-        means = (self.contexts @ self.thetas[particle])[shown[:count]]
-        return np.ascontiguousarray(shown[:count]), means, means + noise[:count, None]
+        means = self.means(particle)[shown[:count]]
+        luck = luck[:count, None]
+        top = self.reward_range[1]
+        # One number decides over the clicks on all that is shown, as it does over noise.
+        rewards: Matrix = np.where(luck < means / top, top, 0.0) if clicks else means + luck
+        return np.ascontiguousarray(shown[:count]), means, rewards
+
+    def means(self, particle: int) -> Vector:
+        """What each context pays on average."""
+        scores = self.contexts @ self.thetas[particle]
+        if self.bases is None:
+            return np.asarray(scores)
+        return self.reward_range[1] * logistic(self.bases[particle] + scores)
+
+    @cached_property
+    def best_rate(self) -> float:
+        """How often the best arm of a slate is clicked, over all particles."""
+        found = [self.block(p, 0, 256)[1].max(axis=1).mean() for p in range(len(self.thetas))]
+        return float(np.mean(found)) / self.reward_range[1]
 
     def _slates(self, lots: Vector, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which slate is offered in each round. In order: one of its time or a little beside."""
@@ -141,7 +158,7 @@ def sample_of(
         drawn = rng.uniform(size=(MOST_CONTEXTS, dim))
         words = "assumed: features U(0, 1), scaled to max_norm, as in the paper's simulation"
         return drawn / np.linalg.norm(drawn, axis=1, keepdims=True) * max_norm, words
-    matrix = _numbers("covariance", covariance, f"({dim}, {dim})")
+    matrix = numbers_of("covariance", covariance, f"({dim}, {dim})")
     if matrix.shape != (dim, dim):
         raise ShapeError(f"covariance must have shape ({dim}, {dim}), not {matrix.shape}")
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
@@ -155,7 +172,7 @@ def sample_of(
 def _checked(
     contexts: Any, dim: int, arms: int, max_norm: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], str]:
-    sample = _numbers("contexts", contexts, f"(n, {dim}) or (n, {arms}, {dim})")
+    sample = numbers_of("contexts", contexts, f"(n, {dim}) or (n, {arms}, {dim})")
     slates = sample.ndim == 3
     if sample.shape[1:] != ((arms, dim) if slates else (dim,)) or len(sample) == 0:
         raise ShapeError(
@@ -168,12 +185,20 @@ def _checked(
             f"a context has norm {longest:.6g}, above max_norm = {max_norm:g}: scale it, or raise "
             "max_norm"
         )
+    given, more = len(sample), ""
+    if not slates:
+        # A log has its articles many times over; a round offers each of them once.
+        _, first = np.unique(sample, axis=0, return_index=True)
+        sample = sample[np.sort(first)]
+        if len(sample) < given:
+            more = f", {len(sample):,} of them different: each counts once"
     if len(sample) > MOST_CONTEXTS:
         sample = sample[np.sort(rng.choice(len(sample), MOST_CONTEXTS, replace=False))]
-    return sample, f"a sample of {len(sample):,} {'slates' if slates else 'contexts'}"
+        given, more = len(sample), ""
+    return sample, f"a sample of {given:,} {'slates' if slates else 'contexts'}{more}"
 
 
-def _numbers(what: str, given: Any, shape: str) -> Matrix:
+def numbers_of(what: str, given: Any, shape: str) -> Matrix:
     try:
         found = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -181,58 +206,3 @@ def _numbers(what: str, given: Any, shape: str) -> Matrix:
     if not np.isfinite(found).all():
         raise NotFiniteError(f"{what} must be finite numbers, without NaN or infinity")
     return found
-
-
-def draw_thetas(
-    prior: Any,
-    contexts: Matrix,
-    *,
-    particles: int,
-    reward_range: tuple[float, float],
-    reward_noise: float,
-    reward_spread: float | None,
-    seed: int,
-) -> tuple[Matrix, str]:
-    """One θ for each particle, and the prior in words.
-
-    "contexts": θ points like a context drawn from the sample, as a user's taste is made of the
-    features of items. It is scaled so that the best mean reward in the sample lies one reward noise
-    below the top of the range.
-    "round": Gaussian, alike in all directions. An array gives the θs themselves.
-    `reward_spread` sets the standard deviation of mean rewards between contexts instead.
-    """
-    rng = np.random.default_rng([seed, 1])
-    width, dim = reward_range[1] - reward_range[0], contexts.shape[1]
-    if not isinstance(prior, str):
-        given = np.atleast_2d(_numbers("prior, if it is not a name,", prior, f"(n, {dim})"))
-        if given.ndim != 2 or given.shape[1] != dim:
-            raise ShapeError(f"an array of θs must have shape (n, {dim}), not {given.shape}")
-        chosen = np.arange(particles) % len(given)
-        return _spread_out(given[chosen], contexts, reward_spread), f"{len(given)} given θs"
-    if prior not in PRIORS:
-        raise OptionError(f"no prior is called {prior!r}: {nearest(prior, PRIORS)}")
-    if prior == "round":
-        spread = SPREAD * width if reward_spread is None else reward_spread
-        drawn = rng.normal(size=(particles, dim))
-        return _spread_out(
-            drawn, contexts, spread
-        ), f"θ Gaussian; mean rewards of arms differ by ± {spread:.3g}"
-    used = contexts[np.linalg.norm(contexts, axis=1) > 0]
-    if len(used) == 0:
-        raise OptionError("all contexts are zero: nothing can be learned from them")
-    drawn = used[rng.integers(0, len(used), size=particles)]
-    if reward_spread is not None:
-        words = f"θ shaped like a context; mean rewards of arms differ by ± {reward_spread:.3g}"
-        return _spread_out(drawn, contexts, reward_spread), words
-    top = max(reward_range[1] - reward_noise, 0.25 * width)
-    best = np.maximum((contexts @ drawn.T).max(axis=0), 1e-300)
-    return drawn * (top / best)[:, None], f"θ shaped like a context; best mean reward {top:.3g}"
-
-
-def _spread_out(thetas: Matrix, contexts: Matrix, spread: float | None) -> Matrix:
-    """θs scaled so that x·θ has this standard deviation over the sample."""
-    if spread is None:
-        return thetas
-    positive("reward_spread", spread)
-    sd = np.maximum((contexts @ thetas.T).std(axis=0), 1e-300)
-    return np.asarray(thetas * (spread / sd)[:, None])

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from dpbandit.algorithms import registry
+from dpbandit.bandit import Bandit
 from dpbandit.errors import DpbanditError
 from dpbandit.planner.effort import LEAST_ROUNDS, Effort, effort_for, round_cost
 from dpbandit.planner.forecast import REFERENCE, Forecast
 from dpbandit.planner.play import Unplayable, predict
 from dpbandit.planner.problem import Problem
+from dpbandit.planner.visits import EVERYTHING, Learned, Visits
 from dpbandit.simulate.jobs import Job
 
 INTERRUPTED = "interrupted"
+CLICKS = ("rewards", "clicks")
 
 Progress = Callable[[str, float], None]
 
@@ -23,9 +27,14 @@ class Work:
     """The algorithms of one question: made once to see what they are, then played."""
 
     def __init__(
-        self, problem: Problem, jobs: list[Job], shared: dict[str, Any], named: bool
+        self,
+        problem: Problem,
+        jobs: list[Job],
+        shared: dict[str, Any],
+        named: bool,
+        visits: Visits | None = None,
     ) -> None:
-        self.problem = problem
+        self.problem, self.visits = problem, visits
         self.makers: dict[str, Callable[[int], Any]] = {}
         self.found: dict[str, Forecast] = {}  # in the order of the jobs; predictions come later
         self.costs: dict[str, float] = {}
@@ -47,9 +56,20 @@ class Work:
                 words = "not proven with these options: name it, and it is predicted"
                 self.found[label] = Forecast(label, claim, None, words)
                 continue
-            self.found[label] = Forecast(label, claim, None, INTERRUPTED)
+            told = ' with rewards="clicks"' if CLICKS in own.items() else ""
+            self.found[label] = Forecast(
+                label, claim, None, INTERRUPTED, self._learned(bandit), told
+            )
             self.makers[label] = make
             self.costs[label] = round_cost(bandit, problem.arms)
+
+    def _learned(self, bandit: Any) -> Learned:
+        """What caps leave of people who come often; a bandit that is not private has none."""
+        private = type(bandit) is Bandit and bandit.claim.status != "none"
+        if self.visits is None or not private:
+            return EVERYTHING
+        rate = None if self.problem.bases is None else self.problem.best_rate
+        return self.visits.learned(bandit.options.protects, bandit.options.width, rate)
 
     def effort(self, seconds: float) -> Effort:
         """What is played of each. The reference is always played: all others are measured by it."""
@@ -76,16 +96,19 @@ class Work:
 
     def _forecast(self, label: str, effort: Effort, tell: Callable[[float], None]) -> None:
         course, why_not, rounds = None, "", effort.rounds[label]
+        learned = self.found[label].learned
         try:
             if rounds == 0:
                 raise Unplayable(
                     f"a round takes about {1e-6 * self.costs[label]:.2g} s, too long to play enough "
                     "of them; ask for fewer algorithms"
                 )
-            course = predict(self.makers[label], self.problem, effort.particles, rounds, tell)
+            course = predict(
+                self.makers[label], self.problem, effort.particles, rounds, tell, learned
+            )
         except Unplayable as error:
             why_not = f"no prediction: {error}"
-        self.found[label] = Forecast(label, self.found[label].claim, course, why_not)
+        self.found[label] = replace(self.found[label], course=course, why_not=why_not)
 
 
 def _make(name: str, options: dict[str, Any], seed: int) -> Any:

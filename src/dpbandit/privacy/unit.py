@@ -1,28 +1,41 @@
 """Who is protected: one reward, one user with at most so many of them, or one person.
 
+A user's rewards in contexts that point elsewhere do not add up: of a spread user so many are learned
+as together move sums no further than m in one context would.
+
 A user's m rewards are a group: together they move m times as far as one, so each gets the m-th part
 of a unit's budget. Of a person any number of rewards is learned, and they add up to at most C: two
-streams of one person are apart by at most 2C, however often they come (docs/privacy.md).
+streams of one person are apart by at most 2C, however often they come. Where contexts are private,
+what rewards differ from predictions adds up to at most C, and one visit says where contexts lie
+(docs/privacy.md).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from dpbandit.errors import OptionError
+from dpbandit.types import Matrix, Vector
 
+MOST_SPREAD = 1000
 # A person's rewards are brought down to whole numbers of width·2⁻²⁰: so few of them can differ that
 # what rounding adds for each can be paid for, and what is counted is exact.
 REWARD_BITS = 20
 MOST_WIDTHS = 10**6  # a person's cap, in widths of the range
+FITS = 1e-9  # eigenvalues are floats; `sensitivity.on_grid` pays for twice that
+MOST_WIDTHS_WITH_CONTEXTS = 1000  # the same where the cap itself has 2²⁰ steps
 
 
 class Taken(NamedTuple):
     """What is learned of a reward, and by how much its user's count grows."""
 
     reward: float
-    counts: int
+    counts: Any  # a number, or of a spread user the instrument in text
+    learns: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,15 @@ class Unit:
     # decided by decisions, which are public, or by rewards.
     needs_user = False
     counts_are_public = True
+    # Whether a unit's rewards may be learned from here in one stream and there in the other: two
+    # streams are furthest apart then.
+    here_or_there = False
+    # Whether what is learned depends on where contexts point, which only some algorithms say.
+    needs_instruments = False
+    # What is counted of somebody who never came; counts add up.
+    nothing: ClassVar[Any] = 0
+    # Whether engines count, because rewards alone do not decide what is counted.
+    counted_by_engine = False
     # Into how many small moves, each with a rounding of its own, one reward's move can be divided.
     items_per_move = 1
 
@@ -47,12 +69,30 @@ class Unit:
         """How many times as far as one reward can, all of a unit's can move together."""
         return 1
 
+    def together(self, width: float) -> int:
+        """How many rewards of one unit can move from end to end, where no row has a name."""
+        return int(self.moves(width))
+
+    def with_contexts(self) -> Unit:
+        """The same where contexts are private too."""
+        return self
+
     def check(self, reward_range: tuple[float, float]) -> None:
         """An error for a range of rewards that this unit cannot have."""
 
-    def take(self, reward: float, before: int, width: float, bits: int) -> Taken:
-        """What is learned of a reward that is learned at all, after so much was counted."""
+    def take(
+        self, reward: float, before: Any, width: float, bits: int, instrument: Vector | None = None
+    ) -> Taken:
+        """What is learned of a reward that is within the cap, after so much was counted."""
         return Taken(reward, 1)
+
+    def number(self, counted: Any, instruments: int) -> int:
+        """What is counted of a user, as a number; instruments have so many."""
+        return int(counted)
+
+    def full(self, width: float, bits: int) -> int:
+        """What is counted of somebody of whom nothing more is learned."""
+        raise OptionError(f"unit={self.option!r} has no number that stands for a full count")
 
 
 class User(Unit):
@@ -63,13 +103,68 @@ class User(Unit):
     def moves(self, width: float) -> float:
         return self.cap or 1
 
+    def full(self, width: float, bits: int) -> int:
+        return self.cap or 1
+
+
+class Spread(Unit):
+    """A user, however often they come: `option` is ('spread', m).
+
+    With U the learned instruments of a user, one in a row and none longer than 1, their N rewards move
+    all releases together no further than √(N·λ_max(UUᵀ)) moves of one reward (docs/privacy.md). What
+    is counted is U itself, in hexadecimal. Contexts decide it, so it is public.
+    """
+
+    needs_user = True
+    needs_instruments = True
+    nothing = ""
+
+    def moves(self, width: float) -> float:
+        return float(self.option[1])
+
+    @property
+    def items_per_move(self) -> int:  # type: ignore[override] # of one reward it is 1
+        """N·λ_max ≤ m² and λ_max ≥ 1, so that N ≤ m²: m for each of the m moves."""
+        return math.ceil(float(self.option[1]))
+
+    def take(
+        self, reward: float, before: Any, width: float, bits: int, instrument: Vector | None = None
+    ) -> Taken:
+        if instrument is None:
+            raise OptionError(f"unit={self.option!r} must be told where contexts point")
+        learned = np.vstack([rows_of(before, len(instrument)), instrument])
+        gram = learned @ learned.T if len(learned) < len(instrument) else learned.T @ learned
+        square = len(learned) * float(np.linalg.eigvalsh(gram)[-1])
+        fits = square <= float(self.option[1]) ** 2 * (1 + FITS)
+        return Taken(reward, instrument.tobytes().hex() if fits else "", fits)
+
+    def number(self, counted: Any, instruments: int) -> int:
+        return len(rows_of(counted, instruments))
+
+
+def rows_of(counted: str, numbers: int) -> Matrix:
+    """Instruments of so many numbers, from what is counted.
+
+    >>> rows_of("", 3).shape, rows_of(np.ones(6).tobytes().hex(), 3).tolist()
+    ((0, 3), [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
+    """
+    return np.frombuffer(bytes.fromhex(counted)).reshape(-1, numbers)
+
 
 class Person(Unit):
     """A person, whose rewards add up to at most so much: `option` is ('person', C)."""
 
     needs_user = True
     counts_are_public = False
+    here_or_there = True
     items_per_move = 1 << REWARD_BITS
+
+    def together(self, width: float) -> int:
+        return 2 * int(self.moves(width) / 2)
+
+    def with_contexts(self) -> Unit:
+        words = self.words_with_contexts
+        return Visitor(words, words, self.option, flags=self.flags)
 
     def moves(self, width: float) -> float:
         """Up to C may be here in one stream, and there in the other."""
@@ -89,11 +184,13 @@ class Person(Unit):
                 "or another cap"
             )
 
-    def take(self, reward: float, before: int, width: float, bits: int) -> Taken:
+    def take(
+        self, reward: float, before: Any, width: float, bits: int, instrument: Vector | None = None
+    ) -> Taken:
         """The reward, in steps of width·2⁻ᵇⁱᵗˢ, or what the cap leaves of it.
 
         >>> person(1.5).take(1.0, 1 << 20, 1.0, 20)
-        Taken(reward=0.5, counts=524288)
+        Taken(reward=0.5, counts=524288, learns=True)
         """
         inside = min(max(reward, 0.0), width)
         steps = min(int(inside / width * 2.0**bits), self.room(before, width, bits))
@@ -101,7 +198,48 @@ class Person(Unit):
 
     def room(self, before: int, width: float, bits: int) -> int:
         """How many steps the cap leaves."""
-        return max(int(float(self.option[1]) / width * 2.0**bits) - before, 0)
+        return max(self.full(width, bits) - before, 0)
+
+    def full(self, width: float, bits: int) -> int:
+        return int(float(self.option[1]) / width * 2.0**bits)
+
+
+class Visitor(Person):
+    """A person whose contexts are private too. Engines know the residuals, so they count.
+
+    A residual is a whole number of C·2⁻²⁰. What is counted of somebody is 1 and the steps learned of
+    them. An item is divided by all that a person's can add up to, so they move as far as one does.
+    """
+
+    here_or_there = False
+    counted_by_engine = True
+    items_per_move = 1  # all of a person's are in the same releases, which are counted once
+
+    def together(self, width: float) -> int:
+        return 1  # a row without a name is a person of its own
+
+    def moves(self, width: float) -> float:
+        return 1
+
+    def check(self, reward_range: tuple[float, float]) -> None:
+        super().check(reward_range)
+        most, high = float(self.option[1]), reward_range[1]
+        if most > MOST_WIDTHS_WITH_CONTEXTS * high:
+            raise OptionError(
+                f"unit=('person', {most:g}) must be at most {MOST_WIDTHS_WITH_CONTEXTS:,} times the "
+                f"largest reward, {high:g}, where contexts are private: residuals are whole numbers "
+                "of its millionth part"
+            )
+
+    def take(
+        self, reward: float, before: Any, width: float, bits: int, instrument: Vector | None = None
+    ) -> Taken:
+        return Taken(reward, 0)
+
+    def full(self, width: float, bits: int) -> int:
+        return 1 + (
+            1 << REWARD_BITS
+        )  # engines take no more than that: what is left would be negative
 
 
 ONE_REWARD = Unit("one reward", "one context with its reward", "reward")
@@ -127,13 +265,30 @@ def person(most: float) -> Person:
     words = (
         f"at most {most:.12g} of their clicks, or of what their rewards add up to, is learned from"
     )
+    both = (
+        f"what their rewards differ from predictions counts for at most {most:.12g} in all, and one "
+        "visit says where their contexts lie"
+    )
     who = "one person, however often they come: "
     option, flags = ("person", most), [f"--person-clicks {most:.12g}"]
-    return Person(who + words, who + words, option, flags=flags)
+    return Person(who + words, who + both, option, flags=flags)
+
+
+def spread(most: float) -> Spread:
+    """A user whose rewards together move sums no further than `most` in one context would.
+
+    >>> spread(2.5).words[:46]
+    'one user, however often they come: as many of '
+    """
+    words = (
+        "one user, however often they come: as many of their rewards are learned from as together "
+        f"move what is released no further than {most:.12g} in one context would"
+    )
+    return Spread(words, words, ("spread", most), flags=[f"--user-spread {most:.12g}"])
 
 
 def find_unit(given: Any) -> Unit:
-    """The unit that an option names: 'reward', ('user', m) or ('person', C).
+    """The unit that an option names: 'reward', ('user', m), ('spread', m) or ('person', C).
 
     >>> find_unit(("user", 4)).cap
     4
@@ -144,7 +299,7 @@ def find_unit(given: Any) -> Unit:
     if isinstance(named, (tuple, list)) and named:
         if named[0] == "reward" and len(named) == 1:
             return ONE_REWARD
-        if named[0] in ("user", "person") and len(named) == 2:
+        if named[0] in ("user", "spread", "person") and len(named) == 2:
             most = named[1].item() if hasattr(named[1], "item") else named[1]
             number = isinstance(most, (int, float)) and not isinstance(most, bool)
             whole = number and most == most // 1
@@ -155,10 +310,19 @@ def find_unit(given: Any) -> Unit:
                         f"at least 1, not {most!r}"
                     )
                 return user(int(most))
+            if named[0] == "spread":
+                if not number or not 1 <= most <= MOST_SPREAD:
+                    raise OptionError(
+                        "unit's second part, how far a user's rewards may move sums, must be a number "
+                        f"from 1 to {MOST_SPREAD:,}, not {most!r}"
+                    )
+                return spread(int(most) if whole else float(most))
             if not number or not 0 < most < 1e100:
                 raise OptionError(
                     "unit's second part, what a person's rewards may add up to, must be a finite "
                     f"number above 0, not {most!r}"
                 )
             return person(int(most) if whole else float(most))
-    raise OptionError(f"unit must be 'reward', ('user', m) or ('person', C), not {given!r}")
+    raise OptionError(
+        f"unit must be 'reward', ('user', m), ('spread', m) or ('person', C), not {given!r}"
+    )

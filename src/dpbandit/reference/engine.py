@@ -14,6 +14,7 @@ import numpy as np
 
 from dpbandit import codes
 from dpbandit.learners.arms import ArmsLearner
+from dpbandit.learners.batches import BatchesLearner
 from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.joint import JointLearner
 from dpbandit.learners.learner import Clock, Learner, NoLearner, Pending
@@ -42,6 +43,7 @@ LEARNERS: dict[str, type[Learner]] = {
     "joint": JointLearner,
     "pair": PairLearner,
     "arms": ArmsLearner,
+    "batches": BatchesLearner,
 }
 # Where the noise of a ridge regression sits.
 SITES: dict[str, type[Learner]] = {
@@ -174,22 +176,24 @@ class Engine:
         starts = self.spec.get("release") == "pan-private"
         return (1 << (57 if starts else MAX_LEVELS)) - 1  # the next one would need a level more
 
-    def learn(self, x: Vector, reward: float, told: list[Any] | None = None) -> int:
+    def learn(
+        self, x: Vector, reward: float, told: list[Any] | None = None, counted: int | None = None
+    ) -> int:
         """0: learned; 1: a release is due and nothing was changed; or a code."""
         code = self.admit(x, reward)
         if code == codes.LEARNED:
-            code = self._learn_quietly(x, reward)
+            code = self._learn_quietly(x, reward, counted or 0)
         if code == codes.LEARNED and told is not None:
-            told.append(1)
+            told += [1] if counted is None else [1, self.growth]
         return code
 
-    def _learn_quietly(self, x: Vector, reward: float) -> int:
+    def _learn_quietly(self, x: Vector, reward: float, counted: int = 0) -> int:
         seen = self._as_seen(x)
         if not self._learner.quiet(seen):
             return codes.DUE
         before = self.snapshot()
         try:
-            self._prepare(seen, reward, in_public_set=True)
+            self._prepare(seen, reward, in_public_set=True, counted=counted)
         except BaseException:  # Ctrl-C, say: half an item is no item
             self.restore(before)
             raise
@@ -207,13 +211,20 @@ class Engine:
                 told.append(1)
         return len(rs), codes.LEARNED
 
-    def prepare(self, x: Vector, reward: float, in_public_set: bool = True) -> float:
+    def prepare(
+        self, x: Vector, reward: float, in_public_set: bool = True, counted: int = 0
+    ) -> float:
         """Learn from one admitted row. The noise scale of what is pending then, or NO_RELEASE."""
         if self._pending is not None:
             raise ValueError("a release is pending: commit it first")
-        return self._prepare(self._as_seen(x), reward, in_public_set)
+        return self._prepare(self._as_seen(x), reward, in_public_set, counted)
 
-    def _prepare(self, x: Vector, reward: float, in_public_set: bool) -> float:
+    @property
+    def growth(self) -> int:
+        """By how much the last round's person counts more; 0 where the learner does not count."""
+        return self._learner.counts
+
+    def _prepare(self, x: Vector, reward: float, in_public_set: bool, counted: int = 0) -> float:
         clipped = self._gate.clip(float(reward))
         # A count of rewards in memory is not pan-private.
         self._clock.clipped += clipped != reward and self.spec.get("release") != "pan-private"
@@ -221,6 +232,7 @@ class Engine:
             self._clock.outside = 1
             self._learner.leave_public_set()
         self._clock.rounds += 1
+        self._learner.counted, self._learner.counts = counted, 0
         self._pending = self._learner.prepare(x, clipped)
         return codes.NO_RELEASE if self._pending is None else self._pending.scale
 
@@ -268,18 +280,31 @@ class Engine:
             self.begin(level, to_whole(start).tolist())
 
     def simulate(
-        self, x: Vector, reward: float, in_public_set: bool, noise_key: int, start_key: int
+        self,
+        x: Vector,
+        reward: float,
+        in_public_set: bool,
+        noise_key: int,
+        start_key: int,
+        counted: int = 0,
     ) -> float:
         """A whole round with seeded noise; its scale, or NO_RELEASE."""
         if self._pending is not None:
             raise ValueError("a release is pending: commit it first")
-        return self._simulate(self._as_seen(x), reward, in_public_set, noise_key, start_key)
+        seen = self._as_seen(x)
+        return self._simulate(seen, reward, in_public_set, noise_key, start_key, counted)
 
     def _simulate(
-        self, x: Vector, reward: float, in_public_set: bool, noise_key: int, start_key: int
+        self,
+        x: Vector,
+        reward: float,
+        in_public_set: bool,
+        noise_key: int,
+        start_key: int,
+        counted: int = 0,
     ) -> float:
         self.begin_simulated(start_key)
-        scale = self._prepare(x, reward, in_public_set)
+        scale = self._prepare(x, reward, in_public_set, counted)
         if scale != codes.NO_RELEASE:
             self.commit(self._noise.simulate(noise_key, self._clock.rounds, scale, self.pending()))
         return scale

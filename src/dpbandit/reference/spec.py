@@ -18,12 +18,14 @@ _TREE = "levels unknown_horizon sensitivity multipliers"
 KEYS = {
     "none": "",
     "ridge": f"site release ridge {_TREE} growth shape unshape floor public_arms rates weights "
-    "form smallest_eigenvalue lemma_delta printed_index",
-    "filter": "scale window knee ratio first reward_variance rewards empirical_bayes public_contexts",
+    "form smallest_eigenvalue lemma_delta printed_index forget",
+    "filter": "scale window knee ratio first life reward_variance rewards empirical_bayes memories "
+    "neglected public_contexts",
     "pair": "scale window knee ratio first change growth versions first_eta2 later_eta2 "
-    "reward_variance known_second",
+    "reward_variance known_second reach persons",
     "joint": f"{_TREE} size reward_weight reward_centre ridge shift log_rounds",
     "arms": f"{_TREE} published_term privacy_bonus failure",
+    "batches": "scale first ratio reward_variance",
 }
 # The releases that fit a site.
 SUMS = ("tree", "honaker", "pan-private", "toeplitz", "episodes")
@@ -46,7 +48,7 @@ def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str
         raise ValueError(f"the spec has unknown keys: {', '.join(sorted(set(spec) - wanted))}")
     _among("policy", spec["policy"], POLICIES)
     _among("noise", spec["noise"], NOISES)
-    if (spec["learner"] == "arms") != (spec["policy"] == "index"):
+    if (spec["learner"] in ("arms", "batches")) != (spec["policy"] == "index"):
         raise ValueError(f"policy {spec['policy']!r} does not go with learner {spec['learner']!r}")
     if spec["learner"] == "none" and spec["policy"] != "uniform":
         raise ValueError(f"policy {spec['policy']!r} has no use without a learner: 'uniform' has")
@@ -54,6 +56,11 @@ def check(spec: dict[str, Any], learners: Collection[str], sites: Collection[str
         return
     _among("site", spec["site"], sites)
     _among("form", spec["form"], FORMS)
+    if spec["forget"] != 1.0 and not (0.0 < spec["forget"] < 1.0 and spec["site"] == "nothing"):
+        raise ValueError(
+            f"forget = {spec['forget']} at site {spec['site']!r}: it lies above 0 and below 1, in "
+            "the clear alone, or is 1"
+        )
     release = spec["release"]
     if spec["site"] == "moments" and isinstance(release, Release):
         for word in ("scale", "sums"):

@@ -28,6 +28,7 @@ class World:
             "degenerate": self._degenerate,
             "drifting": self._drifting,
             "clicks": self._clicks,
+            "moving": self._moving,
         }
         if spec["world"] not in makers:
             raise ValueError(f"no world is called {spec['world']!r} ({', '.join(makers)})")
@@ -78,6 +79,16 @@ class World:
         means = self.spec["chances"][shown]
         drawn = uniforms(self.spec["key"], number | CLICKS, LOT)[:, None]
         return pool, shown, (drawn < means).astype(np.float64), means
+
+    def _moving(self, number: int) -> tuple[Matrix, Rows, Matrix, Matrix]:
+        """θ is the row of the path that a round falls into; after the path it stays."""
+        spec, pool, path = self.spec, self.spec["pool"], self.spec["path"]
+        now = np.minimum(number * LOT + np.arange(LOT), spec["path_rounds"] - 1)
+        row = now * len(path) // spec["path_rounds"]
+        offered = np.where(row > 0, len(pool), len(pool) - spec["hidden"])
+        shown = self._slates(number, np.zeros(LOT, dtype=np.int64), offered)
+        means = np.einsum("tai,ti->ta", pool[shown], path[row])
+        return pool, shown, means + self._noise(number), means
 
     def _drifting(self, number: int) -> tuple[Matrix, Rows, Matrix, Matrix]:
         spec, dim = self.spec, self.spec["dim"]

@@ -8,6 +8,7 @@ from dpbandit.release.base import Clock as Clock
 from dpbandit.release.base import PythonRelease as PythonRelease
 from dpbandit.release.base import Release as Release
 from dpbandit.release.base import Sums as Sums
+from dpbandit.release.batches import ArmBatches as ArmBatches
 from dpbandit.release.episodes import Episodes as Episodes
 from dpbandit.release.honaker import Honaker as Honaker
 from dpbandit.release.once import Nothing as Nothing
@@ -23,7 +24,8 @@ from dpbandit.release.tree import levels_for as levels_for
 from dpbandit.release.whole import WholeRows as WholeRows
 
 _TREES = (Tree, GramTree, WishartTree, ArmTrees, Honaker, PanPrivate)
+_ONCE = (ArmBatches, Episodes, Nothing, Once)
 # Those that the compiled core has. Any other is a `PythonRelease`, and needs no line here.
 RELEASES: dict[str, type[Release]] = {
-    release.name: release for release in (*_TREES, Anytime, Episodes, Nothing, Once, Pair, Toeplitz)
+    release.name: release for release in (*_TREES, *_ONCE, Anytime, Pair, Toeplitz)
 }

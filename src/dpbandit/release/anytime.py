@@ -8,12 +8,17 @@ no log T.
 
 The shares follow a schedule: R(j) = (1 + j/knee)⁻⁴ is what an item that entered at the start has
 left after round j, and releases come at times that grow by `ratio`. Long before the knee every
-release shows little of each item; long after it, precision grows like t²."""
+release shows little of each item; long after it, precision grows like t². After `life` rounds the
+schedule goes on as it was then: items spend what they have in about a quarter of that time, so that
+releases speak of today. And every ten lives all that is left is shown: no item is in more releases
+than one generation has, so that rounding is bounded for ever."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,24 +31,32 @@ from dpbandit.release.whole import Whole, WholeRows, share_of
 from dpbandit.types import Vector
 
 POWER = 4.0
+LIVES = 10  # that a generation has
 
 
-def next_time(j: int, ratio: float) -> int:
+def next_time(j: int, ratio: float, life: float = math.inf) -> int:
     """When the release after the one at round j is due.
 
-    >>> next_time(10, 1.025), next_time(1000, 1.025)
-    (11, 1025)
+    >>> next_time(10, 1.025), next_time(1000, 1.025), next_time(1000, 1.025, life=400)
+    (11, 1025, 1010)
     """
-    return max(min(math.ceil(j * ratio), 1 << MAX_LEVELS), j + 1)  # no clock goes further
+    later = j + life * (ratio - 1.0) if j > life else j * ratio
+    return max(min(math.ceil(later), 1 << MAX_LEVELS), j + 1)  # no clock goes further
 
 
-def kept(j: int, later: int, knee: float) -> float:
+def kept(j: int, later: int, knee: float, life: float = math.inf) -> float:
     """ρ, what a release at round j leaves of every item when the next one is due at `later`.
 
     >>> round(kept(100, 200, knee=100.0) ** 2, 6)  # ((1 + 1) / (1 + 2))⁴
     0.197531
+    >>> kept(390, 400, knee=100.0, life=40), kept(400, 410, knee=100.0, life=40) > 0.8
+    (0.0, True)
     """
-    share = (knee + j) / (knee + later)
+    generation = LIVES * life
+    if math.floor(j / generation) != math.floor(later / generation):
+        return 0.0
+    at = knee + min(j, life)
+    share = at / (at + (later - j))
     return share * share
 
 
@@ -56,7 +69,7 @@ def shown(rho: float) -> float:
     return math.sqrt((1.0 - rho) * (1.0 + rho))
 
 
-def times(first: int, ratio: float, horizon: int) -> NDArray[np.int64]:
+def times(first: int, ratio: float, horizon: int, life: float = math.inf) -> NDArray[np.int64]:
     """All release times up to a horizon.
 
     >>> times(4, 1.5, 20).tolist()
@@ -66,17 +79,21 @@ def times(first: int, ratio: float, horizon: int) -> NDArray[np.int64]:
     j = first
     while j <= horizon:
         found.append(j)
-        j = next_time(j, ratio)
+        j = next_time(j, ratio, life)
     return np.array(found, dtype=np.int64)
 
 
 def most_releases(ratio: float) -> int:
-    """More than there can be in 2⁶² rounds: one a round while ratio·j < j + 1, then geometric.
+    """More than any item can be in, whatever its life: one a round while ratio·j < j + 1, then
+    geometric, to the end of 2⁶² rounds; and as many as a generation has after that.
 
-    >>> len(times(1, 1.025, 2**62)) <= most_releases(1.025) < 1800
+    >>> len(times(1, 1.025, 2**62)) <= most_releases(1.025) < 2200
+    True
+    >>> len(times(1, 1.025, 100_000, life=10_000)) < 800
     True
     """
-    return math.ceil(1 / (ratio - 1) + MAX_LEVELS * math.log(2) / math.log(ratio)) + 2
+    growing = 1 / (ratio - 1) + MAX_LEVELS * math.log(2) / math.log(ratio)
+    return math.ceil(growing + LIVES / (ratio - 1)) + 3
 
 
 def rounding(ratio: float, dim: int) -> float:
@@ -106,8 +123,10 @@ def rounding(ratio: float, dim: int) -> float:
 class AnytimeSums(Sums):
     """One sum for ever. `due` is the round of the next release."""
 
-    def __init__(self, dim: int, *, knee: float, ratio: float, first: int) -> None:
-        self.knee, self.ratio = knee, ratio
+    def __init__(
+        self, dim: int, *, knee: float, ratio: float, first: int, life: float = math.inf
+    ) -> None:
+        self.knee, self.ratio, self.life = knee, ratio, life
         self.sums = WholeRows(1, dim)
         self.due = np.array([first], dtype=np.int64)
 
@@ -117,8 +136,8 @@ class AnytimeSums(Sums):
 
     def show(self, t: int) -> Whole:
         """q of the sum, clean; what stays is ρ of it."""
-        later = next_time(t, self.ratio)
-        rho, total = kept(t, later, self.knee), self.sums[0]
+        later = next_time(t, self.ratio, self.life)
+        rho, total = kept(t, later, self.knee, self.life), self.sums[0]
         self.sums[0] = share_of(total, rho)
         self.due[0] = later
         return share_of(total, shown(rho))
@@ -142,10 +161,11 @@ class Anytime(Release):
     knee: float
     ratio: float
     first: int
+    life: float = field(default=math.inf, kw_only=True)
 
     @staticmethod
     def draws(dim: int, horizon: int | None, ratio: float = 1.025) -> int:
-        return dim * (most_releases(ratio) + 1)  # an item is in every release after it
+        return dim * (most_releases(ratio) + 1)  # an item is in every release of its generation
 
     @property
     def scale(self) -> float:
@@ -157,11 +177,28 @@ class Anytime(Release):
 
     def charge(self, engine: Clock, t: int) -> Charge:
         """What the rewards that were in the first release pay: they have paid most."""
-        whole = self.whole_share
-        left = ((self.knee + self.first) / (self.knee + t)) ** POWER
-        q = shown(kept(t, next_time(t, self.ratio), self.knee))
+        whole, left = self.whole_share, self._left(t)
+        q = shown(kept(t, next_time(t, self.ratio, self.life), self.knee, self.life))
         shift = q * self.noise.shift_of(self.scale, whole) + math.sqrt(self.dim) * STEP
         return Charge(whole * left * q * q, "releases", adds=True, shift=shift)
+
+    def _left(self, t: int) -> float:
+        """The square that a reward of the first release has left when that of round t comes."""
+        if math.isinf(self.life):
+            return float(((self.knee + self.first) / (self.knee + t)) ** POWER)
+        due, left = self._course
+        # Between two releases, what there was at the first of them: never too little.
+        return left[max(bisect_right(due, t) - 1, 0)]
+
+    @cached_property
+    def _course(self) -> tuple[list[int], list[float]]:
+        """The same for all releases of its generation: steps are whole, and not all alike."""
+        due, left = [self.first], [1.0]
+        while left[-1] > 0.0 and due[-1] < 1 << MAX_LEVELS:
+            later = next_time(due[-1], self.ratio, self.life)
+            left.append(left[-1] * kept(due[-1], later, self.knee, self.life) ** 2)
+            due.append(later)
+        return due, left
 
     def room(self, engine: Clock) -> None:
         """There is always room."""

@@ -48,6 +48,18 @@ def largest_move(eta2: float, moments: float = 1.0, directions: float = 1.0) -> 
     return 0.5 * (1.0 + t) * moments + most * (1.0 - t * t)
 
 
+def most_move(eta2: float, *others: float, persons: bool) -> float:
+    """s²: the square of how far a unit's items can move if they are not divided by s.
+
+    A person's residuals move a by 1 in all, wherever and whenever, and of one visit g moves by √2·η.
+    The two need not be of one visit or one whitener, so none may have a smaller s than another.
+
+    >>> most_move(1 / 8, 1 / 4, persons=False), most_move(1 / 8, 1 / 4, persons=True)
+    (1.0, 1.5)
+    """
+    return 1.0 + 2.0 * max(eta2, *others) if persons else largest_move(eta2)
+
+
 class PairSums(Sums):
     """Both sums. `due` is the round of the next release, `change_due` that of the next one that
     shows the Gram matrix whole, `version` how often it was."""
@@ -131,6 +143,7 @@ class Pair(Anytime):
     versions: int
     first_eta2: float
     later_eta2: float
+    persons: bool = False  # all of a person's rounds are the unit, of which g has the first
 
     @staticmethod
     def draws(dim: int, horizon: int | None, ratio: float = 1.025) -> int:
@@ -173,6 +186,9 @@ class Pair(Anytime):
     def _paid(self, until: int, turned: bool) -> float:
         """The share of the budget that they have paid by the release before round `until`."""
         gone = 1.0 - ((self.knee + self.first) / (self.knee + until)) ** 4
+        if self.persons:
+            directions = 2.0 * max(self.first_eta2, self.later_eta2)
+            return (gone + directions * (1.0 if turned else gone)) / (1.0 + directions)
         paid = largest_move(self.first_eta2, gone, 1.0 if turned else gone)
         return paid / largest_move(self.first_eta2)
 
@@ -184,4 +200,9 @@ class Pair(Anytime):
             "versions": self.versions,
             "first_eta2": self.first_eta2,
             "later_eta2": self.later_eta2,
+            "persons": self.persons,
         }
+
+    def no_log(self) -> str:
+        """With persons, what a log says of them would have to be counted as the stream's is."""
+        return "nothing is proven for persons whose contexts are private" if self.persons else ""

@@ -15,6 +15,9 @@ from typing import Any
 from dpbandit.errors import DpbanditError
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import (
+    AGAIN,
+    JSON,
+    Headers,
     Overloaded,
     Receive,
     Refused,
@@ -27,10 +30,13 @@ from dpbandit.service.answers import (
 )
 from dpbandit.service.catalog import Catalog, Served
 from dpbandit.service.dashboard import Dashboard
+from dpbandit.service.database import PATIENCE
 from dpbandit.service.journal import Journal
-from dpbandit.service.metrics import Metrics
+from dpbandit.service.loops import Lane, Loop
+from dpbandit.service.metrics import ERASURE, Metrics
 from dpbandit.service.openapi import ROUTES, Route
 from dpbandit.service.settings import Settings
+from dpbandit.service.strangers import Strangers
 
 log = logging.getLogger("dpbandit.service")
 
@@ -46,52 +52,97 @@ def no_key() -> Refused:
     )
 
 
+def action_of(path: str) -> str:
+    """What is noted of a request before it is known what becomes of it."""
+    if "reward" in path.lower():
+        return "rewards"
+    return ERASURE if "/users/" in path else "other"
+
+
+# How often it is tried whether anything can be written.
+PROBE_SECONDS = 2.0
+# How long an attempt may take, unless a decision may take less.
+PROBE_WAITS = 4.0
+
+
 class App:
     """One process's API. `settings.role` 'learner' serves health and metrics only."""
 
     def __init__(self, settings: Settings, *, healthy: Callable[[], bool] = lambda: True) -> None:
         self.settings = settings
         self._healthy = healthy  # what else must be so for `/readyz`
-        self.catalog = Catalog(settings.store)
+        self.catalog = Catalog(settings.store, read_seconds=settings.read_seconds)
         self.journal = Journal(settings.store, most_waiting=settings.max_waiting)
         self.metrics = Metrics()
+        self.strangers = Strangers(settings.strangers_per_second)
         self.access = AccessLog(settings.store)
+        # Bandits are made and deleted one at a time: a large one takes its time, and nobody else's.
+        self.maker = Lane(settings.store, "maker", patience=PATIENCE)
         self.dashboard = Dashboard()
-        self._housekeeper: asyncio.Task[None] | None = None
+        self._loops = (
+            Loop("what is too slow", self._end_slow, every=1.0, well_for=5.0),
+            Loop(
+                "the store",
+                self._probe,
+                every=min(PROBE_SECONDS, settings.write_seconds / 2),
+                well_for=10.0,
+            ),
+            Loop("the access log", self.access.write, every=5.0, well_for=60.0),
+        )
+        # All requests, and since when they are worked on; those whose body is awaited.
+        self._working: dict[asyncio.Task[Any], float] = {}
         self._reading: dict[asyncio.Task[Any], float] = {}
-        self._too_slow: set[asyncio.Task[Any]] = set()
+        self._late: dict[asyncio.Task[Any], Refused] = {}
+        self._said: set[str] = set()
 
     # ------------------------------------------------------------------ life
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that should go on goes on, and the store can be read and written."""
+        loops = (*self.catalog.loops, *self._loops)
+        return all(loop.well for loop in loops) and self.catalog.ready and self._healthy()
 
     async def start(self) -> None:
         await self.catalog.start()
         await self.journal.start()
-        self._housekeeper = asyncio.create_task(self._housekeeping())
+        self.maker.start()
+        self.access.start()
+        for loop in self._loops:
+            loop.start()
 
     async def stop(self) -> None:
-        """Finish what was begun."""
-        if self._housekeeper is not None:
-            self._housekeeper.cancel()
-        await self.journal.stop()
-        await self._write_access()
-        self.access.close()
+        """Finish what was begun, if the store lets us."""
+        for loop in self._loops:
+            await loop.stop()
+        self.maker.stop()
+        try:
+            async with asyncio.timeout(self.settings.shutdown_seconds / 4):
+                await self.journal.stop()
+                await self.access.write()
+        except (TimeoutError, DpbanditError):
+            log.error("the store did not answer at the end; nothing that was acknowledged is lost")
+        self.access.stop()
         await self.catalog.stop()
 
-    async def _housekeeping(self) -> None:
-        turns = 0
-        while True:
-            await asyncio.sleep(1.0)
-            turns += 1
-            self._end_slow_bodies()
-            self.journal.expire(self.settings.write_seconds)
-            if turns % 5 == 0:
-                await self._write_access()
+    async def _probe(self) -> None:
+        await self.journal.probe(min(PROBE_WAITS, self.settings.write_seconds))
 
-    async def _write_access(self) -> None:
-        try:
-            await asyncio.to_thread(self.access.write)
-        except DpbanditError as error:
-            log.warning("the access log waits: %s", error)
+    async def _end_slow(self) -> None:
+        """One timer for all: a timer for each request costs more than reading it."""
+        now, settings = time.monotonic(), self.settings
+        self.journal.expire(settings.write_seconds)
+        for task, since in [*self._reading.items()]:
+            if now - since > settings.body_seconds:
+                self._cancel(task, Refused(408, "the body did not come in time"))
+        for task, since in [*self._working.items()]:
+            if now - since > settings.write_seconds and task not in self._reading:
+                self._cancel(task, Refused(503, "this takes too long: try again", AGAIN))
+
+    def _cancel(self, task: asyncio.Task[Any], late: Refused) -> None:
+        if task not in self._late:
+            self._late[task] = late
+            task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -119,13 +170,19 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path in ("/healthz", "/readyz"):
-            ready = path == "/healthz" or (self.catalog.ready and self._healthy())
+            ready = path == "/healthz" or self.ready
             await respond(send, 200 if ready else 503, b'{"ok":true}' if ready else b'{"ok":false}')
             return
         if self.dashboard.has(scope) and self.settings.role != "learner":
             await self.dashboard.answer(scope, send)
             return
-        action, bandit, key = "other", "", "-"
+        # By its path, whatever becomes of it: a report that is refused is a report.
+        action, bandit, key = action_of(path), "", "-"
+        kind = JSON
+        headers: Headers = ()
+        task = asyncio.current_task()
+        assert task is not None
+        self._working[task] = time.monotonic()
         try:
             authorization, length = b"", -1
             for name, value in scope["headers"]:
@@ -133,37 +190,75 @@ class App:
                     authorization = value
                 elif name == b"content-length":
                     length = int(value)
-            who = self.catalog.keys.check(authorization)
-            who = who or await self.catalog.authorise(authorization)
+            who = self.catalog.authorised(authorization) or await self._authorise(
+                authorization, path, rewards=action == "rewards"
+            )
             if who is None:
                 raise no_key()
             key, role = who
+            scope["key"] = key  # its connection may stay
             if length > self.settings.max_body:
                 raise self._too_large()
-            route, name = self._route(path, scope["method"])
+            route, name, rest = self._route(path, scope["method"])
             if route.action in ("decisions", "rewards"):  # noted also when they are refused
                 action, bandit = route.action, name
             if role not in route.roles:
                 why = f"this needs a key of role {' or '.join(route.roles)}"
                 raise Refused(403, route.refusal or why)
-            status, kind, body = await route.handler(self, name, key, receive)
+            what = name + rest or scope["query_string"].decode("latin-1")
+            status, kind, body = await route.handler(self, what, key, receive)
             action, bandit = route.action, name
-            await respond(send, status, body, kind)
         except (Refused, DpbanditError, Overloaded) as error:
             status, why, headers = why_refused(error)
-            await respond(send, status, encode({"error": why}), headers=headers)
+            body = encode({"error": why})
+        except asyncio.CancelledError:
+            if task not in self._late:
+                raise
+            task.uncancel()
+            status, why, headers = why_refused(self._late[task])
+            body = encode({"error": why})
         except Exception as error:
-            status = 500
-            # The type alone: a message might quote what was sent.
-            log.error("unexpected %s in %s at %s", type(error).__name__, action, place_of(error))
-            await respond(send, 500, UNEXPECTED)
+            status, body = 500, UNEXPECTED
+            self._say_unexpected(action, error)
+        finally:
+            del self._working[task]
+            self._late.pop(task, None)
+        await respond(send, status, body, kind, headers)
         self.metrics.count(action, status)
         self.access.note(key, action, bandit if bandit in self.catalog.bandits else "", status)
 
-    def _route(self, path: str, method: str) -> tuple[Route, str]:
-        """What answers this, and the bandit that the path names."""
-        parts, name = path.split("/"), ""
-        if len(parts) in (4, 5) and parts[1:3] == ["v1", "bandits"] and parts[3]:
+    async def _authorise(
+        self, authorization: bytes, path: str, *, rewards: bool
+    ) -> tuple[str, str] | None:
+        stranger = self.catalog.keys.check(authorization) is None
+        if stranger and not self.strangers.heard(rewards=rewards):
+            raise Refused(429, "too many requests without a key: try again", AGAIN)
+        who = await self._look_up(authorization, path)
+        if stranger and who is not None:
+            self.strangers.known(rewards=rewards)
+        return who
+
+    async def _look_up(self, authorization: bytes, path: str) -> tuple[str, str] | None:
+        if path == "/metrics" and not self.catalog.ready:
+            # They say that the store is away, to whoever could see them when it was there.
+            return self.catalog.keys.check(authorization)
+        return await self.catalog.authorise(authorization)
+
+    def _say_unexpected(self, action: str, error: Exception) -> None:
+        """Once for each place: the lines must not count what was sent."""
+        # The type alone: a message might quote what was sent.
+        words = f"unexpected {type(error).__name__} in {action} at {place_of(error)}"
+        if words not in self._said:
+            self._said.add(words)
+            log.error("%s; not said again", words)
+
+    def _route(self, path: str, method: str) -> tuple[Route, str, str]:
+        """What answers this, the bandit that the path names, and what else it names."""
+        parts, name, rest = path.split("/"), "", ""
+        if len(parts) > 5 and parts[4] == "users":  # a name of a user may hold slashes
+            rest = "/" + "/".join(parts[5:])
+            parts = [*parts[:5], "{user}"] if len(rest) > 1 else parts
+        if len(parts) in (4, 5, 6) and parts[1:3] == ["v1", "bandits"] and parts[3]:
             name, parts[3] = parts[3], "{name}"
             path = "/".join(parts)
         methods = ROUTES.get(path)
@@ -172,7 +267,7 @@ class App:
         if method not in methods:
             allowed = ", ".join(sorted(methods)).encode()
             raise Refused(405, "this method is not possible here", ((b"allow", allowed),))
-        return methods[method], name
+        return methods[method], name, rest
 
     def _too_large(self) -> Refused:
         most = self.settings.max_body
@@ -193,26 +288,14 @@ class App:
                     chunks.append(message.get("body", b""))
                     size += len(chunks[-1])
                 body = b"".join(chunks)
-        except asyncio.CancelledError:
-            if task not in self._too_slow:
-                raise
-            self._too_slow.discard(task)
-            task.uncancel()
-            raise Refused(408, "the body did not come in time") from None
         finally:
             del self._reading[task]
+            self._working[task] = time.monotonic()
         if message["type"] == "http.disconnect":
             raise Refused(400, "the caller went away")
         if len(body) > self.settings.max_body:
             raise self._too_large()
         return body
-
-    def _end_slow_bodies(self) -> None:
-        """One timer for all: a timer for each request costs more than reading it."""
-        before = time.monotonic() - self.settings.body_seconds
-        for task in [task for task, since in self._reading.items() if since < before]:
-            self._too_slow.add(task)
-            task.cancel()
 
     async def served(self, name: str) -> Served:
         served = self.catalog.bandits.get(name) or await self.catalog.find(name)

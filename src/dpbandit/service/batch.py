@@ -22,6 +22,7 @@ from dpbandit.privacy.noise import Noise
 from dpbandit.privacy.sources import Pending, Source
 from dpbandit.saving import pack
 from dpbandit.service import blueprint
+from dpbandit.service.schema import ERASED_COUNT
 from dpbandit.service.store import Line
 from dpbandit.service.trusted import NewRelease, StreamError, TrustedStore
 
@@ -83,6 +84,11 @@ class LearningBandit:
         recorder = Recorder(bandit.source)
         if recorder.kind != "real":
             raise StreamError("only real noise is served")
+        if bandit.log is not None and not bandit.options.protects.counts_are_public:
+            # Online it knows persons by the hashes that the log has of them, and the store by others.
+            raise StreamError(
+                "persons of a log are not served: what is left of them is not in the store"
+            )
         bandit.source = recorder
         return cls(line, token, number, position, bandit, recorder)
 
@@ -98,12 +104,19 @@ def learn_batch(
         What to publish; and why that is the end of learning, if it is.
     """
     line, bandit, recorder = held.line, held.bandit, held.recorder
-    batch = store.batch(line.id, held.position, upto)
+    closed = store.batch(line.id, held.position, upto)
+    # Those erased on request keep a place in the stream, and nothing is learned of them.
+    batch = [one for one in closed if one.context]
     default = float(line.config["default_reward"])
+    gone: set[bytes] = set()  # those whose records were erased on request
     by_user = line.config["unit"] != "reward"
     if by_user:
         counts = store.people(line.id, {one.person for one in batch if one.person is not None})
-        bandit.counters = {person.hex(): count for person, count in counts.items()}
+        gone = {person for person, count in counts.items() if count == ERASED_COUNT}
+        full = bandit.options.protects.full(bandit.options.width, bandit.design.reward_bits)
+        bandit.counters = {
+            person.hex(): full if person in gone else count for person, count in counts.items()
+        }
     recorder.noisy.clear()
     ended, began = "", time.monotonic()
     done, rows = 0, 1 if by_user else ROWS
@@ -126,11 +139,13 @@ def learn_batch(
                 done += bandit.rounds - learned
                 ended = BUDGET_SPENT
     people = {bytes.fromhex(person): count for person, count in bandit.counters.items()}
+    people = {person: count for person, count in people.items() if person not in gone}
     bandit.counters = {}
+    last = closed[-1].seq if closed else held.position
     noisy = recorder.noisy if keep_transcript else []
     new = NewRelease(
         number=held.number + 1,
-        position=batch[done - 1].seq if done else held.position,
+        position=batch[done].seq - 1 if done < len(batch) else last,
         fingerprint=bandit.ledger.fingerprint,
         charged=bandit.ledger.releases,
         privacy=json.dumps(blueprint.privacy_record(bandit)),

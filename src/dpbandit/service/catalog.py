@@ -7,25 +7,34 @@ All of it is public or a hash. Nothing here ever reads a reward or a learner's s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from dpbandit.errors import DpbanditError, SaveError, StoreError
+from dpbandit.errors import StoreError
 from dpbandit.model import ReleasedModel
 from dpbandit.service.keys import KeyRing
-from dpbandit.service.store import DELETED, Kept, Line, Store
+from dpbandit.service.loops import Lane, Loop, Remembered, words_of
+from dpbandit.service.store import DELETED, Line, Store
 
 log = logging.getLogger("dpbandit.service")
 
 T = TypeVar("T")
 
 REFRESH_SECONDS = 0.25
+# Reading a store with thousands of bandits takes a while; no more than this part of the time,
+# though it is done every so often.
+SHARE = 0.05
+READS_SECONDS = 1.0
 # Asking for what is not there makes the catalog look again, at most this often.
 ASK_AGAIN_SECONDS = 0.02
+# No key is taken that was not seen in force so lately.
+KEYS_SECONDS = 1.5
+# A learner prolongs its lease three times while it lasts. One that was not prolonged for so long is
+# dead, whatever the clock says.
+LEASE_SECONDS = 60.0
 
 
 class Served:
@@ -40,6 +49,21 @@ class Served:
         low, high = line.config["reward_range"]
         self.reward_range = (float(low), float(high))
         self.traffic: deque[tuple[float, int]] = deque(maxlen=241)  # (when, decisions so far)
+        self._prolonged = (0, 0.0)  # (the lease's end, when it was first seen)
+
+    def see(self, line: Line, now: float) -> None:
+        """What the store says of it at this moment."""
+        if line.lease_until != self._prolonged[0]:
+            self._prolonged = (line.lease_until, now)
+        self.line = line
+        self.traffic.append((now, line.decisions))
+        while len(self.traffic) > 2 and now - self.traffic[0][0] > 60:
+            self.traffic.popleft()
+
+    def learner_up(self, store_now: int) -> bool:
+        """Whether a learner holds the lease, and prolongs it."""
+        alive = time.monotonic() - self._prolonged[1] < LEASE_SECONDS
+        return alive and self.line.lease_until > store_now
 
     def rate(self) -> float:
         """Decisions a second over the last minute."""
@@ -60,93 +84,100 @@ class _Reading(NamedTuple):
 
     lines: list[Line]
     models: dict[int, tuple[int, ReleasedModel]]  # bandit → (version, model), where one is newer
-    keys: list[Any]
     person_key: bytes
     now: int
     restored: str | None
 
 
 class Catalog:
-    """The bandits by name and the keys in force."""
+    """The bandits by name and the keys in force, each read by a lane of its own: whatever keeps one
+    from being read, a revoked key ends."""
 
-    def __init__(self, url: str) -> None:
-        self._kept = Kept(url, Store)
-        self._refreshing = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, url: str, *, read_seconds: float) -> None:
+        # A store that takes longer to read is away.
+        self._read_seconds = read_seconds
+        self._lane = Lane(url, "catalog", patience=read_seconds)
+        self._keys_lane = Lane(url, "keys", patience=read_seconds)
+        self._bandits = Remembered(self._read_bandits)
+        self._keys = Remembered(self._read_keys)
+        self._took = 0.0
+        self.loops = (
+            Loop("the catalogue", self._keep_reading, every=REFRESH_SECONDS, well_for=10.0),
+            Loop("the keys", self._keys.again, every=REFRESH_SECONDS, well_for=10.0),
+        )
         self.bandits: dict[str, Served] = {}
         self.keys = KeyRing()
         self.person_key = b""
         self.store_now = 0
         self.restored: str | None = None
-        self.refreshed_at = -1e9
-        self.problem = "not read yet"
         self.unreadable: dict[str, int] = {}  # bandit → a model of it that could not be read
 
     async def start(self) -> None:
-        await self.refresh()
-        self._task = asyncio.create_task(self._forever())
+        for lane in (self._lane, self._keys_lane):
+            lane.start()
+        await self._keys.again()
+        await self._bandits.again()
+        for loop in self.loops:
+            loop.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        self._kept.close()
+        for loop in self.loops:
+            await loop.stop()
+        for lane in (self._lane, self._keys_lane):
+            lane.stop()
 
     @property
     def ready(self) -> bool:
-        """Whether the store was reached lately."""
-        return time.monotonic() - self.refreshed_at < 5.0
+        """Whether the store was read lately."""
+        return max(self._bandits.age, self._keys.age) < self._read_seconds
 
-    async def _forever(self) -> None:
-        while True:
-            await asyncio.sleep(REFRESH_SECONDS)
-            with contextlib.suppress(DpbanditError):
-                await self.refresh()
+    # ------------------------------------------------------------------ bandits
+
+    async def _keep_reading(self) -> None:
+        every = min(self._took / SHARE, READS_SECONDS)
+        await asyncio.sleep(max(every - REFRESH_SECONDS, 0.0))
+        await self._bandits.again()
 
     async def refresh(self, *, unless_newer_than: float = 0.0) -> None:
         """Read what has changed. Keeps what it has when the store cannot be reached."""
+        await self._bandits.again(unless_newer_than=unless_newer_than)
+
+    async def _read_bandits(self) -> None:
         began = time.monotonic()
-        async with self._refreshing:
-            if self.refreshed_at > began or began - self.refreshed_at < unless_newer_than:
-                return
-            try:
-                found = await asyncio.to_thread(self._with_store, self._read)
-            except StoreError as error:
-                self.problem = str(error)
-                raise
-            self._take(found)
-            self.refreshed_at, self.problem = began, ""
+        self._take(await self._lane.do(self._read))
+        self._took = time.monotonic() - began
 
     def _read(self, store: Store) -> _Reading:
         lines, models = store.lines(), {}
         for line in lines:
             served = self.bandits.get(line.name)
             if line.status != DELETED and (served is None or _older(served, line)):
-                found = store.model(line.id)
-                if found is not None and (read := self._model(line, *found)) is not None:
-                    models[line.id] = (found[0], read)
+                found = self._model(store, line)
+                if found is not None:
+                    models[line.id] = found
         return _Reading(
             lines,
             models,
-            store.connection.all("SELECT id, hash, role FROM keys WHERE revoked_at IS NULL"),
             self.person_key or bytes.fromhex(store.meta("person_key") or ""),
             store.connection.now(),
             store.meta("restored"),
         )
 
-    def _model(self, line: Line, version: int, record: dict[str, Any]) -> ReleasedModel | None:
-        """The model of a record; None for one that this version cannot read. The others go on."""
+    def _model(self, store: Store, line: Line) -> tuple[int, ReleasedModel] | None:
+        """The latest model; None for one that this version cannot read. The others go on."""
         try:
-            return ReleasedModel.from_record(record)
-        except SaveError as error:
-            if self.unreadable.get(line.name) != version:
-                self.unreadable[line.name] = version
-                log.error("%s: model %d cannot be read: %s", line.name, version, error)
+            found = store.model(line.id)
+            return None if found is None else (found[0], ReleasedModel.from_record(found[1]))
+        except StoreError:
+            raise
+        except Exception as error:  # whatever is in the store instead of a model
+            if self.unreadable.get(line.name) != line.version:
+                self.unreadable[line.name] = line.version
+                words = words_of(error)
+                log.error("%s: model %d cannot be read: %s", line.name, line.version, words)
         return None
 
     def _take(self, found: _Reading) -> None:
-        self.keys.replace(found.keys)
         self.person_key, self.store_now = found.person_key, found.now
         self.restored, models = found.restored, found.models
         bandits = {}
@@ -165,38 +196,41 @@ class Catalog:
                 version, model = models[line.id]
                 if _older(served, line) or version >= served.version:
                     served.version, served.model = version, model
-            served.line = line
-            served.traffic.append((now, line.decisions))
-            while len(served.traffic) > 2 and now - served.traffic[0][0] > 60:
-                served.traffic.popleft()
+            served.see(line, now)
             bandits[line.name] = served
         self.bandits = bandits
 
     async def with_store(self, action: Callable[[Store], T]) -> T:
-        """Run something that reads or writes the store, off the event loop, one at a time."""
-        async with self._refreshing:
-            return await asyncio.to_thread(self._with_store, action)
-
-    def _with_store(self, action: Callable[[Store], T]) -> T:
-        with self._kept.opened() as store:
-            return action(store)
+        """Run something that reads the store, off the event loop, one at a time."""
+        return await self._lane.do(action)
 
     async def find(self, name: str) -> Served | None:
         """The bandit of this name, looking again if it is not known."""
         if name not in self.bandits:
-            await self._look_again()
+            await self._look_again(self._bandits)
         return self.bandits.get(name)
 
-    async def authorise(self, authorization: bytes) -> tuple[str, str] | None:
-        """(key id, role), looking again for an id that is not known."""
-        found = self.keys.check(authorization)
-        if found is None and not self.keys.remembers(authorization):
-            await self._look_again()
-            found = self.keys.check(authorization)
-        return found
+    # ------------------------------------------------------------------ keys
 
-    async def _look_again(self) -> None:
+    async def _read_keys(self) -> None:
+        sql = "SELECT id, hash, role FROM keys WHERE revoked_at IS NULL"
+        self.keys.replace(await self._keys_lane.do(lambda store: store.connection.all(sql)))
+
+    def authorised(self, authorization: bytes) -> tuple[str, str] | None:
+        """(key id, role) of a key that was seen in force just now; None: `authorise` may know."""
+        return self.keys.check(authorization) if self._keys.age < KEYS_SECONDS else None
+
+    async def authorise(self, authorization: bytes) -> tuple[str, str] | None:
+        """(key id, role), looking again for an id that is not known and if it was long ago. Raises
+        StoreError if that cannot be done."""
+        if not self.keys.well_formed(authorization):
+            return None
+        await self._keys.again(unless_newer_than=KEYS_SECONDS)
+        if not self.keys.remembers(authorization):
+            await self._look_again(self._keys)
+        return self.keys.check(authorization)
+
+    async def _look_again(self, what: Remembered) -> None:
         """Read the store as it is now. All who ask within a moment share one reading."""
-        await asyncio.sleep(max(ASK_AGAIN_SECONDS - (time.monotonic() - self.refreshed_at), 0.0))
-        with contextlib.suppress(StoreError):
-            await self.refresh()
+        await asyncio.sleep(max(ASK_AGAIN_SECONDS - what.age, 0.0))
+        await what.again()

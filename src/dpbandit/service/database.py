@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -25,7 +26,10 @@ Row = tuple[Any, ...]
 # SQLite compiles a statement for each number of rows; powers of two keep the set of statements
 # small and cached.
 CHUNKS = tuple(1 << k for k in range(8, -1, -1))
-BUSY_SECONDS = 20.0
+# How long a store may take over one statement, waiting for others included, unless said.
+PATIENCE = 20.0
+# How often a writer looks whether it is its turn.
+TURN_SECONDS = 0.0005
 
 
 class _Shared:
@@ -94,20 +98,33 @@ class _Turn:
     SQLite makes a waiting writer poll, so a busy one can shut the others out for as long as it is
     busy. Here a writer first takes the turnstile, then the lock: whoever waits for the lock holds
     the turnstile, and the busy one queues behind it. The kernel drops both when a process dies.
+    One that is stopped keeps them, so nobody waits without an end.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience: float) -> None:
+        self._patience = patience
         self._turnstile, self._lock = (
             os.open(f"{path}-{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for name in ("turn", "lock")
         )
 
     def __enter__(self) -> None:
-        fcntl.flock(self._turnstile, fcntl.LOCK_EX)
+        deadline = time.monotonic() + self._patience
+        self._take(self._turnstile, deadline)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._take(self._lock, deadline)
         finally:
             fcntl.flock(self._turnstile, fcntl.LOCK_UN)
+
+    def _take(self, handle: int, deadline: float) -> None:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise StoreError("the store is busy: another process holds its lock") from None
+            time.sleep(TURN_SECONDS)
 
     def __exit__(self, *_: object) -> None:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -124,7 +141,8 @@ class SQLite(_Shared):
     _begin, _problems = "BEGIN IMMEDIATE", sqlite3.Error
     _turn: _Turn
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: Path, *, create: bool, patience: float) -> None:
+        self._patience = patience
         if not create and not path.exists():
             raise StoreError(f"there is no store at {path}")
         if not path.parent.is_dir():
@@ -134,7 +152,7 @@ class SQLite(_Shared):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = sqlite3.connect(
                 path,
-                timeout=BUSY_SECONDS,
+                timeout=patience,
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
@@ -146,8 +164,7 @@ class SQLite(_Shared):
                 self._db.execute(f"PRAGMA {pragma}").fetchall()
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
-        self._turn = _Turn(path)
-        self._erased = 0  # rows that may still be readable in the log
+        self._turn = _Turn(path, patience)
 
     def _words(self, error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
@@ -177,6 +194,15 @@ class SQLite(_Shared):
         sql = sql.replace("NAMES", "json_each(?) AS names")
         return self.all(sql, (json.dumps(list(names)), *after))
 
+    def pairing(
+        self, sql: str, before: Sequence[Any], pairs: Sequence[tuple[int, int]]
+    ) -> list[Row]:
+        """Rows for `sql` that reads from the table PAIRS, whose columns are `pairs.a` and
+        `pairs.b`."""
+        columns = "json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
+        sql = sql.replace("PAIRS", f"(SELECT {columns} FROM json_each(?)) AS pairs")
+        return self.all(sql, (*before, json.dumps(list(pairs))))
+
     def now(self) -> int:
         return time.time_ns() // 1000
 
@@ -186,22 +212,78 @@ class SQLite(_Shared):
     def exclude(self, what: int, bandit: int) -> None:
         """Writers exclude each other here anyway."""
 
-    def overwrite_erased(self, rows: int, *, more: bool) -> None:
-        """Erased rows are overwritten in the file; the log beside it must be emptied too."""
-        self._erased += rows
-        if more or not self._erased:
-            return
+    def copy_to(self, path: Path) -> None:
+        """All that is committed now, in one file without a log, looked over."""
+        with contextlib.closing(sqlite3.connect(path)) as copy:
+            self._db.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE").fetchall()
+            if copy.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+                raise StoreError("the store is damaged: its copy does not fit together")
+
+    def empty_log(self) -> bool:
+        """Erased rows are overwritten in the file; the log beside it must be emptied too. False if
+        somebody is reading, a backup say, who is not waited for."""
         with self._turn, self._errors():
-            # Who reads for long, a backup say, is not waited for.
-            self._db.execute("PRAGMA busy_timeout=200")
-            ((busy, _, _),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._db.execute(f"PRAGMA busy_timeout={int(1000 * BUSY_SECONDS)}")
-        if not busy:
-            self._erased = 0
+            self._db.execute("PRAGMA busy_timeout=100")
+            try:
+                ((busy, _, _),) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self._db.execute(f"PRAGMA busy_timeout={int(1000 * self._patience)}")
+        return not busy
+
+    @contextlib.contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """A statement takes as long as it takes; only waiting for others has an end."""
+        yield
 
     def close(self) -> None:
         self._db.close()
         self._turn.close()
+
+
+# Unless the URL says otherwise. A server whose machine is gone is noticed within half a minute,
+# idle or not.
+DEFAULTS: dict[str, Any] = {
+    "application_name": "dpbandit",
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+# The server ends a statement that takes too long. One that is stopped, whose machine still answers
+# for it, ends nothing: a moment later the connection is given up here.
+GRACE = 2.0
+
+
+@functools.cache
+def _deadlined() -> Callable[..., Any]:
+    """Opens connections that give up on a silent server."""
+    import psycopg
+
+    class Deadlined(psycopg.Connection[Any]):
+        deadline: float | None = None  # seconds for one statement
+
+        def wait(self, gen: Any, *arguments: Any, **more: Any) -> Any:
+            if self.deadline is None:
+                return super().wait(gen, *arguments, **more)
+            limited = self._limited(gen, time.monotonic() + self.deadline)
+            return super().wait(limited, *arguments, **more)
+
+        def _limited(self, gen: Any, deadline: float) -> Any:
+            ready = None
+            while True:
+                try:
+                    wanted = gen.send(ready)
+                except StopIteration as end:
+                    return end.value
+                # Asked again whenever something came, and ten times a second when nothing does.
+                ready = yield wanted
+                if not ready and time.monotonic() > deadline:
+                    self.close()
+                    raise psycopg.OperationalError("the server is silent")
+
+    return functools.partial(Deadlined.connect, autocommit=True)
 
 
 class Postgres(_Shared):
@@ -210,29 +292,34 @@ class Postgres(_Shared):
     kind = "postgresql"
     _begin = "BEGIN"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, patience: float) -> None:
         try:
             import psycopg
         except ImportError:
             raise StoreError(
                 "PostgreSQL needs the extra 'postgres': pip install 'dpbandit[postgres]'"
             ) from None
-        self._connect, self._problems, self._url = psycopg.connect, psycopg.Error, url
+        self._problems, self._url, self._patience = psycopg.Error, url, patience
         self._open()
 
     def _open(self) -> None:
+        from psycopg.conninfo import conninfo_to_dict
+
         try:
-            self._db = self._connect(
-                self._url,
-                autocommit=True,
-                connect_timeout=10,
-                application_name="dpbandit",
-                # A process that is paused inside a transaction must not hold its locks for ever.
-                # Plans are made while the tables are empty and kept for the life of a connection:
-                # reading a table from end to end, right then, is wrong soon.
-                options="-c idle_in_transaction_session_timeout=10000 -c lock_timeout=20000 "
-                "-c synchronous_commit=on -c enable_seqscan=off -c jit=off",
+            own = conninfo_to_dict(self._url)
+            limit = int(1000 * self._patience)
+            # A process that is paused inside a transaction must not hold its locks for ever. Plans
+            # are made while the tables are empty and kept for the life of a connection: reading a
+            # table from end to end, right then, is wrong soon. A failed statement is logged without
+            # its parameters: rewards may be among them. What the URL says comes last, and holds.
+            options = (
+                f"-c idle_in_transaction_session_timeout=10000 -c lock_timeout={limit} "
+                f"-c statement_timeout={limit} -c synchronous_commit=on -c enable_seqscan=off "
+                f"-c jit=off -c log_parameter_max_length_on_error=0 {own.pop('options', None) or ''}"
             )
+            soon = {"connect_timeout": max(2, int(min(self._patience, 5)))}
+            self._db = _deadlined()(**DEFAULTS | soon | own | {"options": options.strip()})
+            self._db.deadline = self._patience + GRACE
         except self._problems as error:
             why = str(error).strip().split("\n", 1)[0]
             raise StoreError(
@@ -263,6 +350,12 @@ class Postgres(_Shared):
         sql = sql.replace("NAMES", "unnest(?::text[]) AS names(value)")
         return self.all(sql, (list(names), *after))
 
+    def pairing(
+        self, sql: str, before: Sequence[Any], pairs: Sequence[tuple[int, int]]
+    ) -> list[Row]:
+        sql = sql.replace("PAIRS", "unnest(?::bigint[], ?::bigint[]) AS pairs(a, b)")
+        return self.all(sql, (*before, [a for a, _ in pairs], [b for _, b in pairs]))
+
     def now(self) -> int:
         rows = self.all("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
         return int(rows[0][0])
@@ -273,8 +366,20 @@ class Postgres(_Shared):
     def exclude(self, what: int, bandit: int) -> None:
         self.all("SELECT pg_advisory_xact_lock(?::int, ?::int)", (what, bandit))
 
-    def overwrite_erased(self, rows: int, *, more: bool) -> None:
+    def empty_log(self) -> bool:
         """PostgreSQL's own vacuum does that, and its logs are the operator's."""
+        return True
+
+    @contextlib.contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """For a migration, which may read whole tables."""
+        self._db.deadline = None
+        self.run("SET statement_timeout = 0")
+        try:
+            yield
+        finally:
+            self._db.deadline = self._patience + GRACE
+            self.run(f"SET statement_timeout = {int(1000 * self._patience)}")
 
     def close(self) -> None:
         self._db.close()
@@ -283,13 +388,13 @@ class Postgres(_Shared):
 Connection = SQLite | Postgres
 
 
-def connect(url: str, *, create: bool = True) -> Connection:
+def connect(url: str, *, create: bool = True, patience: float = PATIENCE) -> Connection:
     """Open a store by URL: `sqlite:///file.db` (four slashes for an absolute path) or
-    `postgresql://…`."""
+    `postgresql://…`. No statement takes longer than `patience`, in seconds."""
     if url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
-        return Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1))
+        return Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1), patience=patience)
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
-        return SQLite(Path(unquote(url[len("sqlite:///") :])), create=create)
+        return SQLite(Path(unquote(url[len("sqlite:///") :])), create=create, patience=patience)
     raise StoreError(
         "a store is sqlite:///file.db or postgresql://user@host/name, not "
         f"{_without_password(url)!r}"

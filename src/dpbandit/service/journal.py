@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from dpbandit.errors import StoreError
@@ -22,6 +23,8 @@ from dpbandit.service.store import Kept, Store
 
 # A burst is not held back until all of it has been looked at.
 FIRST_BATCH = 48
+# Rewards in one transaction, lists as a whole: decisions that come meanwhile wait for it.
+MOST_REWARDS = 500
 
 
 class Journal:
@@ -31,7 +34,8 @@ class Journal:
         self._most = most_waiting
         self._decisions: list[tuple[Decision, asyncio.Future[Placed], Asked | None]] = []
         self._reports: list[tuple[int, float, str, list[Report], asyncio.Future[list[str]]]] = []
-        self._waiting = 0
+        # Apart: that many rewards wait must not be seen by who asks for decisions.
+        self._decisions_waiting = self._reports_waiting = 0
         self._busy = False
         self._nudged = False
         self._in_flight: tuple[float, list[asyncio.Future[Any]]] | None = None
@@ -47,26 +51,49 @@ class Journal:
 
     async def stop(self) -> None:
         """Write what is waiting, then end."""
-        while self._busy or self._waiting:
+        while self._busy or self._decisions or self._reports:
             await asyncio.sleep(0.01)
         self._work.put(None)
-        await asyncio.to_thread(self._thread.join, 10.0)
+        while self._thread.is_alive():
+            await asyncio.sleep(0.01)
+
+    async def probe(self, seconds: float) -> None:
+        """Write something, as decisions are written. Raises StoreError if that does not succeed."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._work.put(lambda: self._probe(future))
+        try:
+            await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            raise StoreError("nothing can be written: the store takes too long") from None
 
     # ------------------------------------------------------------------ the event loop's side
 
     def decide(self, decision: Decision, asked: Asked | None = None) -> asyncio.Future[Placed]:
         """Write a decision. The answer: its (seq, nonce) once durable, or the one made before."""
-        self._make_room(1)
-        future: asyncio.Future[Placed] = self._loop.create_future()
-        self._decisions.append((decision, future, asked))
+        return self.decide_all([(decision, asked)])[0]
+
+    def decide_all(
+        self, decisions: list[tuple[Decision, Asked | None]]
+    ) -> list[asyncio.Future[Placed]]:
+        """Write decisions, all in one transaction: all of them, or none."""
+        waiting = self._decisions_waiting
+        if waiting >= self._most or (waiting and waiting + len(decisions) > self._most):
+            raise Overloaded
+        self._decisions_waiting += len(decisions)
+        futures: list[asyncio.Future[Placed]] = []
+        for decision, asked in decisions:
+            futures.append(self._loop.create_future())
+            self._decisions.append((decision, futures[-1], asked))
         self._nudge()
-        return future
+        return futures
 
     def report(
         self, bandit: int, window: float, key: str, reports: list[Report]
     ) -> asyncio.Future[list[str]]:
         """Write rewards; the answer is a status for each, once those accepted are durable."""
-        self._make_room(len(reports))
+        if self._reports_waiting + len(reports) > self._most:
+            raise Overloaded
+        self._reports_waiting += len(reports)
         future: asyncio.Future[list[str]] = self._loop.create_future()
         self._reports.append((bandit, window, key, reports, future))
         self._nudge()
@@ -88,24 +115,27 @@ class Journal:
             self._busy = True
             self._send()
 
-    def _make_room(self, count: int) -> None:
-        if self._waiting + count > self._most:
-            raise Overloaded
-        self._waiting += count
-
     def _send(self) -> None:
         decisions, reports = self._decisions, self._reports
         if not decisions and not reports:
             self._busy = False
             return
-        self._decisions, self._reports = [], []
+        sizes = accumulate(len(entry[3]) for entry in reports)
+        at = next((n for n, size in enumerate(sizes, 1) if size >= MOST_REWARDS), len(reports))
+        reports, rest = reports[:at], reports[at:]
+        self._decisions, self._reports = [], rest
         self._in_flight = (time.monotonic(), _futures(decisions, reports))
         self._work.put(lambda: self._write(decisions, reports))
 
     def _done(
-        self, results: list[tuple[asyncio.Future[Any], Any]], count: int, error: StoreError | None
+        self,
+        results: list[tuple[asyncio.Future[Any], Any]],
+        decisions: int,
+        reports: int,
+        error: StoreError | None,
     ) -> None:
-        self._waiting -= count
+        self._decisions_waiting -= decisions
+        self._reports_waiting -= reports
         self._in_flight = None
         self._send()
         for future, result in results:
@@ -132,7 +162,7 @@ class Journal:
         self._kept.close()
 
     def _write(self, decisions: list[Any], reports: list[Any]) -> None:
-        count = len(decisions) + sum(len(entry[3]) for entry in reports)
+        rewards = sum(len(entry[3]) for entry in reports)
         error: StoreError | None = None
         placed, judged = list[Any](), list[Any]()
         try:
@@ -152,7 +182,24 @@ class Journal:
         answers = [None] * len(futures) if error else [*placed, *judged]
         results = list(zip(futures, answers, strict=True))
         with contextlib.suppress(RuntimeError):  # the loop has ended: so has everybody who waited
-            self._loop.call_soon_threadsafe(self._done, results, count, error)
+            self._loop.call_soon_threadsafe(self._done, results, len(decisions), rewards, error)
+
+    def _probe(self, future: asyncio.Future[None]) -> None:
+        error: Exception | None = None
+        if future.cancelled():  # nobody waits for it any more
+            return
+        try:
+            with self._kept.opened() as store:
+                store.set_meta("written", str(store.connection.now()))
+        except Exception as problem:
+            error = problem
+
+        def tell() -> None:
+            if not future.done():
+                future.set_result(None) if error is None else future.set_exception(error)
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(tell)
 
 
 def _futures(decisions: list[Any], reports: list[Any]) -> list[asyncio.Future[Any]]:

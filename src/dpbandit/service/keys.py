@@ -57,10 +57,14 @@ class KeyRing:
     def replace(self, rows: list[tuple[str, bytes, str]]) -> None:
         self._keys = {identity.encode(): (bytes(digest), role) for identity, digest, role in rows}
 
+    def well_formed(self, authorization: bytes) -> bool:
+        """Whether this could be a key at all."""
+        return authorization[:7].lower() == b"bearer " and bool(KEY.match(authorization[7:]))
+
     def remembers(self, authorization: bytes) -> bool:
         """Whether a key of this id is remembered: whether it is worth asking the store again."""
         found = KEY.match(authorization[7:])
-        return found is None or found[1] in self._keys
+        return found is not None and found[1] in self._keys
 
     def check(self, authorization: bytes) -> tuple[str, str] | None:
         """(id, role) for `Bearer dpb_…`, or None."""

@@ -14,6 +14,7 @@ from dpbandit import __version__
 from dpbandit.service import pages, rounds
 from dpbandit.service.answers import JSON, Answer, Receive, encode
 from dpbandit.service.keys import ROLES
+from dpbandit.service.metrics import ERASURE
 from dpbandit.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,13 +33,21 @@ _ERRORS = {
     409: "It contradicts what is there.",
     413: "Larger than this service allows.",
     422: "JSON, but not what is needed here.",
+    429: "Too many requests without a key in force: try again.",
     503: "The store cannot be reached, or too much is waiting: try again.",
 }
-_NAMED = {
+_NAMED: dict[str, Any] = {
     "name": "name",
     "in": "path",
     "required": True,
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
+}
+
+_USER: dict[str, Any] = {
+    "name": "user",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 256},
 }
 
 
@@ -54,11 +63,12 @@ class Route:
     roles: tuple[str, ...] = ROLES
     refusal: str = ""  # what a key of another role is told
     kind: str = "application/json"
+    more: tuple[int, ...] = ()  # errors besides those that the path and the body bring
 
     def describe(self, path: str) -> dict[str, Any]:
         """As OpenAPI has it."""
         words = " ".join((self.handler.__doc__ or "").split())
-        shown = {401, 403, 405, 503, *((404,) if "{name}" in path else ())}
+        shown = {401, 403, 405, 429, 503, *((404,) if "{name}" in path else ()), *self.more}
         described: dict[str, Any] = {"summary": words}
         if self.body is not None:
             shown |= {400, 408, 409, 413, 422}
@@ -90,6 +100,11 @@ def _one_or_many(one: str, many: str) -> dict[str, Any]:
 
 
 _DELETED = {"type": "object", "properties": {"status": {"type": "string"}}}
+_ERASED = {
+    "type": "object",
+    "required": ["status", "decisions"],
+    "properties": {"status": {"type": "string"}, "decisions": {"type": "integer", "minimum": 0}},
+}
 _ADMIN = ("admin",)
 
 # path → method → route
@@ -106,8 +121,8 @@ ROUTES: dict[str, dict[str, Route]] = {
         "POST": Route(
             "decisions",
             rounds.decide,
-            "Decision",
-            "NewDecision",
+            _one_or_many("Decision", "DecisionOrError"),
+            _one_or_many("NewDecision", "NewDecision"),
             statuses=(201, 200),
             roles=("rank", "admin"),
             refusal="this key may report rewards, not ask for decisions",
@@ -123,12 +138,20 @@ ROUTES: dict[str, dict[str, Route]] = {
             refusal="this key may ask for decisions, not report rewards",
         ),
     },
+    "/v1/bandits/{name}/users/{user}": {
+        "DELETE": Route(ERASURE, pages.erase_user, _ERASED, roles=_ADMIN, more=(422,)),
+    },
     "/v1/bandits/{name}/privacy": {"GET": Route("show privacy", pages.privacy, "Privacy")},
     "/v1/bandits/{name}/releases": {"GET": Route("show releases", pages.releases, "Releases")},
     "/v1/privacy": {"GET": Route("show total privacy", pages.total, "Total")},
     "/metrics": {"GET": Route("metrics", pages.metrics, {"type": "string"}, kind="text/plain")},
     "/openapi.json": {"GET": Route("openapi", openapi, {"type": "object"})},
 }
+
+
+def _parameters(path: str) -> dict[str, Any]:
+    named = [parameter for parameter in (_NAMED, _USER) if f"{{{parameter['name']}}}" in path]
+    return {"parameters": named} if named else {}
 
 
 def document(settings: Settings) -> dict[str, Any]:
@@ -138,13 +161,17 @@ def document(settings: Settings) -> dict[str, Any]:
     schemas["NewBandit"]["properties"]["dim"]["maximum"] = settings.max_dim
     schemas["NewDecision"]["properties"]["contexts"]["maxItems"] = settings.max_arms
     paths: dict[str, Any] = {
-        path: ({"parameters": [_NAMED]} if "{name}" in path else {})
+        path: _parameters(path)
         | {method.lower(): route.describe(path) for method, route in methods.items()}
         for path, methods in ROUTES.items()
     }
-    rewards = paths["/v1/bandits/{name}/rewards"]["post"]
-    many = rewards["requestBody"]["content"]["application/json"]["schema"]["anyOf"][1]
-    many["maxItems"] = settings.max_rewards
+    for what, most in (("rewards", settings.max_rewards), ("decisions", settings.max_decisions)):
+        asked = paths[f"/v1/bandits/{{name}}/{what}"]["post"]["requestBody"]
+        # A copy: what is declared above is every service's.
+        schema = asked["content"]["application/json"]["schema"]
+        one, many = schema["anyOf"]
+        limited = {"anyOf": [one, many | {"maxItems": most}]}
+        asked["content"] = {"application/json": {"schema": limited}}
     description = (
         "Private decisions over HTTP: ask for a decision, report its reward later. No answer ever "
         "shows a reward, a clean statistic, or noise."
@@ -156,7 +183,11 @@ def document(settings: Settings) -> dict[str, Any]:
         "paths": paths
         | {
             "/healthz": {"get": _health("The process runs.")},
-            "/readyz": {"get": _health("The store was reached lately.")},
+            "/readyz": {
+                "get": _health(
+                    "The store can be read and written, and everything goes on that should."
+                )
+            },
         },
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},

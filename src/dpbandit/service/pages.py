@@ -5,9 +5,9 @@ takes its description from the docstring here.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
+import heapq
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -16,6 +16,8 @@ from dpbandit.service import blueprint
 from dpbandit.service.answers import JSON, Answer, Receive, Refused, decoded, encode
 from dpbandit.service.budgets import add_up
 from dpbandit.service.catalog import Served
+from dpbandit.service.rounds import person_of
+from dpbandit.service.settings import Settings
 from dpbandit.service.store import Line, Store
 
 if TYPE_CHECKING:
@@ -23,57 +25,85 @@ if TYPE_CHECKING:
 
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
+# Bandits in one list.
+MOST_LISTED = 1_000
+
 _REQUEST = msgspec.json.Decoder(blueprint.Request)
-_making = threading.Lock()  # one bandit at a time: a large one takes its time
 
 
 async def create(app: App, name: str, key: str, receive: Receive) -> Answer:
     """Make a bandit. The same again changes nothing."""
-    asked = decoded(_REQUEST, await app.body(receive))
-    config = blueprint.normalised(asked, max_dim=app.settings.max_dim)
+    body = await app.body(receive)
+    name, new = await app.maker.do(lambda store: _create(app.settings, store, key, body))
+    await app.catalog.refresh()
+    answer = await _one(app, await app.served(name))
+    return 201 if new else 200, JSON, answer
+
+
+def _create(settings: Settings, store: Store, key: str, body: bytes) -> tuple[str, bool]:
+    config = blueprint.normalised(decoded(_REQUEST, body), max_dim=settings.max_dim)
     try:
         text = blueprint.canonical(config)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         raise Refused(422, "the options hold something that is not a plain value") from None
-    draft = await asyncio.to_thread(_draft, app, config)
+    bandit = blueprint.draft(config, allow_unproven=settings.allow_unproven)
     try:
-        new = await app.catalog.with_store(
-            lambda store: store.create(config, text=text, key=key, **draft)
-        )
+        new = store.create(config, text=text, key=key, **blueprint.records(bandit))
     except OptionError as error:
         raise Refused(409, str(error)) from None
-    await app.catalog.refresh()
-    served = await app.served(config["name"])
-    return 201 if new else 200, JSON, encode(_describe(app, served))
-
-
-def _draft(app: App, config: dict[str, Any]) -> dict[str, Any]:
-    with _making:
-        bandit = blueprint.draft(config, allow_unproven=app.settings.allow_unproven)
-        return blueprint.records(bandit)
+    return config["name"], new
 
 
 async def delete(app: App, name: str, key: str, receive: Receive) -> Answer:
     """Erase a bandit's records. Its budget stays spent and its name taken."""
     served = await app.served(name)
-    # On a connection of its own: erasing a large bandit takes a while, and everybody else goes
-    # on.
-    await asyncio.to_thread(_delete, app.settings.store, served.id)
+    await app.maker.do(lambda store: store.delete(served.id))
     await app.catalog.refresh()
     return 200, JSON, b'{"status":"deleted; its budget stays spent and its name stays taken"}'
 
 
+ERASED = (
+    "erased: this person's decisions, the rewards reported for them, and what was counted of them; "
+    "nothing of that is learned any more. What was released before stays released, with the "
+    "promise it was released under. Where the bandit protects users, nothing more is learned of "
+    "one of whom it had learned: their part of the claim is used up"
+)
+
+
+async def erase_user(app: App, name: str, key: str, receive: Receive) -> Answer:
+    """Erase a person's decisions and rewards, as far as they came with `user`. Asking again is
+    safe. What was released stays released."""
+    name, _, user = name.partition("/")
+    served = await app.served(name)
+    person = person_of(app, user)
+    erased = await app.maker.do(lambda store: store.erase_person(served.id, person))
+    return 200, JSON, encode({"status": ERASED, "decisions": erased})
+
+
 async def bandits(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """All bandits."""
+    """All bandits by name, without contexts known in advance. `?limit=` of them, a thousand unless
+    said; `next` goes into `?after=` to get more."""
+    given = dict(parse_qsl(name))
+    limit, after = given.get("limit", str(MOST_LISTED)), given.get("after", "")
+    if not limit.isdecimal() or not 1 <= int(limit) <= MOST_LISTED:
+        raise Refused(422, f"limit is a number from 1 to {MOST_LISTED:,}")
     await app.catalog.refresh(unless_newer_than=0.05)
-    listed = sorted(app.catalog.bandits.items())
-    return 200, JSON, encode({"bandits": [_describe(app, served) for _, served in listed]})
+    listed = heapq.nsmallest(int(limit) + 1, (n for n in app.catalog.bandits if n > after))
+    shown = [app.catalog.bandits[n] for n in listed[: int(limit)]]
+    more = listed[int(limit) - 1] if len(listed) > int(limit) else None
+    answer = {"bandits": [_describe(app, served) for served in shown], "next": more}
+    return 200, JSON, encode(answer)
 
 
 async def bandit(app: App, name: str, key: str, receive: Receive) -> Answer:
     """One bandit."""
     await app.catalog.refresh(unless_newer_than=0.05)
-    return 200, JSON, encode(_describe(app, await app.served(name)))
+    return 200, JSON, await _one(app, await app.served(name))
+
+
+async def _one(app: App, served: Served) -> bytes:
+    whole = await app.catalog.with_store(lambda store: store.config(served.id))
+    return encode(_describe(app, served) | whole)
 
 
 def _describe(app: App, served: Served) -> dict[str, Any]:
@@ -95,7 +125,7 @@ def _describe(app: App, served: Served) -> dict[str, Any]:
         "decisions_until_horizon": left,
         "seconds_until_horizon": None if left is None or rate == 0 else left / rate,
         "learner": {
-            "alive": line.lease_until > catalog.store_now,
+            "alive": served.learner_up(catalog.store_now),
             "lease_until": line.lease_until / 1e6,
         },
         "store_time": catalog.store_now / 1e6,
@@ -108,7 +138,7 @@ async def privacy(app: App, name: str, key: str, receive: Receive) -> Answer:
     record, line = await app.catalog.with_store(
         lambda store: (
             store.privacy(served.id),
-            next(line for line in store.lines() if line.id == served.id),
+            store.lines(only=[served.id])[0],
         )
     )
     answer = {"claim": line.claim, **record}
@@ -155,7 +185,8 @@ async def total(app: App, name: str, key: str, receive: Receive) -> Answer:
 
 async def metrics(app: App, name: str, key: str, receive: Receive) -> Answer:
     """Prometheus metrics."""
-    return 200, TEXT, app.metrics.render(app.catalog)
+    # With thousands of bandits that takes a while: decisions go on meanwhile.
+    return 200, TEXT, await asyncio.to_thread(app.metrics.render, app.catalog)
 
 
 def _over_timelines(line: Line, record: dict[str, Any]) -> dict[str, Any]:
@@ -192,8 +223,3 @@ def _over_timelines(line: Line, record: dict[str, Any]) -> dict[str, Any]:
             "fraction": None if not limit else remaining["left"] / limit,
         },
     }
-
-
-def _delete(url: str, bandit: int) -> None:
-    with contextlib.closing(Store(url)) as store:
-        store.delete(bandit)

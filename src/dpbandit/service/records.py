@@ -13,10 +13,10 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpbandit.service.database import Connection
-from dpbandit.service.schema import LOCK_REWARDS
+from dpbandit.service.schema import LOCK_DECISIONS, LOCK_REWARDS
 from dpbandit.service.store import DELETED, RETIRED, SPENT
 
 # Columns with their types in PostgreSQL.
@@ -24,14 +24,12 @@ _DECISION = {"bandit": "int", "seq": "bigint", "nonce": "bigint", "decided_at": 
 _DECISION |= {"arm": "int", "arm_id": "text", "context": "bytea", "person": "bytea"}
 _DECISION |= {"version": "bigint", "key": "text"}
 # Only batches that hold a request id pay for one.
-_REQUEST = _DECISION | {"request": "text", "digest": "bytea"}
+_REQUEST = _DECISION | {"request": "text", "digest": "bytea", "details": "text"}
 _REWARD = {"bandit": "int", "seq": "bigint", "value": "float8", "received_at": "bigint"}
 _REWARD |= {"key": "text"}
 
 # (bandit, arm, arm_id, context, person, model version, key)
 Decision = tuple[int, int, str | None, bytes, bytes | None, int, str]
-# (request id, digest of all that was asked)
-Asked = tuple[str, bytes]
 # (seq, nonce, value)
 Report = tuple[int, int, float]
 
@@ -57,6 +55,14 @@ def parse_decision_id(text: str) -> tuple[int, int] | None:
     return (seq, nonce) if seq > 0 and nonce < 2**63 and decision_id(seq, nonce) == text else None
 
 
+class Asked(NamedTuple):
+    """A caller's own name for a decision."""
+
+    request: str
+    digest: bytes  # of all that was asked
+    details: str | None = None  # what else is answered, to be answered again
+
+
 @dataclass(frozen=True)
 class Earlier:
     """A decision that was made before under the same request id; `same` if the same was asked."""
@@ -67,6 +73,7 @@ class Earlier:
     arm: int
     arm_id: str | None
     version: int
+    details: str | None = None
 
 
 # A new decision's (seq, nonce), an earlier decision, or None: the bandit is gone.
@@ -79,12 +86,14 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
     requests: dict[int, Counter[str]] = {}  # bandit → how often each request id is among these
     for decision, _, asked in entries:
         if asked is not None:
-            requests.setdefault(decision[0], Counter())[asked[0]] += 1
+            requests.setdefault(decision[0], Counter())[asked.request] += 1
     free: dict[int, int] = {}
     answered: dict[tuple[int, str], tuple[bytes, Earlier]] = {}
     # In one order everywhere, so that no two rankers wait for each other.
     for bandit in sorted(counts):
-        # The row stays locked until the commit: another ranker's decisions come after these.
+        # Whoever deletes the bandit comes before, and is seen, or after the commit. The row stays
+        # locked until then too: another ranker's decisions come after these.
+        db.share(LOCK_DECISIONS, bandit)
         row = db.one(
             "UPDATE streams SET last_seq = last_seq + ? WHERE bandit = ? AND EXISTS (SELECT 1 FROM "
             "bandits WHERE id = ? AND status <> ?) RETURNING last_seq",
@@ -109,16 +118,17 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
         if bandit not in free:
             places.append(None)
             continue
-        if asked is not None and (bandit, asked[0]) in answered:
-            digest, earlier = answered[bandit, asked[0]]
-            places.append(earlier if digest == asked[1] else replace(earlier, same=False))
+        if asked is not None and (bandit, asked.request) in answered:
+            digest, earlier = answered[bandit, asked.request]
+            places.append(earlier if digest == asked.digest else replace(earlier, same=False))
             continue
         free[bandit] += 1
         seq, nonce = free[bandit], random >> 1
         row = (bandit, seq, nonce, now, arm, arm_id, context, person, version, key)
         if asked is not None:
-            answered[bandit, asked[0]] = (asked[1], Earlier(True, seq, nonce, arm, arm_id, version))
-        rows.append((*row, *(asked or (None, None))) if requests else row)
+            earlier = Earlier(True, seq, nonce, arm, arm_id, version, asked.details)
+            answered[bandit, asked.request] = (asked.digest, earlier)
+        rows.append((*row, *(asked or (None, None, None))) if requests else row)
         places.append((seq, nonce))
     db.insert("decisions", _REQUEST if requests else _DECISION, rows)
     return places
@@ -131,8 +141,8 @@ def _asked_before(
     # CROSS JOIN: SQLite takes the names first and looks each up; left to itself it reads the whole
     # stream.
     found = db.naming(
-        "SELECT d.request, d.digest, d.seq, d.nonce, d.arm, d.arm_id, d.version FROM NAMES CROSS "
-        "JOIN decisions d WHERE d.bandit = ? AND d.request = names.value",
+        "SELECT d.request, d.digest, d.seq, d.nonce, d.arm, d.arm_id, d.version, d.details FROM "
+        "NAMES CROSS JOIN decisions d WHERE d.bandit = ? AND d.request = names.value",
         list(requests),
         (bandit,),
     )
@@ -172,14 +182,15 @@ class _Decisions:
         )
         self.closed, self.learned, self.last, self.status = state or (0, 0, 0, DELETED)
         found = db.matching(
-            "SELECT d.seq, d.nonce, d.decided_at, CASE WHEN r.seq IS NULL THEN 0 ELSE 1 END FROM "
+            "SELECT d.seq, d.nonce, d.decided_at, length(d.context) = 0, CASE WHEN r.seq IS NULL "
+            "THEN 0 ELSE 1 END FROM "
             "decisions d LEFT JOIN rewards r ON r.bandit = d.bandit AND r.seq = d.seq WHERE "
             "d.bandit = ? AND d.seq IN NUMBERS",
             (bandit,),
             seqs,
         )
-        self.decisions = {seq: (nonce, decided_at) for seq, nonce, decided_at, _ in found}
-        for seq, _, _, rewarded in found:
+        self.decisions = {seq: (nonce, at, gone) for seq, nonce, at, gone, _ in found}
+        for seq, _, _, _, rewarded in found:
             if rewarded:  # seldom: a retry
                 sql = "SELECT value FROM rewards WHERE bandit = ? AND seq = ?"
                 if (row := db.one(sql, (bandit, seq))) is not None:  # not erased meanwhile
@@ -191,7 +202,9 @@ class _Decisions:
             # Its decision was learned and erased long ago.
             erased = seq <= min(self.learned, self.last) and self.status != DELETED
             return LATE if erased else UNKNOWN
-        nonce_then, decided_at = found
+        nonce_then, decided_at, erased_on_request = found
+        if erased_on_request:
+            return LATE
         if nonce_then != nonce:
             return UNKNOWN
         before = self.values.get(seq)

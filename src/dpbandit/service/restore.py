@@ -53,9 +53,9 @@ def forks(store: Store, line: Line) -> list[dict[str, Any]]:
 
 def find_lost(store: Store, witness: Witness) -> dict[str, Seen | None]:
     """Bandits, by identity, that were seen and are not in the store: it is an older copy."""
-    seen = witness.everything()  # first: whatever is in the witness by now was in the store before
+    seen = witness.identities()  # first: whatever is in the witness by now was in the store before
     there = {line.identity for line in store.lines()}
-    return {identity: record for identity, record in seen.items() if identity not in there}
+    return {identity: witness.if_readable(identity) for identity in seen if identity not in there}
 
 
 def report_lost(store: Store, lost: dict[str, Seen | None]) -> list[str]:

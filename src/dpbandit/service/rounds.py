@@ -1,22 +1,42 @@
-"""The two endpoints of a round, asked thousands of times a second: a decision, and its reward."""
+"""The two endpoints of a round, asked thousands of times a second: a decision, and its reward.
+
+A slate of k arms is k decisions in a row, written in one transaction: each has its id, and its
+reward. A list of decisions is written in one transaction too.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.service.answers import JSON, Answer, Receive, Refused, decoded, encode
+from dpbandit.errors import DpbanditError, PropensityError
+from dpbandit.model import ReleasedModel
+from dpbandit.service.answers import (
+    JSON,
+    Answer,
+    Receive,
+    Refused,
+    decoded,
+    encode,
+    why_refused,
+)
+from dpbandit.service.catalog import Served
 from dpbandit.service.records import (
     CONFLICT,
     UNKNOWN,
     Asked,
+    Decision,
     Earlier,
+    Placed,
     decision_id,
     parse_decision_id,
 )
@@ -26,15 +46,18 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 256
 LONGEST_REQUEST = 64
+LONGER = "." * LONGEST_REQUEST
 
 
 class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST …/decisions`."""
+    """The body of `POST …/decisions`, or one of a list."""
 
     contexts: list[list[float]]
     arms: list[str] | None = None
     user: str | None = None
     request: str | None = None
+    k: int | None = None
+    propensities: bool = False
 
 
 class RewardRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,70 +74,233 @@ class DecisionAnswer(msgspec.Struct):
     model_version: int
 
 
-_DECISION = msgspec.json.Decoder(DecisionRequest)
+class Ranked(msgspec.Struct, omit_defaults=True):
+    """One arm of a slate: a decision of its own."""
+
+    decision: str
+    arm: int
+    arm_id: str | None
+    score: float
+    propensity: float | msgspec.UnsetType | None = msgspec.UNSET
+    propensity_error: float | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class SlateAnswer(msgspec.Struct):
+    """A decision with what was asked for besides; its first four are those of the first arm."""
+
+    decision: str
+    arm: int
+    arm_id: str | None
+    model_version: int
+    slate: list[Ranked]
+
+
+class Details(msgspec.Struct, omit_defaults=True):
+    """What is answered with an arm, and kept with its decision so that asking again gives the
+    same."""
+
+    score: float
+    propensity: float | msgspec.UnsetType | None = msgspec.UNSET
+    propensity_error: float | msgspec.UnsetType | None = msgspec.UNSET
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One request for a decision, ready to be written down."""
+
+    entries: list[tuple[Decision, Asked | None]]  # one for each arm of its slate
+    details: list[Details]  # as many, or none if an arm was all that was asked for
+    version: int
+
+
+# How many contexts are looked at before others get a turn.
+TURN_ROWS = 1_000
+_DECISIONS: msgspec.json.Decoder[DecisionRequest | list[DecisionRequest]] = msgspec.json.Decoder(
+    DecisionRequest | list[DecisionRequest]
+)
+_DETAILS = msgspec.json.Decoder(Details)
 _REWARDS: msgspec.json.Decoder[RewardRequest | list[RewardRequest]] = msgspec.json.Decoder(
     RewardRequest | list[RewardRequest]
 )
 
 
 async def decide(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Choose an arm. Answered when the decision is durable. With a `request` id asking again is
-    safe: 200 and the decision that was made the first time.
+    """Choose an arm, or with `k` rank a slate of them, each a decision of its own; or a list of
+    such requests. Answered when durable. With a `request` id asking again is safe: 200 and the
+    decision that was made the first time. A list is answered 200, in its order: all of it is made,
+    but for what contradicts a request id, or nothing.
     """
     began = time.perf_counter()
     body = await app.body(receive)
     served = await app.served(name)
-    asked = decoded(_DECISION, body)
+    asked = decoded(_DECISIONS, body)
+    many = asked if isinstance(asked, list) else [asked]
+    ready = await _prepare_all(app, served, key, many, listed=many is asked)
+    entries = [entry for one in ready for entry in one.entries]
+    futures = app.journal.decide_all(entries) if entries else []
+    # One is what nearly everybody asks for. Of many, all are waited for: none fails unseen.
+    places = iter([await futures[0]] if len(futures) == 1 else await asyncio.gather(*futures))
+    answers = [_answer(one, [next(places) for _ in one.entries]) for one in ready]
+    if many is asked:
+        app.metrics.decided(time.perf_counter() - began)
+        # In a list one that is refused does not hide the others.
+        return 200, JSON, encode([_or_error(said) for _, said in answers])
+    status, said = answers[0]
+    if isinstance(said, Refused):
+        raise said
+    if status == 201:
+        app.metrics.decided(time.perf_counter() - began)
+    return status, JSON, encode(said)
+
+
+async def _prepare_all(
+    app: App, served: Served, key: str, many: list[DecisionRequest], *, listed: bool
+) -> list[Prepared]:
+    wanted = sum(1 if one.k is None else max(one.k, 1) for one in many)
+    _at_most(app.settings.max_decisions, wanted, "decisions", "allowed in a call")
+    ready: list[Prepared] = []
+    rows = 0
+    for number, one in enumerate(many):
+        try:
+            ready.append(await _prepare(app, served, key, one))
+        except (Refused, DpbanditError) as error:
+            if not listed:
+                raise
+            status, why, headers = why_refused(error)
+            raise Refused(status, f"number {number} of the list: {why}", headers) from None
+        rows += len(one.contexts)
+        if rows > TURN_ROWS:
+            rows = 0
+            await asyncio.sleep(0)
+    return ready
+
+
+async def _prepare(app: App, served: Served, key: str, asked: DecisionRequest) -> Prepared:
+    """Everything that is looked at before anything is written."""
     contexts, arms, user = asked.contexts, asked.arms, asked.user
     _at_most(app.settings.max_arms, len(contexts), "arms", "allowed")
     version, model = served.version, served.model
     given = model.check(contexts)
-    arm = model.choose(given)
-    arm_id = None
     if arms is not None:
         if len(arms) != len(contexts):
             raise Refused(422, f"{len(arms)} arms were named for {len(contexts)} contexts")
         if max(map(len, arms)) > LONGEST_TEXT or any("\0" in name for name in arms):
             why = f"the name of an arm has at most {LONGEST_TEXT} characters, none of them NUL"
             raise Refused(422, why)
-        arm_id = arms[arm]
-    person = None
-    if served.needs_user:
-        if not user or len(user) > LONGEST_TEXT:
-            raise Refused(
-                422,
-                f"this bandit protects users: say whose decision it is, in 1 to {LONGEST_TEXT} "
-                "characters",
-            )
-        # A name is not needed to count by: what is kept is a keyed hash.
-        person_key = app.catalog.person_key
-        person = hashlib.blake2b(user.encode(), key=person_key, digest_size=16).digest()
-    place = await app.journal.decide(
-        (served.id, arm, arm_id, given[arm].tobytes(), person, version, key),
-        None if asked.request is None else _fingerprint(app, asked.request, asked, given),
-    )
-    if place is None:
-        raise Refused(404, "there is no bandit of this name")
-    if isinstance(place, Earlier):
-        if not place.same:
-            raise Refused(
-                409,
-                "this request id was used with other contexts, arms or another user: choose a "
-                "new one",
-            )
-        identity = decision_id(place.seq, place.nonce)
-        earlier = DecisionAnswer(identity, place.arm, place.arm_id, place.version)
-        return 200, JSON, encode(earlier)
-    answer = encode(DecisionAnswer(decision_id(*place), arm, arm_id, version))
-    app.metrics.decided(time.perf_counter() - began)
-    return 201, JSON, answer
+    if served.needs_user and not user:
+        raise Refused(
+            422,
+            f"this bandit protects users: say whose decision it is, in 1 to {LONGEST_TEXT} "
+            "characters",
+        )
+    # Kept also where nobody counts by it: a person may ask for erasure.
+    person = person_of(app, user) if user else None
+    details: list[Details] = []
+    if asked.k is None and not asked.propensities:
+        chosen = [model.choose(given)]
+    else:
+        chosen, details = await _ranked(model, given, asked)
+    names: list[Asked | None] = [None] * len(chosen)
+    if asked.request is not None:
+        names = _fingerprints(app, asked.request, asked, given, details or [None])
+    entries: list[tuple[Decision, Asked | None]] = [
+        (
+            (
+                served.id,
+                arm,
+                None if arms is None else arms[arm],
+                given[arm].tobytes(),
+                person,
+                version,
+                key,
+            ),
+            name,
+        )
+        for arm, name in zip(chosen, names, strict=True)
+    ]
+    return Prepared(entries, details, version)
 
 
-def _fingerprint(
-    app: App, request: str, asked: DecisionRequest, given: NDArray[np.float64]
-) -> Asked:
-    """The request id and a hash of all else that was asked, whichever way the numbers were written.
-    Keyed like that of a person, whose name may be in it."""
+async def _ranked(
+    model: ReleasedModel, given: NDArray[np.float64], asked: DecisionRequest
+) -> tuple[list[int], list[Details]]:
+    """The slate, and what is said of its arms: functions of the released model and of what the
+    caller sent, so they show nothing that was not released."""
+    most = 1 if asked.k is None else asked.k
+    if not 1 <= most <= len(given):
+        raise Refused(422, f"k is a number from 1 to {len(given)}, the arms that were sent")
+    chosen, scores = model.rank(given, most)
+    said = [Details(float(scores[arm])) for arm in chosen]
+    if asked.propensities:
+        try:
+            # Some policies draw a thousand lots for it: decisions go on meanwhile.
+            found = await asyncio.to_thread(model.propensities, given)
+        except PropensityError:  # the policy draws none
+            for one in said:
+                one.propensity = one.propensity_error = None
+        else:
+            for arm, one in zip(chosen, said, strict=True):
+                one.propensity = float(found.probabilities[arm])
+                one.propensity_error = float(found.standard_errors[arm])
+    return chosen, said
+
+
+def _answer(
+    one: Prepared, places: list[Placed]
+) -> tuple[int, DecisionAnswer | SlateAnswer | Refused]:
+    """Status and answer of one request."""
+    status, details = 201, one.details
+    slate: list[tuple[str, int, str | None]] = []
+    version = one.version
+    for at, place in enumerate(places):
+        if place is None:
+            return 404, Refused(404, "there is no bandit of this name")
+        if isinstance(place, Earlier):
+            if not place.same:
+                return 409, Refused(
+                    409,
+                    "this request id was used with other contexts, arms or another user: choose a "
+                    "new one",
+                )
+            status, version = 200, place.version
+            if details and place.details is not None:
+                details[at] = _DETAILS.decode(place.details)
+            slate.append((decision_id(place.seq, place.nonce), place.arm, place.arm_id))
+        else:
+            _, arm, arm_id, *_ = one.entries[at][0]
+            slate.append((decision_id(*place), arm, arm_id))
+    if not details:
+        return status, DecisionAnswer(*slate[0], version)
+    ranked = [
+        Ranked(*which, said.score, said.propensity, said.propensity_error)
+        for which, said in zip(slate, details, strict=True)
+    ]
+    return status, SlateAnswer(*slate[0], version, ranked)
+
+
+def _or_error(said: DecisionAnswer | SlateAnswer | Refused) -> object:
+    if isinstance(said, Refused):
+        return {"error": said.why, "status": said.status}
+    return said
+
+
+def person_of(app: App, user: str) -> bytes:
+    """A name is not needed to count by, or to find somebody: what is kept is a keyed hash."""
+    if len(user) > LONGEST_TEXT:
+        raise Refused(422, f"the name of a user has at most {LONGEST_TEXT} characters")
+    key = app.catalog.person_key
+    return hashlib.blake2b(user.encode(), key=key, digest_size=16).digest()
+
+
+def _fingerprints(
+    app: App,
+    request: str,
+    asked: DecisionRequest,
+    given: NDArray[np.float64],
+    details: Sequence[Details | None],
+) -> list[Asked | None]:
+    """For each arm of a slate its own request id, and a hash of all else that was asked, whichever
+    way the numbers were written. Keyed like that of a person, whose name may be in it."""
     if not 0 < len(request) <= LONGEST_REQUEST or "\0" in request:
         why = f"a request id has 1 to {LONGEST_REQUEST} characters, none of them NUL"
         raise Refused(422, why)
@@ -122,8 +308,18 @@ def _fingerprint(
     digest = hashlib.blake2b(
         (given + 0.0).tobytes(), key=app.catalog.person_key, digest_size=16, person=b"request"
     )
-    digest.update(encode((given.shape, asked.arms, asked.user)))
-    return request, digest.digest()
+    # As it was before there were slates, for what asks for none.
+    rest = () if details[0] is None else (asked.k, asked.propensities)
+    digest.update(encode((given.shape, asked.arms, asked.user, *rest)))
+    # Those after the first are longer than a caller's can be.
+    return [
+        Asked(
+            f"{at}:{request}:{LONGER}" if at else request,
+            digest.digest(),
+            None if one is None else encode(one).decode(),
+        )
+        for at, one in enumerate(details)
+    ]
 
 
 async def reward(app: App, name: str, key: str, receive: Receive) -> Answer:

@@ -4,6 +4,9 @@ clock.
 Private: `rewards` (written by rankers, who read one only to tell a repeated report from another
 one), and what the learner alone reads: `states` (clean statistics), `releases.noisy`, and `people`,
 whose `decisions` are, with unit ('person', C), what a person's rewards add up to, in steps.
+
+A decision without a context was erased on request before it was learned: it keeps its place in the
+stream, which has no gaps, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,8 +16,11 @@ import secrets
 from dpbandit.errors import StoreError
 from dpbandit.service.database import Connection
 
+# What is counted of somebody whose records were erased on request: nothing more is learned of them.
+ERASED_COUNT = -1
+
 # What an advisory lock is about (PostgreSQL).
-LOCK_SCHEMA, LOCK_REWARDS, LOCK_BUDGET = 7701, 7702, 7703
+LOCK_SCHEMA, LOCK_REWARDS, LOCK_BUDGET, LOCK_DECISIONS = 7701, 7702, 7703, 7704
 
 _FIRST = """
 CREATE TABLE bandits (
@@ -71,8 +77,15 @@ ALTER TABLE decisions ADD COLUMN digest {blob};
 CREATE UNIQUE INDEX decisions_by_request ON decisions (bandit, request) WHERE request IS NOT NULL
 """
 
+# To find a person's decisions when they ask for erasure; and what else was answered with a
+# decision, so that asking again gives the same.
+_PERSONS = """
+ALTER TABLE decisions ADD COLUMN details TEXT;
+CREATE INDEX decisions_by_person ON decisions (bandit, person) WHERE person IS NOT NULL
+"""
+
 # Entry n brings a store from version n to n + 1. Entries are only ever added.
-MIGRATIONS = (_FIRST, _ACCESS_LOG, _REQUESTS)
+MIGRATIONS = (_FIRST, _ACCESS_LOG, _REQUESTS, _PERSONS)
 
 _WORDS = {
     "sqlite": {
@@ -107,7 +120,7 @@ def migrate(connection: Connection, *, to: int = len(MIGRATIONS)) -> int:
         )
     if before >= to:
         return before
-    with connection.write():
+    with connection.unhurried(), connection.write():
         connection.exclude(LOCK_SCHEMA, 0)
         now = version_of(connection)  # another process may have been faster
         if now == 0:

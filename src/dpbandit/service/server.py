@@ -6,6 +6,7 @@ process that answers requests never holds a reward after it has written it down.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import json
@@ -46,7 +47,7 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
     helper = _Helper(settings, stop)
     helper.start()
     try:
-        serve_http(settings, healthy=helper.healthy)
+        serve_http(settings, healthy=helper.healthy, stop=stop)
     finally:
         stop.set()
         helper.over.set()
@@ -55,14 +56,32 @@ def serve(settings: Settings, *, health_port: bool = True) -> None:
         raise StoreError("the learner has ended: see the lines above")
 
 
-def serve_http(settings: Settings, *, healthy: Callable[[], bool] = lambda: True) -> None:
-    """The API in this process; `healthy` is what else must be so for it to be ready."""
+def _end_soon(settings: Settings) -> None:
+    """Whatever hangs, the process ends. What was not acknowledged by then is asked for again."""
+
+    def end() -> None:
+        log.error("ended after %g s: something hangs", settings.shutdown_seconds)
+        os._exit(1)
+
+    backstop = threading.Timer(settings.shutdown_seconds, end)
+    backstop.daemon = True
+    backstop.start()
+
+
+def serve_http(
+    settings: Settings,
+    *,
+    healthy: Callable[[], bool] = lambda: True,
+    stop: threading.Event | None = None,
+) -> None:
+    """The API in this process; `healthy` is what else must be so for it to be ready, and `stop` is
+    set when it begins to end."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers: no second thread
     import numpy as np
     import uvicorn
 
     from dpbandit.service.api import App
-    from dpbandit.service.connection import LimitedConnection
+    from dpbandit.service.connection import LimitedConnection, Limits, end_overdue
 
     config = uvicorn.Config(
         App(settings, healthy=healthy),
@@ -71,18 +90,22 @@ def serve_http(settings: Settings, *, healthy: Callable[[], bool] = lambda: True
         lifespan="on",
         access_log=False,  # who asked what is in the store, where rewards are not counted
         log_config=None,
-        log_level="warning",
+        log_level="error",  # warnings are about strangers, one line for each attempt
         server_header=False,
         proxy_headers=False,  # nothing here asks where a request came from
         backlog=2048,
-        limit_concurrency=settings.max_connections,
         timeout_keep_alive=int(settings.idle_seconds),
-        timeout_graceful_shutdown=int(settings.shutdown_seconds),
+        timeout_graceful_shutdown=int(settings.shutdown_seconds / 2),
         http=LimitedConnection,
         ws="none",
         loop=fastest(),
     )
-    LimitedConnection.seconds = settings.body_seconds
+    LimitedConnection.limits = Limits(
+        connections=settings.max_connections,
+        sending=settings.body_seconds,
+        answer=settings.write_seconds,
+        rest=settings.idle_seconds,
+    )
 
     class Server(uvicorn.Server):
         async def startup(self, *arguments: Any, **more: Any) -> None:
@@ -93,6 +116,17 @@ def serve_http(settings: Settings, *, healthy: Callable[[], bool] = lambda: True
             log.info("listening on http://%s:%d", settings.host, port)
             if settings.json:
                 _announce(settings, port)
+
+        async def on_tick(self, counter: int) -> bool:
+            if counter % 10 == 0:
+                end_overdue(self.server_state.connections, asyncio.get_running_loop().time())
+            return await super().on_tick(counter)
+
+        async def shutdown(self, *arguments: Any, **more: Any) -> None:
+            _end_soon(settings)
+            if stop is not None:
+                stop.set()
+            await super().shutdown(*arguments, **more)
 
     np.seterr(all="ignore")  # squares of huge contexts overflow: the norm check then sees that
     server = Server(config)
@@ -138,15 +172,18 @@ class _Helper(threading.Thread):
         self.over = threading.Event()  # the HTTP server has ended
         self.failed = False
         self._learner: Learner | None = None
+        self._child = _Child(settings)
 
     def healthy(self) -> bool:
-        """Whether the learner of this process does what it should."""
+        """Whether the learner of this process, or its child's, does what it should."""
+        if self.settings.role == "all" and not self._child.healthy:
+            return False
         return not self.failed and (self._learner is None or self._learner.healthy)
 
     def run(self) -> None:
         try:
             if self.settings.role == "all":
-                _keep_a_learner(self.settings, self.stop)
+                self._child.keep(self.stop)
             elif self.settings.role == "learner":
                 from dpbandit.service.learner import Learner
 
@@ -168,40 +205,88 @@ class _Helper(threading.Thread):
 def run_learner(settings: Settings, stop: threading.Event | None = None) -> None:
     """Learn in this process until SIGTERM or SIGINT."""
     stop = stop or threading.Event()
+
+    def end(*_: Any) -> None:
+        stop.set()
+        _end_soon(settings)
+
     with contextlib.suppress(ValueError):  # not the main thread: whoever is will say when to stop
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+            signal.signal(number, end)
     from dpbandit.service.learner import Learner
 
-    Learner(settings).run(stop)
+    _learn(Learner(settings), stop)
 
 
-def _keep_a_learner(settings: Settings, stop: threading.Event) -> None:
-    """A child that learns, started again when it dies. Settings go through a pipe (a URL may hold a
-    password); when the pipe closes, because this process ended in whatever way, so does the child.
-    """
-    wait = 0.2
-    while not stop.is_set():
-        began = time.monotonic()
-        child = subprocess.Popen(
-            [sys.executable, "-m", "dpbandit.service.server"], stdin=subprocess.PIPE
-        )
-        assert child.stdin is not None
-        record = asdict(replace(settings, role="learner"))
-        child.stdin.write(json.dumps(record, default=str).encode() + b"\n")
-        child.stdin.flush()
-        while child.poll() is None and not stop.wait(0.1):
-            pass
-        if stop.is_set():
-            child.stdin.close()
-            try:
-                child.wait(settings.shutdown_seconds)
-            except subprocess.TimeoutExpired:
-                child.kill()
-            return
-        log.warning("the learner ended with status %s; starting another", child.returncode)
-        wait = 0.2 if time.monotonic() - began > 30 else min(2 * wait, 10.0)
-        stop.wait(wait)
+def _learn(
+    learner: Learner, stop: threading.Event, tell: Callable[[], None] = lambda: None
+) -> None:
+    """Learn; `tell` is called every second while that goes well."""
+
+    def beat() -> None:
+        while not stop.wait(1.0):
+            if learner.healthy:
+                tell()
+
+    threading.Thread(target=beat, name="beat", daemon=True).start()
+    learner.run(stop)
+
+
+class _Child:
+    """A process that learns, started again when it dies. Settings go through a pipe (a URL may hold
+    a password); when the pipe closes, because this process ended in whatever way, so does the
+    child. It sends a byte a second while all is well."""
+
+    STARTING_SECONDS, SILENT_SECONDS = 60.0, 10.0
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        # The first one has time to start; one that died must show that it lives.
+        self._well_until = time.monotonic() + self.STARTING_SECONDS
+
+    @property
+    def healthy(self) -> bool:
+        return time.monotonic() < self._well_until
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        while process.stdout.read(1):
+            self._well_until = time.monotonic() + self.SILENT_SECONDS
+        self._well_until = 0.0
+
+    def keep(self, stop: threading.Event) -> None:
+        """Until told to stop."""
+        wait = 0.2
+        while not stop.is_set():
+            began = time.monotonic()
+            child = subprocess.Popen(
+                [sys.executable, "-m", "dpbandit.service.server"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+            )
+            threading.Thread(target=self._listen, args=(child,), daemon=True).start()
+            assert child.stdin is not None
+            record = asdict(replace(self.settings, role="learner"))
+            with contextlib.suppress(BrokenPipeError):  # it is dead already, and that is seen below
+                child.stdin.write(json.dumps(record, default=str).encode() + b"\n")
+            while child.poll() is None and not stop.wait(0.1):
+                pass
+            if stop.is_set():
+                child.stdin.close()
+                try:
+                    child.wait(self.settings.shutdown_seconds * 0.8)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                return
+            log.warning("the learner ended with status %s; starting another", child.returncode)
+            wait = 0.2 if time.monotonic() - began > 30 else min(2 * wait, 10.0)
+            stop.wait(wait)
+
+
+def _beat() -> None:
+    with contextlib.suppress(OSError):  # the parent is gone, and the pipe will say so
+        os.write(1, b".")
 
 
 def _child() -> None:
@@ -216,25 +301,31 @@ def _child() -> None:
         sys.stdin.read()
         stop.set()
         # Longer than any batch; a learner that cannot end by itself must not outlive its parent.
-        time.sleep(15)
+        time.sleep(settings.shutdown_seconds * 0.75)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the parent decides
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    from dpbandit.service.learner import Learner
+
     try:
-        run_learner(settings, stop)
+        _learn(Learner(settings), stop, tell=_beat)
     except StoreError as error:
         log.error("%s", error)
         sys.exit(2)
 
 
 def _log_to_stderr(settings: Settings) -> None:
+    level = logging.getLevelName(settings.log_level.upper())
     logging.basicConfig(
-        level=logging.INFO,
+        # What others have to say for debugging is not ours to judge: it may quote what was sent.
+        level=max(level, logging.INFO),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
         force=True,
     )
+    logging.getLogger("dpbandit").setLevel(level)
     if settings.json:
         logging.getLogger().handlers[0].setFormatter(_JsonLines())
 

@@ -8,16 +8,23 @@ the learner may read or write is in `trusted`.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from dpbandit.errors import CapError, OptionError, StoreError
 from dpbandit.service import budgets
-from dpbandit.service.database import Connection, connect
-from dpbandit.service.schema import LOCK_BUDGET, LOCK_REWARDS, migrate
+from dpbandit.service.database import PATIENCE, Connection, connect
+from dpbandit.service.schema import (
+    ERASED_COUNT,
+    LOCK_BUDGET,
+    LOCK_DECISIONS,
+    LOCK_REWARDS,
+    migrate,
+)
 
 # Why a bandit does not learn. It ranks in all of these but 'deleted'.
 LEARNING, SPENT, FAILED = "learning", "spent", "failed"
@@ -32,16 +39,20 @@ UNCHARGED_KEPT = 1_000
 # Rows of a table that one transaction erases: rewards wait while it lasts.
 ERASE_LOT = 5_000
 
+# Bandits whose config and claim are read by one statement.
+SETTLED_LOT = 256
+
+# Options that no list shows.
+LEFT_OUT = ("public_contexts",)
+
+# How long an erasure waits for a reader to let it empty the log.
+EMPTY_SECONDS = 2.0
+
 _END_LEASE = "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?"
 
-# Rankers read all settings several times a second, and contexts known in advance may be among them.
-# Nobody changes what is parsed.
-_parsed = functools.lru_cache(maxsize=4096)(json.loads)
 
-
-@dataclass(frozen=True)
-class Line:
-    """One bandit as everybody may see it."""
+class Line(NamedTuple):
+    """One bandit as everybody may see it; contexts known in advance are left out of its config."""
 
     config: dict[str, Any]
     claim: dict[str, Any]
@@ -60,11 +71,31 @@ class Line:
     lease_until: int
 
 
+class _Config(msgspec.Struct):
+    """A config whose options are not looked into."""
+
+    options: dict[str, msgspec.Raw] = {}
+
+
+_CONFIG, _ANY = msgspec.json.Decoder(_Config), msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def short(text: str) -> dict[str, Any]:
+    """A config without contexts known in advance, megabytes of them: rankers and learners need none
+    of those, and hold thousands of configs."""
+    options = _CONFIG.decode(text).options
+    rest = {name: raw for name, raw in _ANY.decode(text).items() if name != "options"}
+    kept = {name: raw for name, raw in options.items() if name not in LEFT_OUT}
+    config: dict[str, Any] = {name: msgspec.json.decode(raw) for name, raw in rest.items()}
+    return config | {"options": {name: msgspec.json.decode(raw) for name, raw in kept.items()}}
+
+
 class Store:
     """One connection's view of the store; not for several threads at a time."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
-        self.connection: Connection = connect(url, create=create)
+    def __init__(self, url: str, *, create: bool = True, patience: float = PATIENCE) -> None:
+        self.connection: Connection = connect(url, create=create, patience=patience)
+        self._settled: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         migrate(self.connection)
 
     def close(self) -> None:
@@ -105,15 +136,32 @@ class Store:
 
     # ------------------------------------------------------------------ bandits
 
-    def lines(self) -> list[Line]:
-        """All bandits, deleted ones too."""
+    def lines(self, *, only: Sequence[int] | None = None) -> list[Line]:
+        """All bandits, deleted ones too; or those of these numbers, not too many."""
+        # Config and claim never change: they are read once. Everybody asks several times a second.
+        given = () if only is None else tuple(only)
+        where = "" if only is None else f"WHERE b.id IN ({','.join('?' * len(given))}) "
         rows = self.connection.all(
-            "SELECT b.config, b.claim, b.id, b.identity, b.name, b.status, b.reason, b.timelines, "
-            "b.created_at, s.last_seq, p.closed, p.learned, p.version, l.holder, "
-            "COALESCE(l.expires_at, 0) FROM bandits b JOIN streams s ON s.bandit = b.id JOIN "
-            "progress p ON p.bandit = b.id LEFT JOIN leases l ON l.bandit = b.id ORDER BY b.id"
+            "SELECT b.id, b.identity, b.name, b.status, b.reason, b.timelines, b.created_at, "
+            "s.last_seq, p.closed, p.learned, p.version, l.holder, COALESCE(l.expires_at, 0) FROM "
+            "bandits b JOIN streams s ON s.bandit = b.id JOIN progress p ON p.bandit = b.id LEFT "
+            f"JOIN leases l ON l.bandit = b.id {where}ORDER BY b.id",
+            given,
         )
-        return [Line(_parsed(config), _parsed(claim), *rest) for config, claim, *rest in rows]
+        new = [row[0] for row in rows if row[1] not in self._settled]
+        for at in range(0, len(new), SETTLED_LOT):
+            some = new[at : at + SETTLED_LOT]
+            marks = ",".join("?" * len(some))
+            sql = f"SELECT identity, config, claim FROM bandits WHERE id IN ({marks})"
+            for identity, config, claim in self.connection.all(sql, some):
+                self._settled[identity] = (short(config), json.loads(claim))
+        return [Line(*self._settled[row[1]], *row) for row in rows if row[1] in self._settled]
+
+    def config(self, bandit: int) -> dict[str, Any]:
+        """The whole config of a bandit."""
+        rows = self.connection.all("SELECT config FROM bandits WHERE id = ?", (bandit,))
+        whole: dict[str, Any] = msgspec.json.decode(rows[0][0])
+        return whole
 
     def claims(self) -> list[tuple[dict[str, Any], int]]:
         """Every claim ever made here, with how often it counts."""
@@ -142,7 +190,8 @@ class Store:
                     "a bandit of this name was deleted: its budget stays spent, and names are not "
                     "used again"
                 )
-            if there is not None and there[0] != text:
+            # By meaning: earlier versions wrote the same numbers in another way.
+            if there is not None and msgspec.json.decode(there[0]) != msgspec.json.decode(text):
                 raise OptionError(
                     "another bandit of this name exists: choose another name, or ask for the same "
                     "settings"
@@ -190,6 +239,9 @@ class Store:
         """Erase what was recorded. The claim stays in the sum, and the name stays taken."""
         db = self.connection
         with db.write():
+            # What was placed or accepted before is committed now, and erased below. Rankers take
+            # these locks in the same order.
+            db.exclude(LOCK_DECISIONS, bandit)
             db.exclude(LOCK_REWARDS, bandit)
             sql = "UPDATE bandits SET status = ?, reason = 'deleted' WHERE id = ?"
             db.run(sql, (DELETED, bandit))
@@ -197,6 +249,7 @@ class Store:
             db.run("DELETE FROM states WHERE bandit = ?", (bandit,))
         while self.erase_deleted(bandit):
             pass
+        db.empty_log()  # or, if somebody is reading now, the learner does
 
     def erase_deleted(self, bandit: int, *, lot: int = ERASE_LOT) -> int:
         """Erase some of what is left of a deleted bandit: others need not wait for all of it."""
@@ -212,8 +265,77 @@ class Store:
             sql = f"{what} WHERE bandit = ? AND {key} IN ({some})"
             with db.write():
                 erased += db.run(sql, (bandit, bandit, lot))
-        db.overwrite_erased(erased, more=erased >= lot)
         return erased
+
+    def erase_person(self, bandit: int, person: bytes, *, lot: int = ERASE_LOT) -> int:
+        """Erase a person's decisions and rewards, as far as they came before this; how many
+        decisions. Whoever is interrupted may begin again."""
+        erased, upto = 0, None
+        while True:
+            some, upto = self._erase_some_of(bandit, person, upto, lot)
+            erased += some
+            if some < lot:
+                break
+        until = time.monotonic() + EMPTY_SECONDS
+        while not self.connection.empty_log() and time.monotonic() < until:
+            time.sleep(0.05)  # somebody is reading now; the learner goes on trying
+        return erased
+
+    def _erase_some_of(
+        self, bandit: int, person: bytes, upto: int | None, lot: int
+    ) -> tuple[int, int]:
+        """One transaction of the above: (how many, the last decision that came before all this)."""
+        db, whose = self.connection, "bandit = ? AND person = ?"
+        with db.write():
+            # What was placed or accepted before is committed now. Rankers take these locks in the
+            # same order.
+            db.exclude(LOCK_DECISIONS, bandit)
+            db.exclude(LOCK_REWARDS, bandit)
+            (last, status), learned = (
+                db.all(
+                    "SELECT s.last_seq, b.status FROM streams s JOIN bandits b ON b.id = s.bandit "
+                    "WHERE s.bandit = ?",
+                    (bandit,),
+                )[0],
+                self._learned(bandit),
+            )
+            upto = last if upto is None else upto
+            waiting = f"SELECT 1 FROM decisions WHERE {whose} AND seq > ? AND seq <= ? LIMIT 1"
+            if db.one(waiting, (bandit, person, learned, upto)) is not None:
+                # A learner may have read them: what it publishes now is refused, and it learns
+                # again without them. It keeps its lease, under a new token.
+                db.run("UPDATE leases SET token = token + 1 WHERE bandit = ?", (bandit,))
+                learned = self._learned(bandit)  # one that was faster has committed
+            found = db.all(
+                f"SELECT seq FROM decisions WHERE {whose} AND seq <= ? ORDER BY seq LIMIT ?",
+                (bandit, person, upto, lot),
+            )
+            if found:
+                these, end = f"{whose} AND seq <= ?", found[-1][0]
+                db.run(
+                    "DELETE FROM rewards WHERE bandit = ? AND seq IN (SELECT seq FROM decisions "
+                    f"WHERE {these})",
+                    (bandit, bandit, person, end),
+                )
+                db.run(
+                    "UPDATE decisions SET nonce = 0, arm = 0, arm_id = NULL, context = ?, version "
+                    "= 0, key = '', request = NULL, digest = NULL, person = NULL, details = NULL WHERE "
+                    f"{these} AND seq > ?",
+                    (b"", bandit, person, end, learned),
+                )
+                db.run(f"DELETE FROM decisions WHERE {these}", (bandit, person, end))
+            # Without a count the cap would begin anew, and the claim would not hold. What it was is
+            # forgotten all the same: it is as if it had been reached.
+            if status in (SPENT, RETIRED):
+                db.run(f"DELETE FROM people WHERE {whose}", (bandit, person))
+            else:
+                sql = f"UPDATE people SET decisions = ? WHERE {whose} AND decisions <> ?"
+                db.run(sql, (ERASED_COUNT, bandit, person, ERASED_COUNT))
+        return len(found), upto
+
+    def _learned(self, bandit: int) -> int:
+        rows = self.connection.all("SELECT learned FROM progress WHERE bandit = ?", (bandit,))
+        return int(rows[0][0])
 
     # ------------------------------------------------------------------ releases
 
@@ -247,17 +369,21 @@ class Store:
             "bandit = ? ORDER BY number DESC LIMIT ?",
             (bandit, limit),
         )
-        return [
-            {
-                "model_version": number,
-                "position": position,
-                "made_at": made_at / 1e6,
-                "releases": charged,
-                "noise_scale": scale,
-                "spent": json.loads(privacy)["spent"],
-            }
-            for number, position, made_at, charged, scale, privacy in reversed(rows)
-        ]
+        found = []
+        for number, position, made_at, charged, scale, privacy in reversed(rows):
+            account = json.loads(privacy)
+            found.append(
+                {
+                    "model_version": number,
+                    "position": position,
+                    "made_at": made_at / 1e6,
+                    "releases": charged,
+                    "noise_scale": scale,
+                    "spent": account["spent"],
+                    "memory": account.get("memory"),  # a release of before has none
+                }
+            )
+        return found
 
     def release_seal(self, bandit: int, number: int) -> str | None:
         """The fingerprint of the ledger at this release; None if it was not made here."""

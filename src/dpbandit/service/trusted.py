@@ -5,9 +5,9 @@ ranker imports this.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpbandit.errors import DpbanditError, LeaseError
 from dpbandit.service.schema import LOCK_REWARDS
@@ -68,24 +68,35 @@ class TrustedStore(Store):
 
     # ------------------------------------------------------------------ leases
 
-    def acquire(self, bandit: int, holder: str, seconds: float) -> int | None:
-        """A fencing token, larger than any before, if nobody else has the lease. A holder that lost
-        its connection, not its lease, need not wait for itself."""
-        db = self.connection
+    def acquire(
+        self, bandit: int, holder: str, seconds: float, *, dead: int | None = None
+    ) -> int | None:
+        """The same for one bandit; None if another has its lease."""
+        return self.acquire_all({bandit: dead}, holder, seconds).get(bandit)
+
+    def acquire_all(
+        self, wanted: Mapping[int, int | None], holder: str, seconds: float
+    ) -> dict[int, int]:
+        """Fencing tokens, larger than any before, of those bandits whose lease nobody else has. A
+        holder that lost its connection, not its lease, need not wait for itself. A bandit may come
+        with the end of a lease that counts for nothing."""
+        db, tokens = self.connection, {}
         with db.write():
             now = db.now()
-            db.run(
-                "INSERT INTO leases (bandit, holder, token, expires_at) VALUES (?, '', 0, 0) ON "
-                "CONFLICT (bandit) DO NOTHING",
-                (bandit,),
-            )
-            taken = db.run(
-                "UPDATE leases SET holder = ?, token = token + 1, expires_at = ? WHERE bandit = ? "
-                "AND (expires_at < ? OR holder = ?)",
-                (holder, now + int(seconds * 1e6), bandit, now, holder),
-            )
-            row = db.one("SELECT token FROM leases WHERE bandit = ?", (bandit,)) if taken else None
-        return None if row is None else int(row[0])
+            for bandit, dead in sorted(wanted.items()):
+                db.run(
+                    "INSERT INTO leases (bandit, holder, token, expires_at) VALUES (?, '', 0, 0) "
+                    "ON CONFLICT (bandit) DO NOTHING",
+                    (bandit,),
+                )
+                row = db.one(
+                    "UPDATE leases SET holder = ?, token = token + 1, expires_at = ? WHERE bandit "
+                    "= ? AND (expires_at < ? OR holder = ? OR expires_at = ?) RETURNING token",
+                    (holder, now + int(seconds * 1e6), bandit, now, holder, dead),
+                )
+                if row is not None:
+                    tokens[bandit] = int(row[0])
+        return tokens
 
     def _fence(self, bandit: int, token: int, seconds: float) -> None:
         """In a transaction: go on only if this token is still the newest, and renew its lease."""
@@ -107,14 +118,21 @@ class TrustedStore(Store):
     def renew(self, leases: Mapping[int, int], seconds: float) -> list[int]:
         """Prolong leases, bandit → token; returns those that are lost. Whether something may be
         written is for the fence."""
-        with self.connection.write():
-            until, pairs = self._until(seconds), sorted(leases.items())
-            return [bandit for bandit, token in pairs if not self._prolong(bandit, token, until)]
+        return self._set_end(leases, lambda: self._until(seconds))
 
-    def give_up(self, bandit: int, token: int) -> None:
-        """End the lease early, so that the next learner need not wait."""
+    def give_up(self, leases: Mapping[int, int]) -> None:
+        """End leases early, so that the next learner need not wait."""
+        self._set_end(leases, lambda: 0)
+
+    def _set_end(self, leases: Mapping[int, int], until: Callable[[], int]) -> list[int]:
+        """One statement: thousands of leases must not keep decisions waiting."""
+        sql = (
+            "UPDATE leases SET expires_at = ? FROM PAIRS WHERE leases.bandit = pairs.a AND "
+            "leases.token = pairs.b RETURNING bandit"
+        )
         with self.connection.write():
-            self._prolong(bandit, token, 0)
+            rows = self.connection.pairing(sql, (until(),), sorted(leases.items()))
+        return sorted(set(leases) - {bandit for (bandit,) in rows})
 
     def end(self, bandit: int, token: int, status: str, reason: str) -> None:
         """Stop learning. Whoever has the lease decides: nobody else knows the store as it is."""
@@ -126,6 +144,13 @@ class TrustedStore(Store):
 
     # ------------------------------------------------------------------ learning
 
+    def due_in(self, bandit: int, after: int, *, window: float) -> float:
+        """Seconds until the next decision is older than `window`; negative if it is."""
+        sql = "SELECT decided_at FROM decisions WHERE bandit = ? AND seq > ? ORDER BY seq LIMIT 1"
+        row, now = self.connection.one(sql, (bandit, after)), self.connection.now()
+        # One from the future is dated anew when it is looked at.
+        return 0.0 if row is None or row[0] > now else (row[0] - now) / 1e6 + window
+
     def due(self, bandit: int, after: int, *, window: float, limit: int) -> int:
         """The last decision, in order and without a gap, older than `window`; `after` if none."""
         rows = self.connection.all(
@@ -133,14 +158,33 @@ class TrustedStore(Store):
             "?",
             (bandit, after, limit),
         )
-        old = self.connection.now() - int(window * 1e6)
-        for seq, decided_at in rows:
+        now = self.connection.now()
+        old = now - int(window * 1e6)
+        for seq, decided_at in self._redate("decisions", "decided_at", bandit, rows, now):
             if seq != after + 1:
                 raise StreamError(f"decision {after + 1} is missing: the stream has a hole")
             if decided_at >= old:
                 break
             after = seq
         return after
+
+    def _redate(
+        self, table: str, time: str, bandit: int, rows: list[tuple[Any, ...]], now: int
+    ) -> list[tuple[int, int]]:
+        """Rows (seq, when) in order, of which none is from the future. A clock that ran ahead and
+        was put right leaves such: what came after one came no earlier, so it is dated like that."""
+        dated, latest = [], now
+        for seq, at in reversed(rows):
+            dated.append((seq, min(at, latest) if at > now else at))
+            latest = min(latest, dated[-1][1])
+        dated.reverse()
+        wrong = [(new, bandit, new[0]) for new, row in zip(dated, rows, strict=True) if new != row]
+        if wrong:
+            with self.connection.write():
+                for (_, at), which, seq in wrong:
+                    sql = f"UPDATE {table} SET {time} = ? WHERE bandit = ? AND seq = ?"
+                    self.connection.run(sql, (at, which, seq))
+        return dated
 
     def close_up_to(self, bandit: int, seq: int, token: int, seconds: float) -> None:
         """From here on no reward for these is accepted: whoever reads them now sees them all."""
@@ -223,8 +267,9 @@ class TrustedStore(Store):
 
     def erase(
         self, bandit: int, *, rewards_after: float, decisions_after: float, limit: int | None = None
-    ) -> int:
-        """Erase rewards, then decisions, that need not be learned and are older than so long."""
+    ) -> int | None:
+        """Erase rewards, then decisions, that need not be learned and are older than so long; how
+        many. None if there is nothing left to erase, ever, but what is yet to come."""
         db = self.connection
         limit = limit or ERASE_LOT
         erased = 0
@@ -234,9 +279,9 @@ class TrustedStore(Store):
             (bandit,),
         )
         if row is None:
-            return 0
+            return None
         if row[1] == DELETED:  # whoever deleted it ended before all was erased
-            return self.erase_deleted(bandit, lot=limit)
+            return self.erase_deleted(bandit, lot=limit) or None
         # A bandit that will never learn again needs none of its rewards; a paused one (restored,
         # failed) may.
         ended = row[1] in (SPENT, RETIRED)
@@ -247,24 +292,27 @@ class TrustedStore(Store):
                 with db.write():
                     sql = f"DELETE FROM people WHERE bandit = ? AND person IN ({some})"
                     erased += db.run(sql, (bandit, bandit, limit))
+        left = erased > 0
         for table, time, age in (
             ("rewards", "received_at", rewards_after),
             ("decisions", "decided_at", max(decisions_after, rewards_after)),
         ):
-            before = db.now() - int(age * 1e6)
+            now = db.now()
+            before = now - int(age * 1e6)
             some = f"SELECT seq, {time} FROM {table} WHERE bandit = ? AND seq <= ?"
             oldest = f"{some} ORDER BY seq LIMIT ?"
             first = db.one(oldest, (bandit, upto, 1))
-            if first is None or first[1] >= before:
+            left = left or first is not None
+            if first is None or now >= first[1] >= before:
                 continue
-            last = max(seq for seq, at in db.all(oldest, (bandit, upto, limit)) if at < before)
+            rows = self._redate(table, time, bandit, db.all(oldest, (bandit, upto, limit)), now)
+            last = max((seq for seq, at in rows if at < before), default=0)
             with db.write():
                 erased += db.run(
                     f"DELETE FROM {table} WHERE bandit = ? AND seq <= ? AND {time} < ?",
                     (bandit, last, before),
                 )
-        db.overwrite_erased(erased, more=erased >= limit)
-        return erased
+        return erased if left else None
 
     def erase_access_log(self, age: float) -> None:
         """Forget who asked what, this many seconds ago."""

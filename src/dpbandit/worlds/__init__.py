@@ -4,8 +4,9 @@ A world has `dim`, `arms` (per round) and `episode(seed)`; an episode has `theta
 `block(count)`, the next rounds as arrays. The same seed gives the same episode, however it is cut into blocks.
 """
 
+from dpbandit.worlds.arms import Bernoulli as Bernoulli
+from dpbandit.worlds.arms import Gaussian as Gaussian
 from dpbandit.worlds.arrays import Arrays as Arrays
-from dpbandit.worlds.bernoulli import Bernoulli as Bernoulli
 from dpbandit.worlds.block import Block as Block
 from dpbandit.worlds.block import Episode as Episode
 from dpbandit.worlds.block import World as World
@@ -14,7 +15,9 @@ from dpbandit.worlds.clicks import Logistic as Logistic
 from dpbandit.worlds.data import DataMissing as DataMissing
 from dpbandit.worlds.degenerate import Degenerate as Degenerate
 from dpbandit.worlds.drifting import Drifting as Drifting
+from dpbandit.worlds.labelled import Labelled as Labelled
 from dpbandit.worlds.lastfm import LastFM as LastFM
+from dpbandit.worlds.moving import Moving as Moving
 from dpbandit.worlds.open_bandit import OpenBandit as OpenBandit
 from dpbandit.worlds.open_bandit import Replay as Replay
 from dpbandit.worlds.open_bandit import replay as replay

@@ -20,7 +20,15 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 # What some kinds of worlds have, and what it is in the others.
-SETTINGS = {"reward_noise": 0.0, "rare": 0.0, "rare_arms": 0, "period": 1.0, "faded": 1.0}
+SETTINGS = {
+    "reward_noise": 0.0,
+    "rare": 0.0,
+    "rare_arms": 0,
+    "period": 1.0,
+    "faded": 1.0,
+    "path_rounds": 1,
+    "hidden": 0,
+}
 
 
 class DrawnWorld:
@@ -56,7 +64,8 @@ class DrawnEpisode:
 
     `world` is its kind, as the engines name it; rounds show `arms` of the contexts in `pool`, which
     are known before the first round if they are `public`. Expected rewards are linear in θ*, or each
-    arm has its `chance` of a 1. `more` is what a world of this kind has beside: see SETTINGS.
+    arm has its `chance` of a 1. A θ* that moves is a `path`, a row after another, in equal parts of
+    the rounds. `more` is what a world of this kind has beside: see SETTINGS.
     """
 
     def __init__(
@@ -68,6 +77,7 @@ class DrawnEpisode:
         arms: int,
         theta: Vector | None = None,
         chances: Vector | None = None,
+        path: Matrix | None = None,
         public: bool = True,
         **more: float,
     ) -> None:
@@ -87,6 +97,7 @@ class DrawnEpisode:
             "pool": pool,
             "theta": np.zeros(pool.shape[1]) if self.theta is None else self.theta,
             "chances": np.zeros(0) if chances is None else np.ascontiguousarray(chances),
+            "path": np.zeros((0, pool.shape[1])) if path is None else np.ascontiguousarray(path),
             **SETTINGS,
             **{name: type(SETTINGS[name])(value) for name, value in more.items()},
         }

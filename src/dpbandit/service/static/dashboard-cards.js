@@ -89,7 +89,8 @@ export function fillDetails(card, privacy, releases) {
   }
   const latest = releases[releases.length - 1];
   const age = bandit.store_time - latest.made_at;
-  write(card.at("published"), latest.model_version === 0 ? "nothing learned yet" : age < 2 ? "made just now" : `made ${span(age)} ago`);
+  const made = latest.model_version === 0 ? "nothing learned yet" : age < 2 ? "made just now" : `made ${span(age)} ago`;
+  write(card.at("published"), latest.memory === null ? made : `${made}; remembers some ${number(latest.memory)} decisions, since tastes seem to move`);
   card.releases = releases;
   card.root.classList.remove("loading");
   chart(card);

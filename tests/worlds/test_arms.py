@@ -1,4 +1,4 @@
-"""The world of arms without features."""
+"""The worlds of arms without features."""
 
 import numpy as np
 import pytest
@@ -58,3 +58,32 @@ def test_regret_is_known():
 def test_bad_worlds_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         dpb.worlds.Bernoulli(**options)
+
+
+def test_gaussian_arms_pay_their_mean_and_the_noise_of_the_round():
+    world = dpb.worlds.Gaussian()
+    assert (world.arms, world.dim, world.rounds) == (20, 20, None)
+    episode = world.episode(3)
+    assert episode.theta.min() >= 0
+    assert episode.theta.max() <= 0.6
+    block = episode.block(5000)
+    assert (np.sort(block.shown, axis=1) == np.arange(20)).all()
+    assert (block.means == episode.theta[block.shown]).all()
+    noise = (block.rewards - block.means)[:, 0]
+    assert abs(noise.mean()) < 6 * 0.5 / np.sqrt(5000)
+    assert abs(noise.std() - 0.5) < 6 * 0.5 / np.sqrt(2 * 5000)
+    assert repr(dpb.worlds.Gaussian(means=[1, 2])) == "Gaussian(means=[1.0, 2.0], reward_noise=0.5)"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"means": []}, "one for each arm"),
+        ({"means": [0.5, float("inf")]}, "one for each arm"),
+        ({"arms": 0}, "at least one arm"),
+        ({"reward_noise": -0.5}, "reward_noise"),
+    ],
+)
+def test_bad_gaussian_worlds_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        dpb.worlds.Gaussian(**options)

@@ -1,0 +1,424 @@
+"""`dpb.Encoder`: from records with texts and numbers to contexts whose norm is at most 1.
+
+A context is a row of blocks: an intercept, one for each feature, one for each cross. A block has at
+most one number that is not 0, and that one lies between -w and w, where w² times the blocks is at
+most 1. So no record can make a context longer than 1, and nothing need be fitted to private data.
+Nothing here may look at rewards.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.encoder import features as kinds
+from dpbandit.encoder.features import Category, Feature, Hashed, Number
+from dpbandit.errors import OptionError, SaveError, ShapeError, nearest
+from dpbandit.frames import is_frame
+from dpbandit.types import Matrix
+
+FORMAT = 1
+# So many blocks at most: their squares, added up in floats in any order, are then off by less than
+# what SLACK leaves (2 · 2⁻⁴⁰ against 1,000 · 2⁻⁵³).
+MOST_BLOCKS = 1_000
+SLACK = 1.0 - 2.0**-40
+LARGEST = 100_000  # columns; no private bandit learns that many
+
+
+class Encoder:
+    """From records to contexts, by declared features. Norms are at most 1, whatever comes.
+
+    Parameters
+    ----------
+    features : dict of str to Number, Category or Hashed
+        Each field of a record. `Number(low, high)` has public bounds, `Category([...])` known
+        values, `Hashed(places)` any text.
+    crosses : list of tuples of str, optional
+        Fields whose products are features too, such as ("country", "article").
+    item : list of str, optional
+        Fields that describe what is shown; the others describe the person.
+    per_arm : str, optional
+        A field of the item. Every field of the person is crossed with it: each arm has weights of
+        its own, and its own intercept.
+    intercept : bool, default True
+        A constant feature.
+    private : list of str, optional
+        Fields that the claim must protect. `dpb.make` then refuses algorithms whose contexts are
+        public, and gives the columns to `private_features` where an algorithm has it.
+
+    Notes
+    -----
+    Fields are found by name, and a record must have exactly the declared ones: a missing or an
+    unknown one is an error. Unseen and missing categories have a place. Usable as a transformer of
+    scikit-learn: `fit` looks at the names alone.
+
+    Examples
+    --------
+    >>> import dpbandit as dpb
+    >>> encoder = dpb.Encoder(
+    ...     {"age": dpb.Number(0, 100), "article": dpb.Category(["a", "b"])},
+    ...     crosses=[("age", "article")], item=["article"],
+    ... )
+    >>> encoder.dim
+    8
+    >>> encoder.slate([{"article": "a"}, {"article": "b"}]).contexts({"age": 40}).shape
+    (2, 8)
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Feature],
+        *,
+        crosses: Sequence[Sequence[str]] = (),
+        item: Sequence[str] = (),
+        per_arm: str | None = None,
+        intercept: bool = True,
+        private: Sequence[str] = (),
+        source: str = "declared",
+    ) -> None:
+        self.features = features
+        self.crosses = crosses
+        self.item = item
+        self.per_arm = per_arm
+        self.intercept = intercept
+        self.private = private
+        self.source = source
+        self._build()
+
+    def _build(self) -> None:
+        if not isinstance(self.features, Mapping) or not self.features:
+            raise OptionError("an encoder needs features: {'age': dpb.Number(0, 100), ...}")
+        for name, feature in self.features.items():
+            if not isinstance(name, str) or not isinstance(feature, Feature):
+                raise OptionError(
+                    f"{name!r} must be a name with a Number, Category or Hashed, not {feature!r}"
+                )
+        fields = tuple(self.features)
+        for names in (self.item, self.private, *self.crosses):
+            if isinstance(names, str):
+                raise OptionError(f"a list of names is needed, not {names!r}")
+            for name in names:
+                if name not in self.features:
+                    raise OptionError(f"no feature is called {name!r}: {nearest(name, fields)}")
+        crosses = [tuple(cross) for cross in self.crosses]
+        if self.per_arm is not None:
+            if self.per_arm not in self.item:
+                raise OptionError(f"per_arm must be a field of the item, not {self.per_arm!r}")
+            crosses += [(f, self.per_arm) for f in fields if f not in self.item]
+        crosses = list(dict.fromkeys(crosses))
+        for cross in crosses:
+            if len(set(cross)) < max(len(cross), 2):
+                raise OptionError(f"a cross needs two or more different fields, not {cross!r}")
+        self._fields = fields
+        self._blocks = [*([()] if self.intercept else []), *((f,) for f in fields), *crosses]
+        if len(self._blocks) > MOST_BLOCKS:
+            raise OptionError(f"at most {MOST_BLOCKS} blocks, not {len(self._blocks)}")
+        self._starts, end = [], 0
+        for block in self._blocks:
+            self._starts.append(end)
+            end += math.prod(self.features[name].size for name in block)
+        if end > LARGEST:
+            raise OptionError(
+                f"{end:,} columns are above {LARGEST:,}: hash into fewer places, or cross less"
+            )
+        self.dim = end
+        self.weight = math.sqrt(1.0 / len(self._blocks)) * SLACK
+        self._of_item = tuple(f for f in fields if f in set(self.item))
+        self._of_person = tuple(f for f in fields if f not in set(self.item))
+
+    @classmethod
+    def from_public(
+        cls, data: Any, *, hashed: Mapping[str, int] | None = None, **options: Any
+    ) -> Encoder:
+        """An encoder whose bounds and categories are read off data that are public.
+
+        Whoever is in these data is not protected: their smallest and largest numbers and their
+        categories are shown as they are. The encoder says so (`source`).
+
+        Parameters
+        ----------
+        data : frame, or list of records
+            Public data, with exactly the fields to encode.
+        hashed : dict of str to int, optional
+            Fields to hash instead, into so many places.
+        **options
+            Those of `Encoder`.
+        """
+        columns, names = _columns(data, None)
+        declared: dict[str, Feature] = {}
+        for name, values in zip(names, columns, strict=True):
+            if hashed and name in hashed:
+                declared[name] = Hashed(hashed[name])
+                continue
+            there = [v for v in values if kinds.text_of(v) is not None]
+            if not there:
+                raise OptionError(f"the public data have nothing in {name!r}: declare it")
+            if any(isinstance(v, str) or type(v).__name__ in ("bool", "bool_") for v in there):
+                declared[name] = Category(sorted({str(kinds.text_of(v)) for v in there}))
+            else:
+                declared[name] = Number(float(min(there)), float(max(there)))
+        return cls(declared, source="read off public data", **options)
+
+    # ------------------------------------------------------------ records in, contexts out
+
+    def transform(self, records: Any) -> Matrix:
+        """Contexts, a row for each record with the fields of person and item.
+
+        Parameters
+        ----------
+        records : list of dicts, JSON text of one, frame of pandas, polars or Arrow, or array
+            Fields are found by name. Columns of an array must stand in the declared order.
+        """
+        columns, _ = _columns(records, self._fields)
+        count = len(columns[0])
+        places: dict[str, NDArray[np.int64]] = {}
+        values: dict[str, NDArray[np.float64]] = {}
+        for name, column in zip(self._fields, columns, strict=True):
+            found = [self._place(name, value) for value in column]
+            places[name] = np.array([p for p, _ in found], dtype=np.int64)
+            values[name] = np.array([v for _, v in found], dtype=np.float64)
+        contexts = np.zeros((count, self.dim))
+        rows = np.arange(count)
+        for start, block in zip(self._starts, self._blocks, strict=True):
+            at, value = np.full(count, 0, dtype=np.int64), np.full(count, self.weight)
+            for name in block:
+                at = at * self.features[name].size + places[name]
+            # In the order of `Slate`, so that both give the same bits.
+            for name in (*(n for n in reversed(block) if n in self._of_item), *self._of_person):
+                value = value * values[name] if name in block else value
+            contexts[rows, start + at] = value
+        return contexts
+
+    def slate(self, items: Any) -> Slate:
+        """What can be shown now, encoded once: then `slate.contexts(person)` is quick."""
+        return Slate(self, items)
+
+    def _place(self, name: str, value: Any) -> tuple[int, float]:
+        try:
+            return self.features[name].place(value)
+        except OptionError as error:
+            raise OptionError(f"{name!r}: {error}") from None
+
+    # ------------------------------------------------------------ what it says of itself
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """The columns' names, in order. Crosses have × between their parts."""
+        if input_features is not None and tuple(input_features) != self._fields:
+            raise ShapeError(f"the fields are {list(self._fields)}, not {list(input_features)}")
+        found: list[str] = []
+        for block in self._blocks:
+            parts = [[f"{name}{part}" for part in self.features[name].names()] for name in block]
+            found += [" × ".join(parts) or "(intercept)" for parts in product(*parts)]
+        return np.array(found, dtype=object)
+
+    @property
+    def private_columns(self) -> list[int]:
+        """The columns in which a private field plays a part."""
+        found: list[int] = []
+        ends = [*self._starts[1:], self.dim]
+        for block, start, end in zip(self._blocks, self._starts, ends, strict=True):
+            if set(block) & set(self.private):
+                found += range(start, end)
+        return found
+
+    def to_record(self) -> dict[str, Any]:
+        """All that was declared, ready for JSON; public."""
+        return {
+            "format": FORMAT,
+            "features": [[n, kinds.to_record(f)] for n, f in self.features.items()],
+            "crosses": [list(cross) for cross in self.crosses],
+            "item": list(self.item),
+            "per_arm": self.per_arm,
+            "intercept": self.intercept,
+            "private": list(self.private),
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_record(cls, record: Any) -> Encoder:
+        """What `to_record` was given, or SaveError."""
+        try:
+            given = dict(record)
+            if given.pop("format") != FORMAT:
+                raise SaveError(f"an encoder of another format than {FORMAT}")
+            declared = {n: kinds.from_record(f) for n, f in given.pop("features")}
+            return cls(declared, **given)
+        except (KeyError, TypeError, OptionError) as error:
+            raise SaveError(f"not an encoder that can be read: {error}") from error
+        except ValueError as error:
+            raise error if isinstance(error, SaveError) else SaveError(str(error)) from error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Encoder) and self.to_record() == other.to_record()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        hidden = f", {', '.join(self.private)} private" if self.private else ""
+        words = f"{len(self._fields)} fields, {len(self.crosses)} crosses, {self.dim} columns"
+        return f"<Encoder of {words}{hidden}; {self.source}>"
+
+    # ------------------------------------------------------------ scikit-learn
+
+    def fit(self, X: Any = None, y: Any = None) -> Encoder:
+        """Checks the names, and learns nothing: what is declared is all there is."""
+        del y
+        if X is not None:
+            _columns(X, self._fields)
+        self.feature_names_in_ = np.array(self._fields, dtype=object)
+        self.n_features_in_ = len(self._fields)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Matrix:
+        """`fit` and `transform`."""
+        return self.fit(X, y).transform(X)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What it was made with."""
+        del deep
+        names = ("features", "crosses", "item", "per_arm", "intercept", "private", "source")
+        return {name: getattr(self, name) for name in names}
+
+    def set_params(self, **given: Any) -> Encoder:
+        """Another declaration, checked as a whole before anything changes."""
+        changed = Encoder(**{**self.get_params(), **given})
+        self.__dict__.update(changed.__dict__)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(string=True, allow_nan=True, categorical=True),
+            requires_fit=False,
+        )
+
+    def set_output(self, *, transform: str | None = None) -> Encoder:
+        """scikit-learn asks; arrays are all that there is."""
+        if transform not in (None, "default"):
+            raise OptionError(f"an encoder's output is an array, not {transform!r}")
+        return self
+
+
+class Slate:
+    """What can be shown, with all that does not depend on the person worked out once."""
+
+    def __init__(self, encoder: Encoder, items: Any) -> None:
+        if not encoder._of_item:
+            raise OptionError("no field describes what is shown: give the encoder item=[...]")
+        columns, _ = _columns(items, encoder._of_item)
+        self.encoder, self.arms = encoder, len(columns[0])
+        if self.arms == 0:
+            raise ShapeError("a slate needs at least one item")
+        found = {
+            name: [encoder._place(name, value) for value in column]
+            for name, column in zip(encoder._of_item, columns, strict=True)
+        }
+        fields = encoder._of_person
+        self._fields = [(name, encoder.features[name].place) for name in fields]
+        width = len(encoder._blocks)
+        self._flat = np.zeros((self.arms, width), dtype=np.int64)
+        self._value = np.full((self.arms, width), encoder.weight)
+        # For each block and each field of the person: how far its place moves, and whether its
+        # value counts.
+        self._strides = np.zeros((len(fields), width), dtype=np.int64)
+        self._counts = np.zeros((len(fields), width), dtype=bool)
+        for b, (start, block) in enumerate(zip(encoder._starts, encoder._blocks, strict=True)):
+            self._flat[:, b] = start + encoder.dim * np.arange(self.arms)
+            stride = 1
+            for name in reversed(block):
+                if name in found:
+                    self._flat[:, b] += stride * np.array([p for p, _ in found[name]])
+                    self._value[:, b] *= [v for _, v in found[name]]
+                else:
+                    self._strides[fields.index(name), b] = stride
+                    self._counts[fields.index(name), b] = True
+                stride *= encoder.features[name].size
+        self._shape = (self.arms, encoder.dim)
+        self._numbers = [i for i, n in enumerate(fields) if isinstance(encoder.features[n], Number)]
+
+    def contexts(self, person: Mapping[str, Any]) -> Matrix:
+        """A row for each item, for this person: what `select` takes."""
+        if len(person) != len(self._fields):
+            _refuse(person, self.encoder._of_person)
+        try:
+            found = [place(person[name]) for name, place in self._fields]
+        except KeyError:
+            _refuse(person, self.encoder._of_person)
+        except OptionError:
+            for name, _ in self._fields:
+                self.encoder._place(name, person[name])  # says which field it was
+            raise
+        flat: NDArray[np.int64] = self._flat
+        value: Matrix = self._value
+        if found:
+            flat = flat + np.array([at for at, _ in found], dtype=np.int64) @ self._strides
+            for i in self._numbers:
+                value = value * np.where(self._counts[i], found[i][1], 1.0)
+        contexts = np.zeros(self._shape)
+        contexts.reshape(-1)[flat] = value
+        return contexts
+
+
+def _columns(records: Any, fields: tuple[str, ...] | None) -> tuple[list[Any], tuple[str, ...]]:
+    """Columns in the order of `fields`, found by name; or as they come, if any will do."""
+    if isinstance(records, (str, bytes)):
+        try:
+            records = json.loads(records)
+        except ValueError as error:
+            raise ShapeError(f"records that are no JSON: {error}") from None
+    if isinstance(records, Mapping):
+        records = [records]
+    if is_frame(records):
+        names = tuple(map(str, getattr(records, "column_names", None) or records.columns))
+        order = _order(names, fields)
+        found = [records[name] for name in order]
+        return [c.to_pylist() if hasattr(c, "to_pylist") else c.to_list() for c in found], order
+    if isinstance(records, np.ndarray):
+        if fields is None or records.ndim != 2 or records.shape[1] != len(fields):
+            want = "names" if fields is None else f"{len(fields)} columns: {', '.join(fields)}"
+            raise ShapeError(f"an array of records needs {want}, not shape {records.shape}")
+        return [records[:, i].tolist() for i in range(len(fields))], fields
+    if not isinstance(records, Iterable):
+        raise ShapeError(f"records are dicts, JSON or a frame, not {type(records).__name__}")
+    rows = list(records)
+    if not all(isinstance(row, Mapping) for row in rows):
+        raise ShapeError("records are dicts, JSON or a frame: every row must have names")
+    if not rows and fields is None:
+        raise ShapeError("there is no record")
+    order = _order(tuple(rows[0]) if rows else fields or (), fields)
+    for row in rows:
+        if len(row) != len(order) or any(name not in row for name in order):
+            _refuse(row, order)
+    return [[row[name] for row in rows] for name in order], order
+
+
+def _order(names: tuple[str, ...], fields: tuple[str, ...] | None) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ShapeError("a column's name stands there twice")
+    if fields is None:
+        return names
+    if set(names) != set(fields):
+        _refuse(names, fields)
+    return fields
+
+
+def _refuse(found: Iterable[str], fields: Sequence[str]) -> NoReturn:
+    have = set(found)
+    lacking = [name for name in fields if name not in have]
+    more = sorted(map(str, have - set(fields)))
+    words = [f"no {lacking[0]!r}"] if lacking else []
+    words += [f"an unknown {more[0]!r}"] if more else []
+    raise ShapeError(f"a record has {' and '.join(words)}; the fields are {', '.join(fields)}")

@@ -1,0 +1,179 @@
+"""The features that an encoder declares: each says where its value goes, and how large it is there.
+
+A value becomes one place among `size` and one number between -1 and 1. That is what bounds the norm
+of a context: nothing here may return more. Bounds, categories and sizes are declared, so they say
+nothing of the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+from dpbandit.errors import OptionError
+
+MISSING = ("NAType", "NaTType")  # pandas' own words for nothing
+LARGEST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number between public bounds, brought to -1 … 1.
+
+    What lies outside is clipped; what is missing stands in the middle.
+
+    >>> Number(0, 100).place(75.0), Number(0, 100).place(1e9), Number(0, 100).place(None)
+    ((0, 0.5), (0, 1.0), (0, 0.0))
+    """
+
+    low: float
+    high: float
+    kind: ClassVar[str] = "number"
+
+    def __post_init__(self) -> None:
+        bounds = (self.low, self.high)
+        if not all(isinstance(v, Real) and not isinstance(v, bool) for v in bounds):
+            raise OptionError(f"bounds of a number must be numbers, not {bounds!r}")
+        width = float(self.high) - float(self.low)
+        if not (self.low < self.high and math.isfinite(width)):
+            raise OptionError(f"bounds of a number must be finite, low < high, not {bounds!r}")
+        object.__setattr__(self, "low", float(self.low))
+        object.__setattr__(self, "high", float(self.high))
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def names(self) -> list[str]:
+        return [""]
+
+    def place(self, value: Any) -> tuple[int, float]:
+        if value is None or type(value).__name__ in MISSING:
+            return 0, 0.0
+        if not isinstance(value, Real):
+            raise OptionError(f"a number is needed, not {type(value).__name__}")
+        low, high = self.low, self.high
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number beyond all floats
+            number = high if value >= 0 else low  # type: ignore[operator]
+        if number != number:
+            return 0, 0.0
+        share = (min(max(number, low), high) - low) / (high - low)
+        return 0, min(max(2.0 * share - 1.0, -1.0), 1.0)
+
+
+@dataclass(frozen=True)
+class Category:
+    """One of a few known texts. All others, and what is missing, share a last place.
+
+    >>> Category(["de", "fr"]).place("fr"), Category(["de", "fr"]).place("Narnia")
+    ((1, 1.0), (2, 1.0))
+    """
+
+    known: tuple[str, ...]
+    kind: ClassVar[str] = "category"
+
+    def __init__(self, known: Sequence[Any]) -> None:
+        if isinstance(known, str) or not isinstance(known, Sequence) or len(known) == 0:
+            raise OptionError(f"a category needs a list of its known values, not {known!r}")
+        texts = tuple(text_of(value) for value in known)
+        if None in texts or len(set(texts)) < len(texts):
+            raise OptionError("the known values of a category must differ, and none be missing")
+        object.__setattr__(self, "known", texts)
+        object.__setattr__(self, "_places", {text: (i, 1.0) for i, text in enumerate(texts)})
+        object.__setattr__(self, "_unseen", (len(texts), 1.0))
+
+    @property
+    def size(self) -> int:
+        return len(self.known) + 1
+
+    def names(self) -> list[str]:
+        return [*(f"={text}" for text in self.known), "=(other)"]
+
+    def place(self, value: Any) -> tuple[int, float]:
+        text = value if type(value) is str else text_of(value)
+        return self._places.get(text, self._unseen)  # type: ignore[attr-defined,no-any-return]
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """Any text, such as an id, in one of `places` by its hash. What is missing has a last place.
+
+    The hash is BLAKE2b of the UTF-8 text with a digest of 8 bytes, read as a little-endian number,
+    modulo `places`: the same in every process, on every machine, and in other languages. It hides
+    nobody: whoever has the ids can compute it.
+
+    >>> Hashed(64).place("article 17") == Hashed(64).place("article 17")
+    True
+    """
+
+    places: int
+    kind: ClassVar[str] = "hashed"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.places, int) or isinstance(self.places, bool) or self.places < 1:
+            raise OptionError(f"a hash needs a whole number of places, not {self.places!r}")
+
+    @property
+    def size(self) -> int:
+        return self.places + 1
+
+    def names(self) -> list[str]:
+        return [*(f"#{i}" for i in range(self.places)), "=(missing)"]
+
+    def place(self, value: Any) -> tuple[int, float]:
+        text = value if type(value) is str else text_of(value)
+        if text is None:
+            return self.places, 1.0
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return int.from_bytes(digest, "little") % self.places, 1.0
+
+
+Feature = Number | Category | Hashed
+KINDS: dict[str, type[Feature]] = {"number": Number, "category": Category, "hashed": Hashed}
+
+
+def text_of(value: Any) -> str | None:
+    """A value as text; None if it is missing. 17, 17.0 and "17" are the same.
+
+    >>> [text_of(v) for v in (17, 17.0, "17", True, None, float("nan"))]
+    ['17', '17', '17', 'true', None, None]
+    """
+    if isinstance(value, str):
+        return str(value)
+    if value is None or type(value).__name__ in MISSING:
+        return None
+    if type(value).__name__ in ("bool", "bool_"):
+        return "true" if value else "false"
+    if isinstance(value, Integral):
+        return str(int(value))  # exact, also where no float is
+    if isinstance(value, Real):
+        number = float(value)
+        if number != number:
+            return None
+        return str(int(number)) if number.is_integer() else repr(number)
+    raise OptionError(f"a category is text or a number, not {type(value).__name__}")
+
+
+def to_record(feature: Feature) -> dict[str, Any]:
+    """Ready for JSON."""
+    return {"kind": feature.kind, **asdict(feature)}
+
+
+def from_record(record: dict[str, Any]) -> Feature:
+    """What `to_record` was given, or an error."""
+    given = dict(record)
+    kind = given.pop("kind", None)
+    if kind not in KINDS:
+        raise OptionError(f"a feature is one of {', '.join(KINDS)}, not {kind!r}")
+    if "known" in given:
+        given["known"] = list(given["known"])
+    try:
+        return KINDS[kind](**given)
+    except TypeError as error:
+        raise OptionError(f"a {kind} that cannot be read: {error}") from None

@@ -1,0 +1,168 @@
+"""How often people come, and so what a cap on each of them leaves out. Public: visits, not clicks.
+
+A unit of m rewards drops a user's later visits. A unit of C drops what a person's clicks add up to
+beyond C: of N clicks min(N, C) is learned, and N is binomial, as if everybody clicked alike.
+Visits are spread evenly over all rounds, so caps bind late more than early.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandit.errors import OptionError, ShapeError
+from dpbandit.privacy.unit import ONE_REWARD, Person, Unit, User
+
+Vector = NDArray[np.float64]
+
+CAPS = (1, 2, 5, 10)  # that an answer shows
+MOST_COUNTS = 512  # beyond, neighbours are taken together
+GRID: Vector = np.linspace(0.0, 1.0, 65)  # parts of all rounds
+TAIL = 1e-9  # people who come more often than all but this share are left out of a geometric law
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Which share of visits is learned from, and of the clicks in those.
+
+    `course` has the share that is not 1 at the times GRID, from the first round to the last.
+    """
+
+    visits: float = 1.0
+    clicks: float = 1.0
+    course: Vector = field(default_factory=lambda: np.ones(len(GRID)))
+
+    def to_dict(self) -> dict[str, float]:
+        """For JSON."""
+        return {"visits": self.visits, "clicks": self.clicks}
+
+    def clicks_at(self, part: Vector) -> Vector:
+        """The share of clicks that counts, when this part of the rounds is over."""
+        return np.asarray(np.interp(part, GRID, self.course))
+
+    def rounds_learned(self, part: Vector) -> Vector:
+        """How much of all rounds was learned from, when this part of them is over."""
+        if self.visits == 1:
+            return part
+        steps = np.diff(GRID) * (self.course[1:] + self.course[:-1]) / 2
+        return np.asarray(np.interp(part, GRID, np.concatenate([[0.0], np.cumsum(steps)])))
+
+    def rounds_over(self, learned: Vector) -> Vector:
+        """The other way round."""
+        return np.asarray(np.interp(learned, self.rounds_learned(GRID), GRID))
+
+
+EVERYTHING = Learned()
+
+
+@dataclass(frozen=True)
+class Visits:
+    """A law of the number of visits of one person: `counts`, and the share of people of each."""
+
+    counts: Vector
+    shares: Vector
+    words: str
+
+    @property
+    def mean(self) -> float:
+        """Visits of one person."""
+        return float(self.counts @ self.shares)
+
+    def up_to(self, most: int) -> float:
+        """The share of visits that are among the first so many of their person.
+
+        >>> visits_of([1, 5]).up_to(2)
+        0.5
+        """
+        return float(np.minimum(self.counts, most) @ self.shares) / self.mean
+
+    def clicks_up_to(self, most: float, rate: float) -> float:
+        """The share of clicks that a cap of `most` clicks a person leaves, at this click rate.
+
+        >>> round(visits_of([2]).clicks_up_to(1, 0.5), 4)  # of 0, 1 or 2 clicks: 3/4 of one
+        0.75
+        """
+        return mean_of(self.course(most, rate))
+
+    def course(self, most: float, rate: float) -> Vector:
+        """The chance that a click counts at the times GRID: fewer than `most` came before it.
+
+        Each other visit of its person came before with chance τ, and was clicked with `rate`. A
+        part of a click counts in part. With rate 1: the same of visits.
+        """
+        from scipy.special import bdtr  # P(Bin(n, p) ≤ k)
+
+        weights = self.counts * self.shares / self.mean  # who a visit's person is
+        whole = math.floor(most)
+        before, others = np.minimum(GRID * rate, 1.0)[:, None], self.counts.astype(np.int64) - 1
+
+        def at_most(k: int) -> Vector:
+            return np.asarray(bdtr(np.minimum(float(k), others), others, before) @ weights)
+
+        counted = at_most(whole - 1) if whole else np.zeros(len(GRID))
+        return counted + (most - whole) * (at_most(whole) - counted) if most > whole else counted
+
+    def learned(self, unit: Unit, width: float, rate: float | None) -> Learned:
+        """What a unit's cap leaves. Without a click rate nobody knows what rewards add up to."""
+        match unit:
+            case User():
+                first = unit.cap or 1
+                return Learned(visits=self.up_to(first), course=self.course(first, 1.0))
+            case Person():
+                if rate is None:
+                    return EVERYTHING
+                course = self.course(float(unit.option[1]) / width, rate)
+                return Learned(clicks=mean_of(course), course=course)
+            case Unit() if unit.option == ONE_REWARD.option:
+                return EVERYTHING
+            case other:
+                raise TypeError(f"nobody said what a cap of {other.words!r} leaves out")
+
+
+def mean_of(course: Vector) -> float:
+    """Over all rounds."""
+    return float((np.diff(GRID) * (course[1:] + course[:-1]) / 2).sum())
+
+
+def law_of(counts: Vector, shares: Vector, words: str) -> Visits:
+    """With at most so many different counts: large ones that are close are taken together."""
+    if len(counts) > MOST_COUNTS:
+        edges = np.unique(np.geomspace(1, len(counts), MOST_COUNTS).astype(int) - 1)
+        together = np.add.reduceat(shares, edges)
+        counts = np.round(np.add.reduceat(counts * shares, edges) / together)
+        shares = together
+    return Visits(counts, shares / shares.sum(), words)
+
+
+def visits_of(given: Any) -> Visits:
+    """From a number, the mean of a geometric law, or from the visits of a sample of people.
+
+    >>> visits_of(20).words, visits_of([1, 1, 4]).mean
+    ('20 a person on average, geometric', 2.0)
+    """
+    try:
+        numbers = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.array(math.nan)
+    if numbers.ndim > 1:
+        raise ShapeError(f"visits must be a number or a list of them, not {numbers.shape}")
+    if numbers.size == 0 or not (np.isfinite(numbers) & (numbers >= 1)).all():
+        raise OptionError(
+            "visits must be how often one person comes, at least 1: their mean, or one number for "
+            f"each person of a sample, not {given!r}"
+        )
+    if numbers.ndim == 0:
+        mean = float(numbers)
+        last = 1 if mean == 1 else math.ceil(math.log(TAIL) / math.log1p(-1 / mean))
+        counts = np.arange(1.0, min(last, 10**6) + 1)
+        shares = (1 - 1 / mean) ** (counts - 1) / mean
+        return law_of(counts, shares, f"{mean:g} a person on average, geometric")
+    if (numbers != np.round(numbers)).any():
+        raise OptionError("visits of a sample of people must be whole numbers")
+    counts, people = np.unique(numbers, return_counts=True)
+    words = f"{numbers.mean():.3g} a person on average, as {len(numbers):,} people came"
+    return law_of(counts, people / people.sum(), words)

@@ -1,0 +1,241 @@
+"""Records become contexts: by name, never longer than 1, the same in every process."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpbandit as dpb
+from dpbandit import errors
+
+PEOPLE = [
+    {"age": 31, "country": "de"},
+    {"age": -5.0, "country": "Narnia"},
+    {"age": None, "country": None},
+    {"age": float("inf"), "country": "fr"},
+]
+ITEMS = [{"article": f"a{i}", "topic": t} for i, t in enumerate(["sport", "news", "?"])]
+
+
+def declared(**more):
+    fields = {
+        "age": dpb.Number(0, 100),
+        "country": dpb.Category(["de", "fr"]),
+        "article": dpb.Hashed(7),
+        "topic": dpb.Category(["sport", "news"]),
+    }
+    given = {"crosses": [("age", "topic"), ("country", "article")], "item": ["article", "topic"]}
+    return dpb.Encoder(fields, **{**given, **more})
+
+
+def records():
+    return [{**person, **item} for person in PEOPLE for item in ITEMS]
+
+
+@pytest.mark.parametrize("per_arm", [None, "article", "topic"])
+def test_a_slate_is_the_rows_of_transform(per_arm):
+    encoder = declared(per_arm=per_arm)
+    slate = encoder.slate(ITEMS)
+    found = np.concatenate([slate.contexts(person) for person in PEOPLE])
+    assert np.array_equal(found, encoder.transform(records()))
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 7, 31, 999])
+def test_no_record_is_longer_than_one_in_fractions_or_floats(blocks):
+    fields = {f"n{i}": dpb.Number(0.1, 0.7) for i in range(blocks)}
+    encoder = dpb.Encoder(fields, intercept=False)
+    row = encoder.transform([dict.fromkeys(fields, 9.9)])[0]
+    assert sum(Fraction(v) ** 2 for v in row.tolist()) <= 1
+    assert float(row @ row) <= 1
+    assert sum(v * v for v in row.tolist()) <= 1
+    assert float(row @ row) > 1 - 1e-9  # nothing is given away
+    assert dpb.make("linucb", dim=encoder.dim, seed=0).select(row[None, :]) == 0
+
+
+def test_hostile_values_stay_inside_and_pass_the_gate():
+    encoder = declared(per_arm="article")
+    bandit = dpb.make("anytime", encoder=encoder, epsilon=1.0, delta=1e-6, seed=0)
+    slate = encoder.slate(ITEMS)
+    for age in (
+        1e308,
+        -1e308,
+        5e-324,
+        float("nan"),
+        True,
+        np.float32(3),
+        np.int64(-(2**63)),
+        10**400,
+    ):
+        contexts = slate.contexts({"age": age, "country": "x" * 999})
+        assert (np.linalg.norm(contexts, axis=1) <= 1).all()
+        bandit.select(contexts)
+
+
+def test_every_kind_of_record_gives_the_same_contexts():
+    import pandas as pd
+    import pyarrow as pa
+
+    encoder, rows = declared(), records()[:3]
+    want = encoder.transform(rows)
+    assert np.array_equal(encoder.transform(json.dumps(rows)), want)
+    frame = pd.DataFrame(rows)
+    assert np.array_equal(encoder.transform(frame), want)
+    assert np.array_equal(encoder.transform(frame[frame.columns[::-1]]), want)  # by name
+    assert np.array_equal(encoder.transform(pa.table(frame)), want)
+    polars = pytest.importorskip("polars")
+    assert np.array_equal(encoder.transform(polars.DataFrame(rows)), want)
+
+
+def test_crosses_of_numbers_give_the_same_bits_either_way():
+    fields = {name: dpb.Number(-0.3, 0.7) for name in "abcd"}
+    encoder = dpb.Encoder(fields, crosses=[("a", "c", "b"), ("d", "c", "a", "b")], item=["c", "d"])
+    rng = np.random.default_rng(3)
+    for row in rng.uniform(-0.3, 0.7, size=(50, 4)).tolist():
+        a, b, c, d = row
+        one = encoder.slate([{"c": c, "d": d}]).contexts({"a": a, "b": b})
+        assert np.array_equal(one, encoder.transform([{"a": a, "b": b, "c": c, "d": d}]))
+
+
+def test_missing_numbers_are_the_same_from_pandas():
+    import pandas as pd
+
+    frame = pd.DataFrame({"n": [1.0, None], "c": ["17", None]})
+    encoder = dpb.Encoder({"n": dpb.Number(0, 2), "c": dpb.Category([17])})
+    plain = encoder.transform([{"n": 1.0, "c": 17.0}, {"n": None, "c": None}])
+    assert np.array_equal(encoder.transform(frame), plain)
+
+
+def test_names_are_checked_at_every_call():
+    encoder = declared()
+    slate = encoder.slate(ITEMS)
+    for person in ({"age": 3}, {"age": 3, "county": "de"}, {"age": 3, "country": "de", "x": 1}):
+        with pytest.raises(errors.ShapeError, match="the fields are age, country"):
+            slate.contexts(person)
+    with pytest.raises(errors.ShapeError, match="an unknown 'reward'"):
+        encoder.transform([{**records()[0], "reward": 1}])
+    with pytest.raises(errors.ShapeError, match="no 'topic'"):
+        encoder.slate([{"article": "a"}])
+    with pytest.raises(errors.ShapeError, match="columns"):
+        encoder.transform(np.zeros((2, 3)))
+    with pytest.raises(errors.OptionError, match="'age': a number is needed, not str"):
+        slate.contexts({"age": "old", "country": "de"})
+
+
+def test_the_hash_is_the_stated_one():
+    """Computed apart: `b2sum -l 64` of "article 17", read as a little-endian number."""
+    import hashlib
+
+    digest = hashlib.blake2b(b"article 17", digest_size=8).digest()
+    number = sum(byte << 8 * i for i, byte in enumerate(digest))
+    assert dpb.Hashed(1000).place("article 17") == (number % 1000, 1.0)
+    assert number % 1000 == 83
+
+
+def test_column_names_are_where_the_numbers_are():
+    encoder = declared()
+    names = encoder.get_feature_names_out()
+    assert len(names) == len(set(names)) == encoder.dim
+    row = encoder.transform([{"age": 100, "country": "fr", "article": "a", "topic": "news"}])[0]
+    lit = set(names[row != 0])
+    assert {"(intercept)", "age", "country=fr", "topic=news", "age × topic=news"} <= lit
+    assert len(lit) == 7
+    assert any(name.startswith("country=fr × article#") for name in lit)
+
+
+def test_saved_and_exported_with_the_bandit(tmp_path):
+    encoder = declared()
+    bandit = dpb.make("anytime", encoder=encoder, epsilon=1.0, delta=1e-6, seed=0)
+    bandit.save(tmp_path / "bandit.npz")
+    bandit.export(tmp_path / "model.json")
+    loaded, model = dpb.load(tmp_path / "bandit.npz"), dpb.load(tmp_path / "model.json")
+    assert loaded.encoder == model.encoder == encoder
+    contexts = model.encoder.slate(ITEMS).contexts(PEOPLE[0])
+    assert np.array_equal(contexts, encoder.slate(ITEMS).contexts(PEOPLE[0]))
+    assert 0 <= model.select(contexts) < 3
+    assert dpb.make(**bandit.get_params()).encoder == encoder
+    record = json.loads((tmp_path / "model.json").read_text())
+    record["encoder"]["intercept"] = False
+    with pytest.raises(errors.SaveError, match="columns beside a model"):
+        _read(record)
+
+
+def _read(record):
+    from dpbandit.model import ReleasedModel
+
+    return ReleasedModel.from_record(record)
+
+
+def test_private_fields_are_the_private_columns():
+    encoder = declared(private=["country"])
+    names = encoder.get_feature_names_out()
+    assert all("country" in names[i] for i in encoder.private_columns)
+    assert sum("country" in name for name in names) == len(encoder.private_columns)
+    given = {"encoder": encoder, "epsilon": 1.0, "delta": 1e-6, "seed": 0}
+    bandit = dpb.make("anytime-joint", **given)
+    assert bandit.get_params()["private_features"] == encoder.private_columns
+    with pytest.raises(errors.OptionError, match="contexts are public"):
+        dpb.make("anytime", **given)
+
+
+def test_what_is_wrong_is_said():
+    number = dpb.Number(0, 1)
+    for wrong in (
+        lambda: dpb.Number(1, 1),
+        lambda: dpb.Number(-1.7e308, 1.7e308),
+        lambda: dpb.Category("de"),
+        lambda: dpb.Category(["a", "a"]),
+        lambda: dpb.Hashed(0),
+        lambda: dpb.Encoder({}),
+        lambda: dpb.Encoder({"a": number}).slate([{"a": 1}]),
+        lambda: dpb.Encoder({"a": number}, crosses=[("a", "b")]),
+        lambda: dpb.Encoder({"a": number}, crosses=[("a", "a")]),
+        lambda: dpb.Encoder({"a": number}, per_arm="a"),
+        lambda: dpb.Encoder({"a": dpb.Hashed(999), "b": dpb.Hashed(999)}, crosses=[("a", "b")]),
+        lambda: dpb.make("linucb", encoder=dpb.Encoder({"a": number}), dim=7),
+        lambda: dpb.make("linucb", encoder="age"),
+        lambda: dpb.make("dp-klucb", encoder=dpb.Encoder({"a": number}), epsilon=1.0),
+    ):
+        with pytest.raises(errors.OptionError):
+            wrong()
+
+
+def test_read_off_public_data_and_said():
+    data = [{"n": 1, "c": "x", "id": "u"}, {"n": 3, "c": "y", "id": "v"}]
+    encoder = dpb.Encoder.from_public(data, hashed={"id": 5})
+    assert encoder.features == {
+        "n": dpb.Number(1, 3),
+        "c": dpb.Category(["x", "y"]),
+        "id": dpb.Hashed(5),
+    }
+    assert "public data" in repr(encoder)
+    assert "declared" in repr(declared())
+
+
+def test_a_transformer_of_scikit_learn():
+    import pandas as pd
+    from sklearn.base import clone
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    frame = pd.DataFrame(records()).assign(other=1.0)
+    fields = ["age", "country", "article", "topic"]
+    encoder = declared()
+    assert clone(encoder) == encoder
+    both = ColumnTransformer([("mine", encoder, fields), ("rest", "passthrough", ["other"])])
+    found = both.fit_transform(frame)
+    assert found.shape == (12, encoder.dim + 1)
+    assert next(iter(both.get_feature_names_out())) == "mine__(intercept)"
+    piped = make_pipeline(encoder, FunctionTransformer()).fit(frame[fields])
+    assert np.array_equal(piped.transform(frame[fields]), encoder.transform(frame[fields]))
+
+
+def test_sizing_says_when_there_are_too_many_columns():
+    traffic = {"arms": 5, "rounds": 2_000, "epsilon": 1.0, "delta": 1e-6}
+    small = dpb.sizing(dpb.Encoder({"n": dpb.Number(0, 1)}), **{**traffic, "epsilon": 50.0})
+    large = dpb.sizing(dpb.Encoder({"id": dpb.Hashed(100)}), **traffic)
+    assert small.enough
+    assert not large.enough
+    assert "too many columns" in str(large)
+    assert "too many" not in str(small)

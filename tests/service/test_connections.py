@@ -1,0 +1,140 @@
+"""Connections that want to stay: every one of them ends by itself, and no stranger keeps an
+application out."""
+
+import contextlib
+import http.client
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from harness import Service, make_key, until
+
+MOST = 12
+PATIENT, WHOLE = (
+    b"GET /healthz HTTP/1.1\r\nhost: x\r\n",
+    b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n",
+)
+LARGE = b"content-length: 1000000\r\n\r\n{"
+CHUNKED = b"transfer-encoding: chunked\r\n\r\nfffff\r\n{"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    url = f"sqlite:///{folder}/store.db"
+    key = make_key(url)
+    settings = {"body_seconds": 1, "max_connections": MOST, "idle_seconds": 2, "write_seconds": 1}
+    service = Service(url, folder, role="ranker", settings=settings)
+    yield service, key
+    service.stop()
+
+
+@pytest.fixture
+def small(served):
+    """A ranker with few connections, and a caller with a key. It has seen the connections of the
+    test before end: with one processor for all, that may come after the next test began."""
+    service, _ = served
+    until(lambda: all(answers(service) for _ in range(MOST // 2)))
+    return served
+
+
+def answers(service):
+    """Whether a stranger is let in."""
+    with contextlib.suppress(ConnectionError), connected(service) as asks:
+        asks.sendall(WHOLE)
+        return asks.recv(1000).startswith(b"HTTP/1.1 200 ")
+    return False
+
+
+def connected(service, *, buffer=None):
+    made = socket.socket()
+    if buffer:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    made.settimeout(20)
+    made.connect(("127.0.0.1", service.port))
+    return made
+
+
+def test_a_connection_ends_whatever_it_was_left_in(small):
+    """What is left over comes after the answer: it must not count as a sign of life."""
+    service, _ = small
+    starts = (b"POST /v1/bandits HTTP/1.1\r\nhost: x\r\n", b"POST /healthz HTTP/1.1\r\nhost: x\r\n")
+    left = [(start + rest, b"1") for start in starts for rest in (LARGE, CHUNKED)]
+    with contextlib.ExitStack() as stack:
+        staying = []
+        for sent, more in (*left, (WHOLE, b"\r\n"), (WHOLE, b""), (WHOLE, PATIENT)):
+            staying.append(stack.enter_context(connected(service)))
+            staying[-1].sendall(sent)
+            assert staying[-1].recv(1000).startswith(b"HTTP/1.1 ")
+            staying[-1].sendall(more)
+        began = time.monotonic()
+        for stays in staying:
+            stays.settimeout(6)
+            with contextlib.suppress(ConnectionError):
+                while stays.recv(1 << 16):
+                    pass
+        assert time.monotonic() - began < 6
+
+
+def test_answers_that_nobody_reads_are_not_kept_for_ever(small):
+    service, _ = small
+    with connected(service, buffer=4096) as deaf:
+        deaf.sendall(b"GET /dashboard.js HTTP/1.1\r\nhost: x\r\n\r\n" * 700)
+        ports = f":{service.port:04X} 0100007F:{deaf.getsockname()[1]:04X} "
+
+        def held():
+            """Whether the service has it, not the kernel alone, which goes on offering the rest."""
+            rows = Path("/proc/net/tcp").read_text().splitlines()
+            return any(ports in row and row.split()[9] != "0" for row in rows)
+
+        until(held, 8)  # the kernel has it first
+        until(lambda: not held(), 8)
+
+
+def test_strangers_do_not_keep_an_application_out(small):
+    service, key = small
+    call = service.caller(key)
+    assert call("GET", "/v1/bandits")[0] == 200
+    with contextlib.ExitStack() as stack:
+        for number in range(3 * MOST):
+            stays = stack.enter_context(connected(service))
+            stays.sendall(
+                (b"POST /healthz HTTP/1.1\r\nhost: x\r\n" + LARGE, PATIENT, WHOLE)[number % 3]
+            )
+            if number % 4 == 0:
+                # The connection that has shown its key stays, and a new one is let in.
+                assert call("GET", "/v1/bandits")[0] == 200
+                assert service.caller(key)("GET", "/v1/bandits")[0] == 200
+
+
+def test_those_who_are_too_many_are_told_so(small):
+    service, key = small
+    asking = f"POST /v1/bandits HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
+    with contextlib.ExitStack() as stack:
+        for _ in range(MOST):  # all with a key, all in the middle of a request
+            busy = stack.enter_context(connected(service))
+            busy.sendall(asking.encode() + LARGE)
+        time.sleep(0.2)
+        statuses = set()
+        for _ in range(4):
+            with contextlib.suppress(ConnectionError), connected(service) as late:
+                late.sendall(WHOLE)
+                answer = http.client.HTTPResponse(late)
+                answer.begin()
+                statuses.add((answer.status, answer.headers["retry-after"]))
+        assert statuses <= {(503, "1")}
+        assert statuses
+
+
+@pytest.mark.parametrize("size", [33_000, 40_000])
+def test_a_large_head_is_refused_though_it_comes_at_once(small, size):
+    service, _ = small
+    for fields in (b"x: " + b"y" * size, b"\r\n".join([b"x: y"] * (size // 6))):
+        with connected(service) as babbler:
+            babbler.sendall(PATIENT + fields + b"\r\n\r\n")
+            answer = http.client.HTTPResponse(babbler)
+            answer.begin()
+            assert answer.status == 431
+            assert "head" in json.loads(answer.read())["error"]

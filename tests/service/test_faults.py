@@ -1,0 +1,237 @@
+"""Stores that are silent, locked or full, models and rows that cannot be read, learners that stop:
+what is answered meanwhile, how soon, and that it says so."""
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from harness import ARMS, BANDIT, Caller, Service, SilentProxy, decide, make_key, until
+from test_leases import make_bandit
+
+from dpbandit.service import server
+from dpbandit.service.database import connect
+from dpbandit.service.keys import revoke
+from dpbandit.service.settings import Settings
+from dpbandit.service.store import Store
+
+QUICK = {"read_seconds": 1, "write_seconds": 1, "shutdown_seconds": 4}
+
+
+def ready(service):
+    return Caller(service.port, "")("GET", "/readyz")[0] == 200
+
+
+def test_a_silent_postgresql_is_answered_503_and_ends_no_later(new_database, tmp_path):
+    proxy = SilentProxy(new_database())
+    key = make_key(proxy.url)
+    service = Service(proxy.url, tmp_path, role="ranker", settings=QUICK)
+    try:
+        call = service.caller(key)
+        assert call("POST", "/v1/bandits", BANDIT)[0] == 201
+        proxy.speaks.clear()
+        time.sleep(0.3)  # what was read a moment ago is news
+        unknown = Caller(service.port, "dpb_000000000000_" + "x" * 43)
+        asked = [
+            (call, "GET", "/v1/bandits", None),
+            (service.caller(key), "GET", "/v1/bandits/shop", None),
+            (service.caller(key), "GET", "/v1/privacy", None),
+            (service.caller(key), "POST", "/v1/bandits/shop/decisions", {"contexts": ARMS}),
+            (unknown, "GET", "/v1/bandits", None),
+        ]
+        began, answers = time.monotonic(), []
+        threads = [
+            threading.Thread(target=lambda one=one: answers.append(one[0](*one[1:])[0]))
+            for one in asked
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert answers == [503] * len(asked)
+        assert time.monotonic() - began < 9
+        assert Caller(service.port, "")("GET", "/v1/bandits")[0] == 401
+        assert not ready(service)
+        # Those who may read metrics are told that the store is away.
+        assert "dpbandit_store_up 0.0" in service.caller(key)("GET", "/metrics")[1]
+        began = time.monotonic()
+        service.stop()
+        assert time.monotonic() - began < QUICK["shutdown_seconds"] + 2
+    finally:
+        service.process.kill()
+        proxy.close()
+
+
+def test_what_the_url_of_postgresql_says_holds(new_database):
+    url = new_database()
+    mark = "&" if "?" in url else "?"
+    given = "options=-c%20work_mem%3D7MB%20-c%20lock_timeout%3D1234&application_name=mine"
+    store = connect(f"{url}{mark}{given}", patience=3.0)
+    settings = ("work_mem", "lock_timeout", "application_name", "synchronous_commit", "jit")
+    found = [store.one(f"SHOW {name}")[0] for name in settings]
+    assert found == ["7MB", "1234ms", "mine", "on", "off"]
+    assert store.one("SHOW statement_timeout")[0] == "3s"
+    told = {"keepalives_idle": "10", "tcp_user_timeout": "20000"}
+    assert told.items() <= store._db.info.get_parameters().items()
+    store.close()
+
+
+@contextlib.contextmanager
+def held(path, kind):
+    """Somebody stopped in the middle of a write."""
+    if kind == "turn":
+        with open(f"{path}-lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    else:
+        store = connect(f"sqlite:///{path}")
+        store.run("BEGIN IMMEDIATE")
+        yield
+        store.run("ROLLBACK")
+        store.close()
+
+
+@pytest.mark.parametrize("kind", ["turn", "sqlite"])
+def test_while_a_lock_is_held_nothing_hangs_and_nobody_says_ready(tmp_path, kind):
+    path = tmp_path / "store.db"
+    url = f"sqlite:///{path}"
+    key = make_key(url)
+    service = Service(url, tmp_path, role="ranker", settings=QUICK)
+    call = service.caller(key)
+    assert call("POST", "/v1/bandits", BANDIT)[0] == 201
+    with held(path, kind):
+        began = time.monotonic()
+        assert call("POST", "/v1/bandits/shop/decisions", {"contexts": ARMS})[0] == 503
+        assert call("GET", "/v1/bandits")[0] == 200
+        assert time.monotonic() - began < 5
+        until(lambda: not ready(service), 8)
+        began = time.monotonic()
+        service.stop()
+        assert time.monotonic() - began < QUICK["shutdown_seconds"] + 2
+
+
+def test_a_full_disk_is_not_ready_until_there_is_room(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    key = make_key(url)
+    service = Service(url, tmp_path, role="ranker", settings=QUICK)
+    call = service.caller(key)
+    assert call("POST", "/v1/bandits", BANDIT)[0] == 201
+    everything = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (1, everything[1]))
+    try:
+        until(lambda: not ready(service), 8)
+        assert call("POST", "/v1/bandits/shop/decisions", {"contexts": ARMS})[0] == 503
+        assert call("GET", "/v1/bandits")[0] == 200
+    finally:
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, everything)
+    until(lambda: ready(service), 8)
+    decide(call)
+    assert service.stop() in (0, -15)
+
+
+def test_a_revoked_key_ends_whatever_cannot_be_read(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    good, broken = make_bandit(url, name="shop"), make_bandit(url, name="broken")
+    keys = [make_key(url) for _ in range(3)]
+    store = Store(url)
+    db = store.connection
+    with db.write():
+        for model in ("{}", "[1]"):
+            db.run("UPDATE releases SET model = ? WHERE bandit = ?", (model, broken))
+    service = Service(url, tmp_path, role="ranker", settings=QUICK)
+    callers = [service.caller(key) for key in keys]
+
+    def asks(call):
+        return call("POST", "/v1/bandits/shop/decisions", {"contexts": ARMS})[0]
+
+    def ends(number):
+        assert asks(callers[number]) == 201
+        revoke(db, keys[number])
+        began = time.monotonic()
+        until(lambda: asks(callers[number]) == 401, 5, 0.01)
+        return time.monotonic() - began
+
+    assert callers[0]("GET", "/v1/bandits/broken")[0] == 503
+    assert ready(service)
+    assert ends(0) < 2
+    # A row that nothing can be made of: the whole catalogue cannot be read.
+    copied = "id, identity, name, config, claim, status, reason, timelines, created_at, created_by"
+    with db.write():
+        db.run(
+            f"INSERT INTO bandits ({copied}) SELECT 99, 'x', 'x', config, '{{', status, reason, "
+            "timelines, created_at, created_by FROM bandits WHERE id = ?",
+            (good,),
+        )
+        db.add("streams", bandit=99, last_seq=0)
+        db.add("progress", bandit=99, closed=0, learned=0, version=0)
+    until(lambda: not ready(service), 5)
+    assert "the catalogue: " in service.log.read_text()
+    assert ends(1) < 2
+    with db.write():
+        db.run("DELETE FROM bandits WHERE id = 99")
+    until(lambda: ready(service), 5)
+    assert asks(callers[2]) == 201
+    assert "the catalogue: works again" in service.log.read_text()
+    service.stop()
+    store.close()
+
+
+def test_a_learner_that_stops_makes_the_service_not_ready(tmp_path, monkeypatch):
+    monkeypatch.setattr(server._Child, "SILENT_SECONDS", 2.5)
+    monkeypatch.setattr(server._Child, "STARTING_SECONDS", 0.0)
+    settings = Settings(store=f"sqlite:///{tmp_path}/store.db", witness=tmp_path / "witness")
+    child, stop = server._Child(settings), threading.Event()
+    keeper = threading.Thread(target=child.keep, args=(stop,), daemon=True)
+    keeper.start()
+    try:
+        until(lambda: child.healthy, 30)
+        mine = Path(f"/proc/{os.getpid()}/task")
+        born = {
+            int(pid) for task in mine.iterdir() for pid in (task / "children").read_text().split()
+        }
+        (pid,) = [one for one in born if "dpbandit.service.server" in _command(one)]
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: not child.healthy, 5)
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: child.healthy, 5)
+    finally:
+        stop.set()
+        keeper.join(20)
+    assert not keeper.is_alive()
+
+
+def _command(pid):
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def test_leases_are_prolonged_whatever_happens(tmp_path, monkeypatch, caplog):
+    """The thread that does it goes on after errors that are not the store's."""
+    from dpbandit.service.learner import Learner
+    from dpbandit.service.trusted import TrustedStore
+
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url)
+    learner = Learner(Settings(store=url, witness=tmp_path / "witness", lease_seconds=0.3))
+    tried, renew = [], TrustedStore.renew
+
+    def odd(self, leases, seconds):
+        if threading.current_thread().name == "leases":
+            tried.append(1)
+            if len(tried) == 1:
+                raise ValueError("0.73194268")
+        return renew(self, leases, seconds)
+
+    monkeypatch.setattr(TrustedStore, "renew", odd)
+    stop = threading.Event()
+    running = threading.Thread(target=learner.run, args=(stop,), daemon=True)
+    running.start()
+    until(lambda: len(tried) > 2, 10)
+    stop.set()
+    running.join(10)
+    assert "could not be prolonged: ValueError at" in caplog.text
+    assert "7319" not in caplog.text

@@ -1,0 +1,182 @@
+"""Nothing that a rank key, a stranger or a graph can see changes because of a reward, other than
+through a release: two services with the same decisions, one of which is told rewards."""
+
+import asyncio
+import logging
+import re
+import statistics
+import time
+
+import pytest
+from harness import ARMS, Service, make_key, until
+from test_leases import make_bandit
+
+from dpbandit.service.access import AccessLog
+from dpbandit.service.answers import Overloaded
+from dpbandit.service.api import App
+from dpbandit.service.database import connect
+from dpbandit.service.journal import Journal
+from dpbandit.service.keys import revoke
+from dpbandit.service.learner import Learner
+from dpbandit.service.settings import Settings
+
+ROUNDS = 24
+PAGES = (
+    "/",
+    "/readyz",
+    "/healthz",
+    "/v1/bandits",
+    "/v1/bandits/shop",
+    "/v1/bandits/shop/privacy",
+    "/v1/bandits/shop/releases",
+    "/v1/privacy",
+    "/v1/bandits/shop/rewards",
+    "/openapi.json",
+    "/metrics",
+)
+# Times of day, and how long decisions took: never the same in two runs. What they say is compared
+# apart. A release is drawn at random, and so are the arms that follow from it.
+TIMES = r'"(created_at|store_time|lease_until|made_at|decisions_per_second)":[0-9.e+-]+'
+# How often this test had to look is its own affair.
+ASKED = r'requests_total\{action="metrics",status="200"\}'
+TIMED = rf"^dpbandit_(start_time_seconds|decision_seconds_(sum|bucket\{{.*\}})|{ASKED}) .*$"
+
+
+def report(service, path, keys, decision):
+    """Whatever a report may be: accepted, repeated, contradicted, refused for any reason."""
+    reward, revoked, rank = keys
+    body = {"decision": decision, "reward": 1.0}
+    call = service.caller(reward)
+    found = [
+        call("POST", path, body)[0],
+        call("POST", path, body)[0],
+        call("POST", path, {**body, "reward": 0.25})[0],
+        call("POST", path, {**body, "decision": "1-0000000000000001"})[0],
+        call("POST", path, [body] * 3)[0],
+        call("POST", path, {**body, "reward": "x"})[0],
+        call("POST", path, raw=b"{")[0],
+        call("POST", path, raw=b" " * (5 << 20))[0],
+        call("PUT", path, body)[0],
+        call("POST", path + "/", body)[0],
+        call("POST", path.replace("shop", "shopp"), body)[0],
+        service.caller(revoked)("POST", path, body)[0],
+        service.caller(rank)("POST", path, body)[0],
+        service.caller("")("POST", path, body)[0],
+    ]
+    assert found == [200, 200, 409, 404, 200, 422, 400, 413, 405, 404, 404, 401, 403, 401]
+
+
+def seen(service, rank):
+    """All answers, headers included, to a rank key and to a stranger."""
+    found = {}
+    for key in (rank, ""):
+        call = service.caller(key)
+        for path in PAGES:
+            call.connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
+            answer = call.connection.getresponse()
+            head = [(name, value) for name, value in answer.getheaders() if name != "date"]
+            text = re.sub(TIMES, r"\1", answer.read().decode())
+            text = re.sub(TIMED, r"\1", text, flags=re.MULTILINE)
+            found[bool(key), path] = answer.status, text, head
+    return {
+        which: (status, text, [pair for pair in head if pair[0] != "content-length"])
+        for which, (status, text, head) in found.items()
+    }
+
+
+def life(folder, *, rewards, caplog):
+    """What was seen before and after a release, the log, and how long decisions took."""
+    folder.mkdir()
+    url = f"sqlite:///{folder}/store.db"
+    make_bandit(url, reward_window=600)
+    rank, reward, revoked = (make_key(url, role) for role in ("rank", "reward", "reward"))
+    store = connect(url)
+    revoke(store, revoked)
+    service = Service(url, folder, role="ranker", settings={})
+    learner = Learner(Settings(store=url, witness=folder / "witness", retain_rewards=0.0))
+    call, path, seconds = service.caller(rank), "/v1/bandits/shop/rewards", []
+    told = service.caller(reward)
+
+    def decide():
+        began = time.perf_counter()
+        status, answer = call("POST", "/v1/bandits/shop/decisions", {"contexts": ARMS})
+        seconds.append(time.perf_counter() - began)
+        assert status == 201
+        return answer
+
+    answers = []
+    for number in range(ROUNDS):
+        answers.append(decide())
+        if rewards:
+            body = {"decision": answers[-1]["decision"], "reward": 1.0}
+            assert told("POST", path, body)[0] == 200
+            if number == 0:
+                report(service, path, (reward, revoked, rank), answers[-1]["decision"])
+    until(lambda: f'decisions_total{{bandit="shop"}} {ROUNDS}.0' in call("GET", "/metrics")[1])
+    before = seen(service, rank)
+    store.run("UPDATE decisions SET decided_at = decided_at - 1000000000")
+    with caplog.at_level(logging.DEBUG):
+        caplog.clear()
+        learner.turn()
+        learner._erased = -1e9
+        learner.turn()  # rewards are erased, where there were any
+        learned = [record.getMessage() for record in caplog.records]
+    assert store.one("SELECT count(*) FROM rewards") == (0,)
+    until(lambda: 'model_version{bandit="shop"} 1.0' in call("GET", "/metrics")[1])
+    after = seen(service, rank)
+    last = {name: value for name, value in decide().items() if name == "model_version"}
+    learner.stop()
+    store.close()
+    service.stop()
+    log = re.sub(r"^\S+ \S+ |:\d+$", "", service.log.read_text(), flags=re.MULTILINE)
+    return before, after, last, [*log.splitlines(), *learned], seconds
+
+
+def test_two_services_one_with_rewards_cannot_be_told_apart(tmp_path, caplog):
+    (without, quiet), (with_rewards, told) = (
+        (found[:-1], found[-1])
+        for found in (
+            life(tmp_path / "without", rewards=False, caplog=caplog),
+            life(tmp_path / "with", rewards=True, caplog=caplog),
+        )
+    )
+    for number, (one, other) in enumerate(zip(without, with_rewards, strict=True)):
+        assert one == other, number
+    # Decisions one after the other. Between services on a busy machine medians differ by less.
+    assert statistics.median(told) < 2 * statistics.median(quiet) + 0.002
+
+
+def test_rewards_that_wait_leave_decisions_their_room(tmp_path):
+    async def fill():
+        journal = Journal(f"sqlite:///{tmp_path}/store.db", most_waiting=3)
+        journal._loop = asyncio.get_running_loop()  # no thread is started: everything waits
+        journal.report(1, 600.0, "test", [(1, 1, 1.0)] * 3)
+        with pytest.raises(Overloaded):
+            journal.report(1, 600.0, "test", [(1, 1, 1.0)])
+        for _ in range(3):
+            journal.decide((1, 0, None, b"", None, 0, "test"))
+        with pytest.raises(Overloaded):
+            journal.decide((1, 0, None, b"", None, 0, "test"))
+
+    asyncio.run(fill())
+
+
+def test_what_is_noted_of_reports_is_noted_by_the_day(monkeypatch, tmp_path):
+    log = AccessLog(f"sqlite:///{tmp_path}/store.db")
+    for second in (0, 3_000, 60_000):
+        monkeypatch.setattr(time, "time", lambda second=second: second + 0.5)
+        for status in (200, 409, 401, 404, 413, 503):
+            log.note("key", "rewards", "shop", status)
+    assert {bucket for bucket, *_ in log._entries} == {0}
+    assert {status for *_, status in log._entries} == {200, 401, 404, 413, 503}
+
+
+def test_a_bug_in_reports_is_said_once(tmp_path, caplog):
+    app = App(Settings(store=f"sqlite:///{tmp_path}/store.db"))
+    for _ in range(5):
+        try:
+            raise ValueError("0.73194268")
+        except ValueError as error:
+            app._say_unexpected("rewards", error)
+    assert len(caplog.records) == 1
+    assert "7319" not in caplog.text
