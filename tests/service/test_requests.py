@@ -13,7 +13,7 @@ from test_leases import make_bandit
 from dpbandit.service import schema
 from dpbandit.service.database import connect
 from dpbandit.service.journal import Journal
-from dpbandit.service.records import Earlier
+from dpbandit.service.records import Asked, Earlier
 from dpbandit.service.trusted import TrustedStore as Store
 
 PATH = "/v1/bandits/named/decisions"
@@ -128,8 +128,8 @@ def test_a_batch_that_mixes_all_kinds_leaves_no_hole_in_the_stream(store_url):
         journal = Journal(store_url)
         await journal.start()
         ids = [None, "a", "b", "a", None, "c", "a", "b"] + [f"n{i}" for i in range(150)]
-        given = [(None if name is None else (name, b"same")) for name in ids]
-        given[6] = ("a", b"different")
+        given = [(None if name is None else Asked(name, b"same")) for name in ids]
+        given[6] = Asked("a", b"different")
         results = []
         for _ in range(2):
             asked = [
