@@ -86,6 +86,7 @@ OWN: dict[str, Callable[[Rng], Any]] = {
     "centre_rewards": lambda rng: True,
     "shift": lambda rng: _size(rng, -2, 2),
     "smallest_eigenvalue": lambda rng: _size(rng, -3, 0),
+    "private_features": lambda rng: [0],
 }
 # With which these are given more often than not: nothing is released before.
 OFTEN = ("first_release", "shape", "ratio", "life")
@@ -182,7 +183,7 @@ class Drawer:
         person = False
         if _maybe(rng, 0.3):
             given["unit"] = ("user", int(_one(rng, 1, 2, 3, 5)))
-        elif self.name == "anytime" and _maybe(rng, 0.2):
+        elif self.name == "anytime" and _maybe(rng, 0.35):
             given["unit"] = ("spread", _one(rng, 1.0, 2.0, 2.5, 4.0))
         elif person := _maybe(rng, 0.2):
             width = given["reward_range"][1] - given["reward_range"][0]

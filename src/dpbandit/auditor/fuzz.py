@@ -55,6 +55,7 @@ class Tried(NamedTuple):
     name: str
     ratio: float
     finding: Finding | None
+    parts: tuple[str, ...] = ()
 
 
 @dataclass
@@ -71,6 +72,8 @@ class Fuzzing:
         Algorithm → the highest cost over its claim, of all its stories that hold.
     counts : dict
         Algorithm → how many stories.
+    parts : dict
+        What stories had in them → how many, and their highest cost over the claim.
     findings : list of Finding
         Stories that break their claim.
     errors : list of Finding
@@ -84,6 +87,7 @@ class Fuzzing:
     seconds: float = 0.0
     highest: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, tuple[int, float]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     errors: list[Finding] = field(default_factory=list)
     complete: bool = True
@@ -98,6 +102,10 @@ class Fuzzing:
         """Take in a case."""
         self.cases += 1
         self.counts[tried.name] = self.counts.get(tried.name, 0) + 1
+        held = 0.0 if tried.finding else tried.ratio
+        for part in tried.parts:
+            count, highest = self.parts.get(part, (0, 0.0))
+            self.parts[part] = count + 1, max(highest, held)
         if tried.finding is None:
             self.highest[tried.name] = max(self.highest.get(tried.name, 0.0), tried.ratio)
         else:
@@ -114,7 +122,10 @@ class Fuzzing:
             "the full)",
         ]
         for name, count in sorted(self.counts.items()):
-            lines.append(f"  {name:<26} {count:>9,} {self.highest.get(name, 0.0):>14.10f}")
+            lines.append(f"  {name:<28} {count:>9,} {self.highest.get(name, 0.0):>14.10f}")
+        lines.append("what was in them")
+        for part, (count, highest) in sorted(self.parts.items()):
+            lines.append(f"  {part:<28} {count:>9,} {highest:>14.10f}")
         lines += [f"  FOUND {finding}" for finding in self.findings]
         lines += [f"  ERROR {finding}" for finding in self.errors]
         return "\n".join(lines)
@@ -132,6 +143,7 @@ class Fuzzing:
             "holds": self.holds,
             "counts": self.counts,
             "highest": self.highest,
+            "parts": self.parts,
             "findings": [one(finding) for finding in self.findings],
             "errors": [one(finding) for finding in self.errors],
         }
@@ -251,7 +263,8 @@ class Job(NamedTuple):
         for tries, (story, pick) in enumerate(stories(self.seed, number, self.names)):
             verdict = judge(story, self.under_test, pick)
             if not verdict.refused:
-                return Tried(number, story.name, verdict.ratio, self._found(number, verdict))
+                found, parts = self._found(number, verdict), tuple(story.parts())
+                return Tried(number, story.name, verdict.ratio, found, parts)
             if tries == TRIES:
                 raise OptionError(f"none of {TRIES} bandits can be judged: {verdict.refused}")
         raise AssertionError("stories end nowhere")

@@ -88,6 +88,27 @@ class Story:
     noise: int = 0  # seed of the transcript's noise
     loud: float = 1.0  # and how many times its scale that is
 
+    def parts(self) -> Iterator[str]:
+        """What is in it, in words: for counting what was tried."""
+        given = self.options
+        unit = given.get("unit", "reward")
+        yield f"unit {unit if isinstance(unit, str) else unit[0]}"
+        yield from sorted({f"with {event.kind}" for event in self.events})
+        there = {
+            "private contexts": self.other_xs is not None,
+            "person with private contexts": self.other_xs is not None and unit[0] == "person",
+            "public contexts": given.get("public_contexts") is not None,
+            "starts from a log": self.logged > 0,
+            "learns batches": len(self.batches) > 0,
+            "pan-private": bool(given.get("pan_private")),
+            "clicks": given.get("rewards") == "clicks",
+            "memories compete": self.name == "anytime" and given.get("memories") != (),
+            "more than ten lives": len(self.xs) > 10 * given.get("life", math.inf),
+            "reference engine": given.get("backend") == "reference",
+            "over 1,000 rounds": len(self.xs) > 1000,
+        }
+        yield from (words for words, is_so in there.items() if is_so)
+
     def steps(self) -> Iterator[tuple[int, int]]:
         """The rows of each update: from, to."""
         first, rows = self.logged, len(self.xs)
