@@ -529,3 +529,28 @@ def test_bad_calls_are_named():
         dpb.fuzz(minutes=0.0)
     with pytest.raises(OptionError, match="can be judged"):
         dpb.fuzz(["linucb"], cases=1)
+
+
+class CannotBeMade(UnderTest):
+    """Its linear algebra fails when it is made."""
+
+    def make(self, name, options):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+
+def test_a_bandit_that_cannot_be_made_ends_no_run():
+    found = dpb.fuzz(["tree-gauss"], cases=3, under_test=CannotBeMade())
+    assert found.holds
+    assert found.cases == len(found.errors) == 3
+    assert "LinAlgError: Singular matrix in judge" not in found.errors[0].words
+    assert "LinAlgError: Singular matrix" in found.errors[0].words
+
+
+def test_what_was_in_the_stories_is_counted():
+    found = dpb.fuzz(["anytime"], seed=4, cases=40)
+    counts = {part: count for part, (count, _) in found.parts.items()}
+    assert sum(count for part, count in counts.items() if part.startswith("unit ")) == 40
+    assert counts["unit spread"] > 0
+    assert counts["memories compete"] > 0
+    assert all(highest <= 1 + 1e-9 for _, highest in found.parts.values())
+    assert "unit spread" in str(found)

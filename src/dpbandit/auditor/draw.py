@@ -136,7 +136,7 @@ class Drawer:
             self._events(rows, long),
             logged,
             noise=int(rng.integers(2**32)),
-            loud=float(_one(rng, 1.0, 1.0, 1.0, 0.0, 30.0)),
+            loud=float(_one(rng, 1.0, 1.0, 1.0, 0.0, 30.0, 1e9)),
         )
         if logged:
             story.xs[:logged] = picker.rows(logged)

@@ -292,9 +292,16 @@ class Side:
             notes = getattr(error, "__notes__", [])
             self.seen.append(f"{type(error).__name__}: {error} {notes}")
             if not isinstance(error, DpbanditError):
-                last = traceback.extract_tb(error.__traceback__)[-1]
-                self.fault = self.fault or f"{self.seen[-1]} in {last.name}, line {last.lineno}"
+                self.fault = self.fault or _where(error)
             return None
+
+
+def _where(error: Exception) -> str:
+    """An error that is none of this library's, and the last line of this library on its way."""
+    lines = traceback.extract_tb(error.__traceback__)
+    last = [line for line in lines if line.filename.startswith(_PACKAGE)][-1]
+    place = last.filename.removeprefix(_PACKAGE)
+    return f"{type(error).__name__}: {error} in {last.name}, {place}:{last.lineno}"
 
 
 def judge(story: Story, under_test: UnderTest | None = None, pick: Pick | None = None) -> Verdict:
@@ -332,6 +339,8 @@ class Telling:
             sides = [self._make(number) for number in range(2)]
         except DpbanditError as error:
             return Verdict(refused=f"{type(error).__name__}: {error}")
+        except Exception as error:  # nothing was learned, and both were made alike
+            return Verdict(fault=_where(error), story=story)
         one, two = self.one, self.two = sides
         bandit = one.bandit
         two.watch.script = one.watch.transcript

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpbandit.reference.algebra import below, factor, inverse_of_lower
 from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.types import Matrix, Vector
 
@@ -31,7 +32,7 @@ class Joined(NamedTuple):
 
     def read(self) -> tuple[Vector, Matrix]:
         """Mean and covariance of θ⁺."""
-        inverse = np.linalg.inv(self.root)
+        inverse = inverse_of_lower(self.root.T).T
         return inverse @ self.target, inverse @ inverse.T
 
 
@@ -75,8 +76,8 @@ class Bank(Holder):
     def join(self, k: int, precision: Matrix, pull: Vector) -> Joined:
         """What memory k holds under a prior of this precision and pull = precision·mean."""
         # The prior as equations: U·θ⁺ = U·mean.
-        upper: Matrix = np.asarray(np.linalg.cholesky(precision).T, dtype=np.float64)
-        values: Vector = np.asarray(np.linalg.solve(upper.T, pull), dtype=np.float64)
+        upper = factor(precision).T
+        values = below(upper.T, pull)
         root, target, misfit = joined(self.roots[k], self.targets[k], upper, values)
         likely = float(np.log(np.diag(upper)).sum() - np.log(np.diag(root)).sum()) - 0.5 * misfit
         return Joined(root, target, likely)

@@ -18,6 +18,7 @@ from dpbandit.learners.bank import Bank, Joined
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.learners.prior import DIFFERENCES, LOOKED_AT, Prior
 from dpbandit.privacy.grid import to_whole
+from dpbandit.reference.algebra import below, factor, inverse_if_positive, solved
 from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.release.anytime import AnytimeSums, kept, next_time, shown
 from dpbandit.types import Matrix, Vector
@@ -82,7 +83,7 @@ class Filter(Holder):
         self.covariance += reward_variance * self.spread
         self.spread[:] = 0.0
         noise = q * q * self.covariance + scale * scale * np.eye(n)  # F, of what is seen given θ⁺
-        gain = q * np.linalg.solve(noise, self.covariance).T  # K = qΠF⁻¹
+        gain = q * solved(noise, self.covariance).T  # K = qΠF⁻¹
         # What is seen is seen·θ⁺ + noise, once what was expected is taken off.
         seen = q * (self.design + self.slope)
         surprise = noisy + q * (self.offset - self.mean)
@@ -90,9 +91,8 @@ class Filter(Holder):
         self.slope -= gain @ seen
         left = np.eye(n) - q * gain  # Joseph's form, which rounding cannot make negative
         self.covariance[:] = left @ self.covariance @ left.T + scale * scale * gain @ gain.T
-        half = np.linalg.cholesky(noise)
-        rows: Matrix = np.asarray(np.linalg.solve(half, seen), dtype=np.float64)
-        values: Vector = np.asarray(np.linalg.solve(half, surprise), dtype=np.float64)
+        half = factor(noise)
+        rows, values = below(half, seen), below(half, surprise)
         for sums in (self.offset, self.mean, self.design, self.slope):
             sums *= rho
         self.covariance *= rho * rho
@@ -284,8 +284,10 @@ class FilterLearner(Learner, Holder):
         traced = float(np.trace(played))
         if traced > 0.0:
             share = TAUGHT * self.bank.known() / traced
-            taught = np.linalg.inv(np.linalg.inv(self.bonus) + share * played)
-            self.bonus[:] = 2.0 * math.log(2.0 + self.clock.rounds) * taught
+            known = inverse_if_positive(self.bonus)
+            taught = None if known is None else inverse_if_positive(known + share * played)
+            if taught is not None:
+                self.bonus[:] = 2.0 * math.log(2.0 + self.clock.rounds) * taught
 
     def fields(self) -> Fields:
         inside = {**self.sum.fields(), **self.filter.fields(), **self.prior.fields()}

@@ -17,6 +17,7 @@ from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.matrices import unpack
 from dpbandit.privacy.noise import find_noise
+from dpbandit.reference.algebra import eigen
 from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.types import Matrix, Vector
 
@@ -74,7 +75,7 @@ class JointLearner(Learner, Holder):
         )
         self.gram[:] = total[:d, :d] + shift * np.eye(d)
         self.moments[:] = total[:d, d] / float(self.spec["reward_weight"])
-        values, vectors = np.linalg.eigh(self.gram)
+        values, vectors = eigen(self.gram)
         # Eigenvalues that the noise took below ridge/2 are raised to it.
         if values[0] <= 0.5 * ridge:
             self.raised += 1

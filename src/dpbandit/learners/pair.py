@@ -23,6 +23,7 @@ from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.matrices import unpack
 from dpbandit.privacy.unit import REWARD_BITS
+from dpbandit.reference.algebra import below, eigen, factor, inverse, inverse_of_lower, solved
 from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.release.anytime import shown
 from dpbandit.release.pair import PairSums, most_move
@@ -102,7 +103,7 @@ def clear_of_noise(noisy: Matrix, expected: Matrix, sd: float) -> Matrix:
     what noise adds to them. The others shrink towards their mean.
     """
     n = len(noisy)
-    values, vectors = np.linalg.eigh(traceless(noisy - expected))
+    values, vectors = eigen(traceless(noisy - expected))
     edge, outstanding = 2.0 * sd * math.sqrt(n), 0
     while outstanding < n - 2:
         below = values[: n - outstanding]
@@ -117,7 +118,7 @@ def clear_of_noise(noisy: Matrix, expected: Matrix, sd: float) -> Matrix:
     share = max(0.0, 1.0 - CAUTION * rest * sd * sd / max(spread, 1e-300))
     values[:rest] = -float(large.sum()) / rest + share * (values[:rest] - middle)
     found = expected + (vectors * values) @ vectors.T
-    values, vectors = np.linalg.eigh(found)
+    values, vectors = eigen(found)
     middle = float(np.maximum(values[:rest], 0.0).mean())
     # Small eigenvalues are not believed, unless noise could not have made them.
     least = max(min(0.5 * middle, SURELY * edge), min(0.01 / n, edge))
@@ -130,7 +131,7 @@ def own_design(noisy: Matrix, pooled: Matrix, sd: float) -> Matrix:
     difference = traceless(noisy - pooled)
     square = float((difference * difference).sum())
     share = max(0.0, 1.0 - sd * sd * (n * (n + 1) - 2) / max(square, 1e-300))
-    values, vectors = np.linalg.eigh(pooled + share * difference)
+    values, vectors = eigen(pooled + share * difference)
     return of_trace_one(np.maximum(values, max(0.5 * sd, 0.002 / n)), vectors)
 
 
@@ -197,7 +198,7 @@ class PairLearner(Learner, Holder):
         self.before = 0.0
         self.estimate, self.posterior = np.zeros(n), np.zeros((n, n))
         precision, pull = self._prior(1.0, IN_INTERCEPT)
-        self.posterior[:] = np.linalg.inv(precision)
+        self.posterior[:] = inverse(precision)
         self.estimate[:] = self.posterior @ pull
         self._show()
 
@@ -356,7 +357,7 @@ class PairLearner(Learner, Holder):
             self.prior_second[:] = self.second
         size, mean = float(np.trace(self.prior_second)) - 1.0, self.prior_second[:d, d]
         within = self.prior_second[:d, :d] + RIDGE * size / d * np.eye(d)
-        self.constant[:] = np.linalg.solve(within, mean)
+        self.constant[:] = solved(within, mean)
         seen = self.people if self.persons else self.before + self.clock.rounds
         sure = turns and seen > SURE * self.noise_scale
         if sure and self.constant_kind == UNDECIDED:
@@ -411,19 +412,19 @@ class PairLearner(Learner, Holder):
         kinds = [self.constant_kind] if self.constant_kind else [IN_INTERCEPT, ALONG_CONTEXTS]
         for kind, power in itertools.product(kinds, POWERS):
             precision, prior_pull = self._prior(4.0**power, kind)
-            root = np.linalg.cholesky(information + precision)
-            inverse = np.linalg.inv(root)
-            towards = inverse @ (pull + prior_pull)
-            prior_root = np.linalg.cholesky(precision)
-            expected = np.linalg.solve(prior_root, prior_pull)
+            root = factor(information + precision)
+            upward = inverse_of_lower(root)
+            towards = upward @ (pull + prior_pull)
+            prior_root = factor(precision)
+            expected = below(prior_root, prior_pull)
             logs.append(
                 float(np.log(np.diag(prior_root)).sum() - np.log(np.diag(root)).sum())
                 + 0.5 * float(towards @ towards)
                 - 0.5 * float(expected @ expected)
                 - 0.5 * power * power
             )
-            means.append(inverse.T @ towards)
-            covariances.append(inverse.T @ inverse)
+            means.append(upward.T @ towards)
+            covariances.append(upward.T @ upward)
         weights = np.exp(np.array(logs) - max(logs))
         weights /= weights.sum()
         self.estimate[:] = weights @ np.array(means)
@@ -438,7 +439,7 @@ class PairLearner(Learner, Holder):
         """
         d, width, middle = self.dim, self.width, self.centre
         mean, w = self.prior_second[:d, d], self.constant
-        size = float(np.trace(self.prior_second)) - 1.0
+        size = np.trace(self.prior_second) - 1.0  # NumPy's: 1/0 is infinite, not an error
         scatter = max(size - float(mean @ mean), 1e-3 * size)
         variance = factor * DIFFERENCES * width * width / scatter
         intercept, level = INTERCEPT * width * width, 0.25 * width * width
@@ -460,9 +461,9 @@ class PairLearner(Learner, Holder):
         """The whitener of a version, from the second moments as they look now, and the Γ to expect
         of it. Returns the mean square of Px⁺.
         """
-        ridge = float(np.linalg.eigvalsh(self.second)[:-1].mean())
-        self.factors[version] = np.linalg.cholesky(self.second + ridge * np.eye(self.n))
-        self.whiteners[version] = np.linalg.inv(self.factors[version])
+        ridge = float(eigen(self.second)[0][:-1].mean())
+        self.factors[version] = factor(self.second + ridge * np.eye(self.n))
+        self.whiteners[version] = inverse_of_lower(self.factors[version])
         expected = self.whiteners[version] @ self.second @ self.whiteners[version].T
         square = float(np.trace(expected))
         self.expected[:] = expected / square

@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from dpbandit.reference.algebra import factor, inverse_of_lower
 from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.types import Matrix, Vector
 
@@ -115,8 +116,8 @@ class Prior(Holder):
         moments[:d, :d] = second / square_size * known + (1.0 - known) / d * np.eye(d)
         moments[:d, d] = moments[d, :d] = direction * known
         moments += FAINTEST * np.abs(moments).sum(axis=1).max() * np.eye(d + 1)
-        self.factor[:] = np.linalg.cholesky(moments).T
-        self.whitener[:] = np.linalg.inv(self.factor)
+        self.factor[:] = factor(moments).T
+        self.whitener[:] = inverse_of_lower(self.factor.T).T
         # R² of a constant on the contexts, with the usual correction for fitting d numbers.
         solved = self.whitener[:d, :d].T @ direction
         square, seen = min(float(solved @ solved), 1.0), self.different

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.privacy.grid import to_whole
+from dpbandit.reference.algebra import inverse, solved
 from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.types import Matrix, Vector
 
@@ -36,7 +37,7 @@ class Ridge(Holder):
         """A ← A + xxᵀ. The old A⁻¹x, the old xᵀA⁻¹x, and whether the core computes A⁻¹ anew now."""
         step: Vector = self.inverse @ x
         self.gram += np.outer(x, x)
-        self.inverse[:] = np.linalg.inv(self.gram)
+        self.inverse[:] = inverse(self.gram)
         self.age += 1
         due = self.age >= max(256, 2 * len(x))
         if due:
@@ -46,7 +47,7 @@ class Ridge(Holder):
     def add_reward(self, x: Vector, reward: float) -> None:
         """b ← b + x·r."""
         self.moments += x * reward
-        self.theta[:] = np.linalg.solve(self.gram, self.moments)
+        self.theta[:] = solved(self.gram, self.moments)
 
     def fade(self, gamma: float) -> None:
         """A ← λI + γ(A − λI), b ← γb. A⁻¹ and θ̂ are then those of before."""
@@ -56,8 +57,8 @@ class Ridge(Holder):
 
     def solve(self) -> None:
         """A⁻¹ and θ̂ from A and b."""
-        self.inverse[:] = np.linalg.inv(self.gram)
-        self.theta[:] = np.linalg.solve(self.gram, self.moments)
+        self.inverse[:] = inverse(self.gram)
+        self.theta[:] = solved(self.gram, self.moments)
 
     def settle(self) -> None:
         """Take in what the core keeps beside A and b."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpbandit.policies.policy import Matrix, MatrixPolicy, Propensities, Vector, View
+from dpbandit.reference.algebra import eigen, factor
 
 # Draws × arms held at a time: 8 MB in each of a few arrays.
 CHUNK = 1 << 20
@@ -27,7 +28,7 @@ class Thompson(MatrixPolicy):
         from dpbandit.reference.random import normals  # a ranker loads nothing else that learns
 
         z = normals(key, decision | DRAWS, len(view.theta))
-        drawn: Vector = contexts @ (view.theta + alpha * (np.linalg.cholesky(view.matrix) @ z))
+        drawn: Vector = contexts @ (view.theta + alpha * (factor(view.matrix) @ z))
         return drawn
 
     def propensities(
@@ -45,7 +46,7 @@ class Thompson(MatrixPolicy):
 
 def half(covariance: Matrix) -> Matrix:
     """H with HHᵀ = the matrix, also for one that rounding left a hair from positive."""
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    values, vectors = eigen((covariance + covariance.T) / 2)
     root: Matrix = vectors * np.sqrt(np.maximum(values, 0.0))
     return root
 

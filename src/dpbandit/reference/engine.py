@@ -258,7 +258,9 @@ class Engine:
                 f"{np.shape(self._waiting().numbers)} numbers are pending, not {np.shape(noisy)}"
             )
         self._pending = None
-        self._learner.commit(np.asarray(noisy, dtype=np.float64))
+        # From here on nothing may fail: an error that the noise decides would tell of it.
+        with np.errstate(all="ignore"):
+            self._learner.commit(np.asarray(noisy, dtype=np.float64))
 
     def starts(self) -> list[int]:
         """Pan-private: the levels of the nodes that begin with the coming round."""
