@@ -89,6 +89,7 @@ class Nursery:
     def kill(self, pid):
         os.kill(pid, signal.SIGKILL)
         self.children.discard(pid)
+        until(lambda: not _alive(pid), pause=0.005)  # its port is free then
 
     def end(self):
         for pid in list(self.children):
