@@ -218,7 +218,7 @@ class Attack:
                 self.faults.append(("no answer", request[:3000]))
                 stream[1].close()
                 return None
-            self._count(status, request)
+            self._count(status, request, body)
             if status in (200, 201) and b'"decision":"' in body and len(self.decisions) < 500:
                 self.decisions.append(body.split(b'"decision":"')[1].split(b'"')[0].decode())
             if last:
@@ -227,10 +227,10 @@ class Attack:
             return stream
         return None
 
-    def _count(self, status, request):
+    def _count(self, status, request, body=b""):
         self.statuses[status] += 1
         if status >= 500:
-            self.faults.append((status, request[:3000]))
+            self.faults.append((status, body, len(request), request[:500], request[-500:]))
 
     # ------------------------------------------------------------------ none at all
 

@@ -89,7 +89,8 @@ class Nursery:
     def kill(self, pid):
         os.kill(pid, signal.SIGKILL)
         self.children.discard(pid)
-        until(lambda: not _alive(pid), pause=0.005)  # its port is free then
+        # With its last thread its port is free. It is nobody's zombie.
+        until(lambda: not Path(f"/proc/{pid}").exists(), pause=0.005)
 
     def end(self):
         for pid in list(self.children):
