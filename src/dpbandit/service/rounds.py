@@ -113,6 +113,8 @@ class Prepared:
     version: int
 
 
+# Arms in a call whose propensities are asked for: each takes a fifth of a millisecond or more.
+MOST_DRAWN = 10_000
 # How many contexts are looked at before others get a turn.
 TURN_ROWS = 1_000
 _DECISIONS: msgspec.json.Decoder[DecisionRequest | list[DecisionRequest]] = msgspec.json.Decoder(
@@ -158,6 +160,9 @@ async def _prepare_all(
 ) -> list[Prepared]:
     wanted = sum(1 if one.k is None else max(one.k, 1) for one in many)
     _at_most(app.settings.max_decisions, wanted, "decisions", "allowed in a call")
+    drawn = sum(len(one.contexts) for one in many if one.propensities)
+    most = max(MOST_DRAWN, app.settings.max_arms)
+    _at_most(most, drawn, "arms", "whose propensities can be asked for in a call")
     ready: list[Prepared] = []
     rows = 0
     for number, one in enumerate(many):
@@ -199,7 +204,7 @@ async def _prepare(app: App, served: Served, key: str, asked: DecisionRequest) -
     if asked.k is None and not asked.propensities:
         chosen = [model.choose(given)]
     else:
-        chosen, details = await _ranked(model, given, asked)
+        chosen, details = await _ranked(app, model, given, asked)
     names: list[Asked | None] = [None] * len(chosen)
     if asked.request is not None:
         names = _fingerprints(app, asked.request, asked, given, details or [None])
@@ -222,7 +227,7 @@ async def _prepare(app: App, served: Served, key: str, asked: DecisionRequest) -
 
 
 async def _ranked(
-    model: ReleasedModel, given: NDArray[np.float64], asked: DecisionRequest
+    app: App, model: ReleasedModel, given: NDArray[np.float64], asked: DecisionRequest
 ) -> tuple[list[int], list[Details]]:
     """The slate, and what is said of its arms: functions of the released model and of what the
     caller sent, so they show nothing that was not released."""
@@ -234,7 +239,8 @@ async def _ranked(
     if asked.propensities:
         try:
             # Some policies draw a thousand lots for it: decisions go on meanwhile.
-            found = await asyncio.to_thread(model.propensities, given)
+            loop = asyncio.get_running_loop()
+            found = await loop.run_in_executor(app.drawing, model.propensities, given)
         except PropensityError:  # the policy draws none
             for one in said:
                 one.propensity = one.propensity_error = None
