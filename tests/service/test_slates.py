@@ -2,10 +2,11 @@
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from harness import ARMS, BANDIT, decide, learned, make_key, reward
+from harness import ARMS, BANDIT, Caller, decide, learned, make_key, reward
 from test_leases import make_bandit
 
 import dpbandit
@@ -83,6 +84,22 @@ def test_propensities_where_the_policy_has_them(shop):
     # One that plays the highest bound has none.
     (one,) = shop("POST", PATH, {"contexts": ARMS, "propensities": True})[1]["slate"]
     assert (one["propensity"], one["propensity_error"]) == (None, None)
+
+
+def test_propensities_of_many_arms_are_drawn_in_a_moment(shop):
+    """They took a minute for a thousand arms, on threads that others needed too."""
+    path = "/v1/bandits/lots/decisions"
+    arms = np.random.default_rng(0).uniform(-0.5, 0.5, (1000, 3)).tolist()
+    asked = {"contexts": arms, "propensities": True}
+    with ThreadPoolExecutor(9) as pool:
+        began = time.monotonic()
+        waiting = [pool.submit(Caller(shop.port, shop.key), "POST", path, asked) for _ in range(8)]
+        assert shop("GET", "/metrics")[0] == 200  # which needs a thread, too
+        assert time.monotonic() - began < 5
+        assert {one.result()[0] for one in waiting} == {201}
+    few = {"contexts": arms[:101], "propensities": True}
+    assert shop("POST", path, [few] * 100)[0] == 413
+    assert shop("POST", path, [{**few, "propensities": False}] * 100)[0] == 200
 
 
 def test_many_in_one_call(shop):

@@ -7,6 +7,7 @@ best. The draw's randomness is its own, so it is post-processing of what was rel
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpbandit.policies.policy import Matrix, MatrixPolicy, Propensities, Vector, View
 from dpbandit.reference.algebra import eigen, factor
@@ -97,19 +98,52 @@ def _by_lines(
         u /= np.linalg.norm(u, axis=1, keepdims=True)
         z = rng.normal(size=(count, d))
         z -= (z * u).sum(axis=1, keepdims=True) * u
-        heights, slopes = means + z @ loadings.T, u @ loadings.T
-        for arm in range(k):
-            lead = heights - heights[:, arm : arm + 1]  # how far the others are ahead at s = 0
-            gain = slopes[:, arm : arm + 1] - slopes  # and how fast this arm catches up
-            with np.errstate(divide="ignore", invalid="ignore"):
-                crossing = lead / gain
-            low = np.where(gain > 0, crossing, -np.inf).max(axis=1)
-            high = np.where(gain < 0, crossing, np.inf).min(axis=1)
-            never = ((gain == 0) & (lead > 0)).any(axis=1)
-            chance = np.where(never, 0.0, np.maximum(ndtr(high) - ndtr(low), 0.0))
-            total[arm] += chance.sum()
-            squares[arm] += (chance**2).sum()
+        arms, low, high = _highest(means + z @ loadings.T, u @ loadings.T)
+        chance = np.maximum(ndtr(high) - ndtr(low), 0.0)
+        total += np.bincount(arms, chance, k)
+        squares += np.bincount(arms, chance**2, k)
     found = total / draws
     variance = np.maximum(squares / draws - found**2, 0.0) * draws / max(draws - 1, 1)
     errors = np.sqrt(variance / draws) if draws > 1 else np.full(k, np.nan)
     return found, errors
+
+
+def _highest(heights: Matrix, slopes: Matrix) -> tuple[NDArray[np.intp], Vector, Vector]:
+    """Of the lines `heights + s·slopes` in each row: those that are highest somewhere, and from
+    where to where. Of equal lines it is the last.
+
+    By rising slope each new line takes over from those below it (the convex hull trick), in all
+    rows at once: comparing every line with every other takes a minute for a thousand arms.
+    """
+    count, k = heights.shape
+    every = np.arange(count)
+    order = np.argsort(heights, axis=1, kind="stable")
+    order = np.take_along_axis(
+        order, np.argsort(np.take_along_axis(slopes, order, 1), axis=1, kind="stable"), 1
+    )
+    heights = np.take_along_axis(heights, order, 1)
+    slopes = np.take_along_axis(slopes, order, 1)
+    kept = np.zeros((count, k), dtype=np.intp)  # a stack for each row, and where each line begins
+    begins = np.full((count, k + 1), np.inf)
+    depth = np.zeros(count, dtype=np.intp)
+    for line in range(k):
+        begin = np.full(count, -np.inf)
+        some = every[depth > 0]
+        while len(some):
+            at = depth[some] - 1
+            top = kept[some, at]
+            gain = slopes[some, line] - slopes[some, top]
+            behind = heights[some, top] - heights[some, line]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                crossing = np.where(gain > 0, behind / gain, -np.inf)
+            over = crossing > begins[some, at]  # the line on top stays, up to here
+            begin[some[over]] = crossing[over]
+            some = some[~over]
+            begins[some, depth[some]] = np.inf
+            depth[some] -= 1
+            some = some[depth[some] > 0]
+        kept[every, depth], begins[every, depth] = line, begin
+        depth += 1
+    begins[every, depth] = np.inf
+    row, at = np.nonzero(np.arange(k) < depth[:, None])
+    return order[row, kept[row, at]], begins[row, at], begins[row, at + 1]

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dpbandit.errors import DpbanditError
@@ -78,6 +79,9 @@ class App:
         self.access = AccessLog(settings.store)
         # Bandits are made and deleted one at a time: a large one takes its time, and nobody else's.
         self.maker = Lane(settings.store, "maker", patience=PATIENCE)
+        # Propensities are drawn one after the other: however many are asked for, the other threads
+        # have their work. What nobody waits for any more is not begun.
+        self.drawing = ThreadPoolExecutor(1, thread_name_prefix="propensities")
         self.dashboard = Dashboard()
         self._loops = (
             Loop("what is too slow", self._end_slow, every=1.0, well_for=5.0),
@@ -123,6 +127,7 @@ class App:
         except (TimeoutError, DpbanditError):
             log.error("the store did not answer at the end; nothing that was acknowledged is lost")
         self.access.stop()
+        self.drawing.shutdown(wait=False, cancel_futures=True)
         await self.catalog.stop()
 
     async def _probe(self) -> None:

@@ -85,7 +85,8 @@ async def bandits(app: App, name: str, key: str, receive: Receive) -> Answer:
     said; `next` goes into `?after=` to get more."""
     given = dict(parse_qsl(name))
     limit, after = given.get("limit", str(MOST_LISTED)), given.get("after", "")
-    if not limit.isdecimal() or not 1 <= int(limit) <= MOST_LISTED:
+    short = len(limit) <= len(str(MOST_LISTED))  # Python reads no number of thousands of digits
+    if not (short and limit.isdecimal() and 1 <= int(limit) <= MOST_LISTED):
         raise Refused(422, f"limit is a number from 1 to {MOST_LISTED:,}")
     await app.catalog.refresh(unless_newer_than=0.05)
     listed = heapq.nsmallest(int(limit) + 1, (n for n in app.catalog.bandits if n > after))
