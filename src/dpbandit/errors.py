@@ -115,9 +115,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     >>> nearest("lincub", ["linucb", "random"])
     "did you mean 'linucb'?"
+    >>> nearest("Lin UCB", ["linucb", "random"])
+    "did you mean 'linucb'?"
     >>> nearest("xyz", ["linucb", "random"])
     'known: linucb, random'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)
+    plain = {_plain(one): one for one in names}
+    close = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.5)
+    return f"did you mean {plain[close[0]]!r}?" if close else "known: " + ", ".join(names)
+
+
+def _plain(name: object) -> str:
+    """A name without what people write in different ways: case, blanks, hyphens, underscores."""
+    return str(name).casefold().translate(dict.fromkeys(map(ord, " -_"), None))

@@ -18,6 +18,7 @@ from dpbandit.types import Matrix
 
 LOOK_INTO_MEMORY = ", also against one look into memory between two updates"
 BACKENDS = ("core", "reference")
+MOST_FEATURES = 100_000  # as in src/core/module/spec.hpp
 
 
 @dataclass
@@ -46,6 +47,11 @@ class Options:
 
     def __post_init__(self) -> None:
         self.dim = whole("dim", self.dim, least=1)
+        if self.dim > MOST_FEATURES:
+            raise OptionError(
+                f"dim must be at most {MOST_FEATURES:,}, not {self.dim:,}: a bandit keeps matrices of "
+                "dim × dim numbers. Hash or project the features first (dpb.Encoder, dpb.Hashed)"
+            )
         if self.epsilon is not None:
             self.epsilon = check_epsilon(self.epsilon)
         if self.delta is not None:

@@ -364,10 +364,17 @@ def construct(name: str, options: Mapping[str, Any]) -> Any:
     if algorithm.black_box:
         return algorithm.factory(**options)
     built = build(options, algorithm.own_options, name)
-    design = algorithm.factory(name, built)
-    if not isinstance(design, Design):
-        raise OptionError(f"the design of {name!r} must return a dpbandit.design.Design")
-    return Bandit(name, built, design)
+    try:
+        design = algorithm.factory(name, built)
+        if not isinstance(design, Design):
+            raise OptionError(f"the design of {name!r} must return a dpbandit.design.Design")
+        return Bandit(name, built, design)
+    except MemoryError:
+        raise OptionError(
+            f"{name} does not fit into memory with dim = {built.dim:,}: each of its matrices has dim "
+            f"× dim numbers, {8 * built.dim**2 / 2**30:,.1f} GiB. Hash or project the features first "
+            "(dpb.Encoder, dpb.Hashed)"
+        ) from None
 
 
 def warn_of_large_delta(claim: Claim | None, horizon: int | None) -> None:

@@ -112,6 +112,11 @@ def prepare(
     **options: Any,
 ) -> Match:
     """Check all that `run` is given; every option error and warning is raised here, before work starts."""
+    if not hasattr(world, "episode"):
+        raise OptionError(
+            f"{world!r} is no world: give an object such as dpb.worlds.Synthetic() (all of them: "
+            "dir(dpb.worlds))"
+        )
     limit = world.rounds
     if horizon is None:
         if limit is None:
