@@ -106,6 +106,14 @@ class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
 
 
+class LargeDeltaWarning(PrivacyWarning):
+    """A δ of 10⁻³ or more, where nobody has said how many rewards share it."""
+
+
+class RangeWarning(UserWarning):
+    """A range of rewards that was not given: noise may be twice what it need be."""
+
+
 class ClusterWarning(UserWarning):
     """A cluster that gives right results, but perhaps not to the last digit those of this machine."""
 

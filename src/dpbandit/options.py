@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpbandit.defaults import REWARD_RANGE
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
 from dpbandit.frames import array_of
 from dpbandit.privacy.accounting import check_delta, check_epsilon
@@ -28,7 +29,7 @@ class Options:
     dim: int
     epsilon: float | None = None
     delta: float | None = None
-    reward_range: tuple[float, float] = (-1.0, 1.0)
+    reward_range: tuple[float, float] = REWARD_RANGE
     horizon: int | None = None
     alpha: float | str | None = None
     ridge: float = 1.0
