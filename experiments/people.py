@@ -21,6 +21,7 @@ import pandas as pd
 
 import dpbandit as dpb
 from dpbandit import worlds
+from dpbandit.algorithms.registry import make_named
 
 RANGE, CLICKS = (-0.5, 1.5), {"reward_range": (0.0, 1.0), "rewards": "clicks"}
 WIDE: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5}
@@ -113,7 +114,7 @@ def play(
     pool: Any = episode.public_contexts
     if name == "anytime":
         given["public_contexts"] = pool
-    bandit = dpb.make(name, dim=world.dim, seed=seed, **NARROW, **given)
+    bandit = make_named(name, dim=world.dim, seed=seed, **NARROW, **given)
     visitors = np.random.default_rng([seed, 1]).permutation(rounds) // visits
     block, lost, lost_at_random = episode.block(rounds), 0.0, 0.0
     for t, shown in enumerate(block.shown):

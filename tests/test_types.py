@@ -27,8 +27,18 @@ assert_type(bandit.propensities(np.eye(2)).probabilities, NDArray[np.float64])
 assert_type(bandit.claim, dpb.Claim)
 results = dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=10, seeds=1)
 assert_type(results, dpb.Results)
-arm: str = bandit.select(np.eye(2))
+assert_type(dpb.warm_start("log.parquet", epsilon=1.0, delta=1e-6), dpb.Bandit)
 """
+
+MISTAKES = {
+    "arm: str = bandit.select(np.eye(2))": 'expression has type "int", variable has type "str"',
+    'dpb.make("anytme", dim=2)': """has incompatible type "Literal['anytme']\"""",
+    'dpb.make("anytime", dim=2, epsilom=1.0)': 'Unexpected keyword argument "epsilom" for "make"',
+    'dpb.make("anytime", dim="3")': 'Argument "dim" to "make" has incompatible type "str"',
+    'dpb.make("anytime", dim=2, unit=("usr", 3))': 'Argument "unit" to "make" has incompatible type',
+    'dpb.warm_start("a", epsilom=1.0)': 'Unexpected keyword argument "epsilom" for "warm_start"',
+    'dpb.warm_start("a", "anytme")': 'Argument 2 to "warm_start" has incompatible type',
+}
 
 
 def test_the_stub_says_what_the_core_has():
@@ -57,7 +67,7 @@ def test_the_stub_says_what_the_core_has():
 
 @pytest.mark.slow  # the type checker reads the whole package first
 def test_public_names_are_known_with_their_types_and_a_mistake_is_found(tmp_path):
-    (tmp_path / "user.py").write_text(CODE)
+    (tmp_path / "user.py").write_text("\n".join([CODE, *MISTAKES, ""]))
     command = [
         sys.executable,
         "-m",
@@ -71,5 +81,6 @@ def test_public_names_are_known_with_their_types_and_a_mistake_is_found(tmp_path
         [*command, str(tmp_path / "user.py")], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     complaints = [line for line in ran.stdout.splitlines() if "user.py" in line]
-    assert len(complaints) == 1, ran.stdout + ran.stderr
-    assert 'expression has type "int", variable has type "str"' in complaints[0]
+    assert len(complaints) == len(MISTAKES), ran.stdout + ran.stderr
+    for complaint, words in zip(complaints, MISTAKES.values(), strict=True):
+        assert words in complaint

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpbandit
+from dpbandit.algorithms.registry import make_named
 
 Matrix = NDArray[np.float64]
 ALPHA = 0.3
@@ -64,7 +65,7 @@ def _ours(algorithm: str, **options: Any) -> Callable[[int, int], Player]:
     def make(dim: int, _arms: int) -> Player:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            bandit = dpbandit.make(
+            bandit = make_named(
                 algorithm, dim=dim, alpha=ALPHA, reward_range=(-0.5, 1.5), **options
             )
         return Player(bandit.select, bandit.update)

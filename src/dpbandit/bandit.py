@@ -49,6 +49,13 @@ NO_COPIES = (
     "of them learning. For a new one like it: dpb.make(**bandit.get_params())"
 )
 
+FOR_USERS = (
+    *("select", "update", "propensities"),
+    *("theta", "rounds", "dim", "name", "memory", "encoder", "log"),
+    *("claim", "spent", "ledger", "receipt", "clipped", "over_cap", "user_counts"),
+    *("save", "export", "model", "get_params"),
+)
+
 # All bandits of this process. A forked child turns off the short way of those it inherited, so that
 # a round without a release need not look whether it runs in another process.
 _ALIVE: weakref.WeakSet[Bandit] = weakref.WeakSet()
@@ -557,6 +564,10 @@ class Bandit:
     def _seen(self) -> tuple[dict[str, Any], int]:
         engine = self.state.engine.copy()  # other threads may be learning quietly
         return engine.model(), engine.rounds
+
+    def __dir__(self) -> list[str]:
+        """What a user needs. The other names are for audits, planners and the service."""
+        return list(FOR_USERS)
 
     def __copy__(self) -> NoReturn:
         raise BudgetError(NO_COPIES)

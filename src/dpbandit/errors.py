@@ -106,6 +106,14 @@ class PrivacyWarning(UserWarning):
     """Allowed, but a reviewer would ask about it."""
 
 
+class LargeDeltaWarning(PrivacyWarning):
+    """A δ of 10⁻³ or more, where nobody has said how many rewards share it."""
+
+
+class RangeWarning(UserWarning):
+    """A range of rewards that was not given: noise may be twice what it need be."""
+
+
 class ClusterWarning(UserWarning):
     """A cluster that gives right results, but perhaps not to the last digit those of this machine."""
 
@@ -115,9 +123,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     >>> nearest("lincub", ["linucb", "random"])
     "did you mean 'linucb'?"
+    >>> nearest("Lin UCB", ["linucb", "random"])
+    "did you mean 'linucb'?"
     >>> nearest("xyz", ["linucb", "random"])
     'known: linucb, random'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)
+    plain = {_plain(one): one for one in names}
+    close = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.5)
+    return f"did you mean {plain[close[0]]!r}?" if close else "known: " + ", ".join(names)
+
+
+def _plain(name: object) -> str:
+    """A name without what people write in different ways: case, blanks, hyphens, underscores."""
+    return str(name).casefold().translate(dict.fromkeys(map(ord, " -_"), None))

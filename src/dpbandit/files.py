@@ -94,8 +94,12 @@ def _unpack(source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any]
         with np.load(source, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         record = json.loads(arrays.pop("record").tobytes())
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
-        raise SaveError(f"{path} is not a saved bandit: {error}") from error
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile):
+        # NumPy's own words may recommend to load code from the file.
+        raise SaveError(
+            f"{path} is neither a saved bandit nor an exported model, or it is damaged: give a file "
+            "that bandit.save or bandit.export wrote"
+        ) from None
     found = record.get("format") if isinstance(record, dict) else None
     if found == 1:
         raise SaveError(f"{path} has format 1: {OLD}")

@@ -60,9 +60,14 @@ def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any, told: Told) -
     if xs.ndim == 1 and rs.ndim == 0:
         xs, rs = xs[None, :], rs[None]
     if xs.ndim != 2 or rs.ndim != 1 or len(xs) != len(rs):
+        hint = (
+            ""
+            if xs.ndim
+            else ". Give the features of what was played, not its number: contexts[arm]"
+        )
         raise ShapeError(
             f"update takes a context of shape ({bandit.dim},) with one reward, or a batch of "
-            f"shapes (n, {bandit.dim}) and (n,), not {np.shape(contexts)} and {np.shape(rewards)}"
+            f"shapes (n, {bandit.dim}) and (n,), not {xs.shape} and {rs.shape}{hint}"
         )
     if len(xs) == 0:
         return
@@ -285,7 +290,7 @@ def refuse(bandit: Bandit, code: int, xs: Matrix, count: int | None = None) -> N
         options=bandit.options,
         contexts=xs,
         rounds=bandit.rounds,
-        count=len(xs) if count is None else count,
+        count=np.atleast_1d(xs).shape[0] if count is None else count,
     )
 
 

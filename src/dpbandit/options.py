@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpbandit.defaults import REWARD_RANGE
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError, nearest
 from dpbandit.frames import array_of
 from dpbandit.privacy.accounting import check_delta, check_epsilon
@@ -18,6 +19,7 @@ from dpbandit.types import Matrix
 
 LOOK_INTO_MEMORY = ", also against one look into memory between two updates"
 BACKENDS = ("core", "reference")
+MOST_FEATURES = 100_000  # as in src/core/module/spec.hpp
 
 
 @dataclass
@@ -27,7 +29,7 @@ class Options:
     dim: int
     epsilon: float | None = None
     delta: float | None = None
-    reward_range: tuple[float, float] = (-1.0, 1.0)
+    reward_range: tuple[float, float] = REWARD_RANGE
     horizon: int | None = None
     alpha: float | str | None = None
     ridge: float = 1.0
@@ -46,6 +48,11 @@ class Options:
 
     def __post_init__(self) -> None:
         self.dim = whole("dim", self.dim, least=1)
+        if self.dim > MOST_FEATURES:
+            raise OptionError(
+                f"dim must be at most {MOST_FEATURES:,}, not {self.dim:,}: a bandit keeps matrices of "
+                "dim × dim numbers. Hash or project the features first (dpb.Encoder, dpb.Hashed)"
+            )
         if self.epsilon is not None:
             self.epsilon = check_epsilon(self.epsilon)
         if self.delta is not None:

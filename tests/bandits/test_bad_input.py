@@ -44,6 +44,7 @@ UPDATES = [
     (([[0.1, 0.2]], 0.5), errors.ShapeError, r"\(2,\) with one reward"),
     (([[0.1, 0.2]], [0.5, 0.6]), errors.ShapeError, "batch"),
     ((np.zeros((2, 2, 2)), np.zeros(2)), errors.ShapeError, "batch"),
+    ((1, 0.5), errors.ShapeError, r"not its number: contexts\[arm\]"),
     (([math.nan, 0.0], 0.5), errors.NotFiniteError, "NaN or infinity"),
     (([math.inf, 0.0], 0.5), errors.NotFiniteError, "NaN or infinity"),
     (([1e200, 1e200], 0.5), errors.NormError, "above max_norm"),
@@ -71,7 +72,7 @@ def test_a_bad_update_is_named_and_changes_nothing(name, arguments, error, words
 
 @pytest.mark.parametrize(
     "contexts",
-    [[], [[]], [1.0, 2.0], [[1.0]], [[math.nan, 0.0]], [[9.0, 9.0]], "arms", None, [[None, 1]]],
+    [[], [[]], [1.0, 2.0], [[1.0]], [[math.nan, 0.0]], [[9.0, 9.0]], "arms", None, [[None, 1]], 2],
 )
 def test_a_bad_select_is_named_and_changes_nothing(contexts):
     bandit = fresh()
@@ -112,6 +113,7 @@ def test_a_missing_user_is_named_and_changes_nothing():
 OPTIONS = [
     ({"dim": 0}, "dim must be a whole number of at least 1"),
     ({"dim": 2.5}, "dim"),
+    ({"dim": 10**6}, "dim must be at most 100,000, not 1,000,000"),
     ({"epsilon": 0}, "epsilon must be a number above 0"),
     ({"epsilon": -1.0}, "epsilon"),
     ({"epsilon": math.nan}, "epsilon"),
@@ -142,12 +144,33 @@ def test_a_bad_option_says_what_is_allowed(wrong, words):
         dpb.make("dgs", **({"dim": 2, "epsilon": 1.0, "delta": 1e-3, "seed": 1} | wrong))
 
 
-def test_an_unknown_algorithm_gets_the_nearest_name():
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("tree-gaus", "tree-gauss"), ("LinUCB", "linucb"), ("private_ts", "private-ts")],
+)
+def test_an_unknown_algorithm_gets_the_nearest_name(wrong, right):
     with pytest.raises(
         errors.UnknownAlgorithmError,
-        match="no algorithm is called 'tree-gaus': did you mean 'tree-gauss'",
+        match=f"no algorithm is called '{wrong}': did you mean '{right}'",
     ):
-        dpb.make("tree-gaus", dim=2)
+        dpb.make(wrong, dim=2)
+
+
+def test_matrices_that_do_not_fit_into_memory_are_an_error_with_their_size():
+    def design(*_):
+        raise MemoryError
+
+    dpb.register("endless", design=design, replace=True)
+    with pytest.raises(errors.OptionError, match=r"dim = 40,000: .* 11\.9 GiB"):
+        dpb.make("endless", dim=40_000)
+
+
+def test_a_run_needs_a_world_and_a_picture_has_no_file_name():
+    with pytest.raises(errors.OptionError, match=r"'synthetic' is no world: .*Synthetic\(\)"):
+        dpb.run("synthetic", ["linucb"], horizon=5)
+    results = dpb.run(dpb.worlds.Synthetic(), ["random"], horizon=5, seeds=1)
+    with pytest.raises(errors.OptionError, match=r"savefig"):
+        results.plot("fig.png")
 
 
 @settings(max_examples=60, deadline=None)

@@ -145,13 +145,15 @@ def test_an_exported_model_ranks_like_the_bandit_and_holds_no_clean_number(tmp_p
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"not a bandit", b"{}", b'{"dpbandit_model": 99}', b"PK\x03\x04garbage"]
+    "content",
+    [b"", b"not a bandit", b"{}", b'{"dpbandit_model": 99}', b"PK\x03\x04garbage", b"\x80\x04junk"],
 )
 def test_a_file_that_is_no_bandit_is_named(tmp_path, content):
     path = tmp_path / "x"
     path.write_bytes(content)
-    with pytest.raises(SaveError):
+    with pytest.raises(SaveError) as refused:
         dpb.load(path)
+    assert "pickle" not in str(refused.value)  # NumPy would recommend to load code
 
 
 def test_a_missing_file_is_named(tmp_path):

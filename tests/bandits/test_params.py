@@ -4,12 +4,15 @@ import dataclasses
 import inspect
 import re
 import typing
+import warnings
 
 import numpy as np
 import pytest
 
 import dpbandit as dpb
 from dpbandit.algorithms import registry
+from dpbandit.algorithms.given import Given
+from dpbandit.errors import LargeDeltaWarning, RangeWarning
 from dpbandit.options import SHARED, Options
 
 
@@ -70,7 +73,56 @@ def test_editors_know_every_algorithm_and_option():
     for option in dataclasses.fields(Options):
         if option.name not in ("dim", "extra"):
             assert shown[option.name].default == option.default
+    types = inspect.get_annotations(Given)
+    names = {option: shown[option].annotation for option in shown if option != "name"}
+    assert {option: re.sub(r"\s", "", names[option]) for option in names} == {
+        option: re.sub(r"\s|^\(|\)$", "", types[option].__forward_arg__) for option in types
+    }
     for option in shown:
         assert re.search(rf"^    (\w+, )*{option}(, \w+)* :", dpb.make.__doc__, re.MULTILINE), (
             option
         )
+
+
+def test_dir_shows_what_a_user_needs_and_all_of_it_is_there():
+    bandit = dpb.make("anytime", dim=2, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=0)
+    shown = dir(bandit)
+    assert {"select", "update", "theta", "claim", "spent", "save", "export"} <= set(shown)
+    assert len(shown) <= 24
+    assert all(hasattr(bandit, name) for name in shown)
+
+
+def test_a_forgotten_range_is_said_with_what_it_costs():
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    with pytest.warns(RangeWarning, match=r"twice the noise .* reward_range=\(0, 1\)") as caught:
+        dpb.make("anytime", dim=2, **budget)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpb.make("anytime", dim=2, reward_range=(-1, 1), **budget)
+        dpb.make("linucb", dim=2)
+        dpb.make("random", dim=2)
+        dpb.make("local", dim=2, epsilon=float("inf"))
+        dpb.run(dpb.worlds.Synthetic(), ["anytime"], horizon=5, seeds=1, **budget)
+
+
+def test_a_run_clips_to_the_range_of_its_world_unless_told():
+    given = {"horizon": 300, "seeds": 2, "epsilon": 1.0, "delta": 1e-6, "record": []}
+    said = {"reward_range": (-0.5, 1.5)}
+    world = dpb.worlds.Synthetic()
+    ours = dpb.run(world, ["anytime"], **given).frame()
+    assert ours.equals(dpb.run(world, ["anytime"], **given, **said).frame())
+    assert not ours.equals(dpb.run(world, ["anytime"], **given, reward_range=(-1, 1)).frame())
+
+
+@pytest.mark.parametrize("name", ["anytime", "local"])
+def test_a_large_delta_without_a_horizon_is_said(name):
+    given = {"dim": 2, "epsilon": 1.0, "reward_range": (0, 1)} | (
+        {"noise": "gaussian"} if name == "local" else {}
+    )
+    with pytest.warns(LargeDeltaWarning, match="delta = 0.001, and no horizon") as caught:
+        dpb.make(name, delta=1e-3, **given)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpb.make(name, delta=9e-4, **given)

@@ -31,7 +31,17 @@ ROOT = Path(__file__).parents[2]
         (["plan", "--contexts", "none.npy"], "none.npy cannot be read: No such file"),
         (["plan", "--out", "nowhere/plan.svg"], "there is no folder"),
         (
-            ["warm-start", "none.parquet", "--delta", "1e-6", "--out", "b.npz"],
+            [
+                "warm-start",
+                "none.parquet",
+                "--reward-range",
+                "0",
+                "1",
+                "--delta",
+                "1e-6",
+                "--out",
+                "b.npz",
+            ],
             "no Parquet file is found at none.parquet",
         ),
         (["keys", "list", "--store", "sqlite:///none.db"], "there is no store at none.db"),

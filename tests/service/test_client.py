@@ -166,7 +166,7 @@ def test_what_is_refused_says_what_to_do(shared, kind):
         client.create_bandit(name, "tree-gauss", **MADE)
         with pytest.raises(RequestError, match="another bandit of this name"):
             client.create_bandit(name, "tree-gauss", **{**MADE, "epsilon": 0.5})
-        with pytest.raises(RequestError, match="no bandit of this name"):
+        with pytest.raises(RequestError, match="no bandit called 'nobody'"):
             client.decide("nobody", ARMS)
         with pytest.raises(RequestError, match="must have 3 numbers"):
             client.decide(name, [[1.0, 0.0]])

@@ -31,7 +31,7 @@ class DeferredBandit:
     def of(self, dim: int) -> Any:
         """The bandit."""
         if self.bandit is None:
-            self.bandit = registry.make(self.algorithm, **self.options, dim=dim)
+            self.bandit = registry.make_named(self.algorithm, **self.options, dim=dim)
         return self.bandit
 
     def __getstate__(self) -> dict[str, Any]:

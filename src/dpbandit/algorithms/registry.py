@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_overloads, overload
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -27,11 +27,22 @@ from dpbandit.algorithms import (
     tree_gauss,
 )
 from dpbandit.bandit import Bandit
+from dpbandit.defaults import LARGE_DELTA, REWARD_RANGE
 from dpbandit.design import Design
 from dpbandit.encoder import Encoder
-from dpbandit.errors import OptionError, PrivacyWarning, UnknownAlgorithmError, nearest
+from dpbandit.errors import (
+    LargeDeltaWarning,
+    OptionError,
+    PrivacyWarning,
+    RangeWarning,
+    UnknownAlgorithmError,
+    nearest,
+)
 from dpbandit.options import Options, build
 from dpbandit.privacy.claim import Claim
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # What editors and type checkers know of `make`: the names in ALGORITHMS.
 Name = Literal[
@@ -139,11 +150,38 @@ def find(name: str) -> Algorithm:
     return found
 
 
-@overload
-def make(
+def make_named(name: str, **options: Any) -> Any:
+    """`make` for a name that is not known before it runs: in a variable, or registered by a user."""
+    given = {key: value for key, value in options.items() if (key, value) != ("dim", None)}
+    bandit = construct_with_encoder(name, given)
+    warn_of_large_delta(getattr(bandit, "claim", None), options.get("horizon"), stacklevel=4)
+    warn_of_no_range(bandit, given)
+    return bandit
+
+
+def answered_by(function: Callable[..., Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A signature for readers, editors and type checkers; `function` gets what was given alone.
+
+    What was not given is not an option with its default: an algorithm of somebody's own, or one that
+    lacks it, must not be handed it.
+    """
+
+    def decorate(signature: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(signature)
+        def call(*args: P.args, **options: P.kwargs) -> T:
+            found: T = function(*args, **options)
+            return found
+
+        return call
+
+    return decorate
+
+
+@answered_by(make_named)
+def make(  # type: ignore[empty-body]
     name: Name,
     *,
-    dim: int = ...,
+    dim: int | None = None,
     encoder: Encoder | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -188,10 +226,7 @@ def make(
     smallest_eigenvalue: float | None = None,
     form: Literal["simplified", "full"] = "simplified",
     printed_index: bool = False,
-) -> Bandit: ...
-@overload
-def make(name: str, **options: Any) -> Any: ...
-def make(name: str, **options: Any) -> Any:
+) -> Bandit:
     """A new bandit. Without a seed it draws real noise; with one it is a reproducible simulation.
 
     Parameters
@@ -207,9 +242,11 @@ def make(name: str, **options: Any) -> Any:
         ε of the promise; needed by private algorithms. `float("inf")` switches noise off, and the
         claim with it.
     delta : float
-        δ of the promise; needed with Gaussian noise. A warning above 1/`horizon`.
+        δ of the promise; needed with Gaussian noise. Warns if δ > 1/`horizon`, or if δ ≥ 10⁻³ and
+        there is no horizon.
     reward_range : (float, float), default (-1, 1)
-        Rewards are clipped to it.
+        Rewards are clipped to it, and noise is scaled to its width. Warns if it is not given: clicks
+        need (0, 1), half the noise of (-1, 1).
     horizon : int, optional
         How many rewards will be learned from. None: unknown, and no end.
     alpha : float or 'theory', default 0.3
@@ -231,7 +268,7 @@ def make(name: str, **options: Any) -> Any:
     seed : int, optional
         A number: a simulation that can be repeated. None: real noise.
     pan_private : bool, default False
-        Protect also against one look into memory: `private-linucb`, `tree-gauss`.
+        Protect also if memory is inspected once: `private-linucb`, `tree-gauss`.
     context_noise : float, default 0
         σ of Corollary 1's perturbation of contexts.
     theta_norm, zeta, reward_noise : float, default 1.0, 0.05, 0.5
@@ -313,13 +350,6 @@ def make(name: str, **options: Any) -> Any:
     >>> print(bandit.claim.status, bandit.claim.noise)
     proven simulation
     """
-    bandit = construct_with_encoder(name, options)
-    warn_of_large_delta(getattr(bandit, "claim", None), options.get("horizon"))
-    return bandit
-
-
-# So that `help(dpb.make)` shows every option; only those given are handed on to a user's factory.
-make.__signature__ = inspect.signature(get_overloads(make)[0])  # type: ignore[attr-defined]
 
 
 def know(entries: Mapping[str, Algorithm]) -> None:
@@ -364,21 +394,52 @@ def construct(name: str, options: Mapping[str, Any]) -> Any:
     if algorithm.black_box:
         return algorithm.factory(**options)
     built = build(options, algorithm.own_options, name)
-    design = algorithm.factory(name, built)
-    if not isinstance(design, Design):
-        raise OptionError(f"the design of {name!r} must return a dpbandit.design.Design")
-    return Bandit(name, built, design)
+    try:
+        design = algorithm.factory(name, built)
+        if not isinstance(design, Design):
+            raise OptionError(f"the design of {name!r} must return a dpbandit.design.Design")
+        return Bandit(name, built, design)
+    except MemoryError:
+        raise OptionError(
+            f"{name} does not fit into memory with dim = {built.dim:,}: each of its matrices has dim "
+            f"× dim numbers, {8 * built.dim**2 / 2**30:,.1f} GiB. Hash or project the features first "
+            "(dpb.Encoder, dpb.Hashed)"
+        ) from None
 
 
-def warn_of_large_delta(claim: Claim | None, horizon: int | None) -> None:
+def warn_of_large_delta(claim: Claim | None, horizon: int | None, *, stacklevel: int = 3) -> None:
     """(ε, δ) with δ ≥ 1/T allows a mechanism that publishes one of T rewards in the clear."""
-    if claim is not None and horizon and claim.delta > 1 / horizon:
+    if claim is None or claim.status == "none":
+        return
+    if not horizon and LARGE_DELTA <= claim.delta < 1:
+        warnings.warn(
+            f"delta = {claim.delta:g}, and no horizon: δ must lie well below one over the number of "
+            "rewards, such as 1e-6. As it is, publishing one reward in a thousand in the clear would "
+            "satisfy it",
+            LargeDeltaWarning,
+            stacklevel=stacklevel,
+        )
+    if horizon and claim.delta > 1 / horizon:
         warnings.warn(
             f"delta = {claim.delta:g} is above 1/horizon = {1 / horizon:g}: fine to reproduce a "
             "paper, too large to protect people (publishing one reward at random in the clear "
             "would satisfy it)",
             PrivacyWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
+        )
+
+
+def warn_of_no_range(bandit: Any, given: Mapping[str, Any]) -> None:
+    """Noise is scaled to the width of the range: a forgotten one costs, and is not seen."""
+    if "reward_range" in given or not isinstance(bandit, Bandit):
+        return
+    if bandit.claim.status != "none" and bandit.design.clips and bandit.design.is_private:
+        warnings.warn(
+            f"reward_range was not given: rewards are clipped to {REWARD_RANGE}, and noise is scaled "
+            "to its width. For clicks, 0 or 1, that is twice the noise they need: say "
+            "reward_range=(0, 1)",
+            RangeWarning,
+            stacklevel=4,
         )
 
 

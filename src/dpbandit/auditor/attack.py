@@ -33,6 +33,7 @@ from dpbandit.auditor.scores import (
 )
 from dpbandit.auditor.trajectories import trajectory
 from dpbandit.bandit import Bandit
+from dpbandit.defaults import AUDIT_DIM, AUDIT_HORIZON, DELTA, EPSILON
 from dpbandit.errors import OptionError
 from dpbandit.gpu import attack as gpu
 from dpbandit.gpu.counting import Counts
@@ -121,10 +122,10 @@ class Audit:
 def audit(
     name: str,
     *,
-    epsilon: float = 2.0,
-    delta: float = 1e-5,
-    horizon: int = 256,
-    dim: int = 1,
+    epsilon: float = EPSILON,
+    delta: float = DELTA,
+    horizon: int = AUDIT_HORIZON,
+    dim: int = AUDIT_DIM,
     runs: int = 100_000,
     seed: int = 0,
     confidence: float = CONFIDENCE,

@@ -33,6 +33,7 @@ from dpbandit.auditor.frozen import (
 from dpbandit.auditor.verification import Verification, compare_with
 from dpbandit.auditor.watch import NO_NOISE, OTHER_SCALE, TWICE, joint_cost, record
 from dpbandit.bandit import Bandit
+from dpbandit.defaults import DELTA, EPSILON, VERIFY_DIM, VERIFY_HORIZON
 from dpbandit.errors import OptionError, ShapeError
 from dpbandit.options import whole
 from dpbandit.privacy.sensitivity import estimate_bounds
@@ -51,7 +52,6 @@ LONG = 4096
 
 
 # What a bandit is made with where nothing is asked for.
-SETTING = (2.0, 1e-5)
 # What rounding depends on; where one is given, it is the caller's choice.
 ILL_CONDITIONED = ("ridge", "reward_range", "public_contexts")
 
@@ -72,8 +72,8 @@ def verify(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-    horizon: int = 512,
-    dim: int = 5,
+    horizon: int = VERIFY_HORIZON,
+    dim: int = VERIFY_DIM,
     seed: int = 0,
     tries: int = 400,
     contexts: Matrix | None = None,
@@ -95,7 +95,7 @@ def verify(
     name : str
         The algorithm.
     epsilon, delta : float, optional
-        What to make it with and compare with. If neither is given: 2 and 1e-5, and the claim of the
+        What to make it with and compare with. If neither is given: 1 and 1e-6, and the claim of the
         bandit that is made so.
     horizon, dim : int
         Rounds, and features of a context.
@@ -158,7 +158,7 @@ def verify(
     if options.get("shape", "round") != "round":
         options.setdefault("public_contexts", public * options.get("max_norm", 1.0))
 
-    asked = {"epsilon": epsilon or SETTING[0], "delta": SETTING[1] if delta is None else delta}
+    asked = {"epsilon": epsilon or EPSILON, "delta": DELTA if delta is None else delta}
 
     def make(rounds: int, **more: Any) -> Bandit:
         given = {"dim": dim, "seed": seed, **asked, **options, **more}

@@ -19,9 +19,10 @@ from dpbandit.algorithms import registry
 from dpbandit.auditor import streams
 from dpbandit.auditor.frozen import opposed, together
 from dpbandit.auditor.verification import Verification, compare_with
-from dpbandit.auditor.verify import SETTING, Progress
+from dpbandit.auditor.verify import Progress
 from dpbandit.auditor.watch import Transcript, Watch, fixed_slate, joint_cost, shown
 from dpbandit.bandit import Bandit
+from dpbandit.defaults import DELTA, EPSILON
 from dpbandit.logs import enter
 from dpbandit.warmstart.source import Columns, arrow, find_columns, open_log
 from dpbandit.warmstart.start import learn_log, peek
@@ -133,7 +134,7 @@ def verify_warm_start(
     >>> result.holds, round(result.worst.ratio, 3)
     (True, 1.0)
     """
-    asked = {"epsilon": epsilon or SETTING[0], "delta": SETTING[1] if delta is None else delta}
+    asked = {"epsilon": epsilon or EPSILON, "delta": DELTA if delta is None else delta}
     given = {"dim": dim, "seed": seed, **asked, **options}
     given["horizon"] = None if unknown_horizon else horizon
     if options.get("shape", "round") != "round":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer import Argument, Option
 
+from dpbandit import defaults
 from dpbandit.cli import names as known_names
 from dpbandit.cli.options import Cluster, Device, Json
 from dpbandit.cli.shared import (
@@ -66,12 +67,12 @@ def run(
         help="synthetic (the paper's), drifting (the contexts change over time) or degenerate (they lack diversity).",
         autocompletion=known_names.world,
     ),
-    epsilon: float = Option(2.0, help="Privacy: smaller is stronger."),
+    epsilon: float = Option(defaults.EPSILON, help="Privacy: smaller is stronger."),
     delta: float = Option(
-        0.1,
+        defaults.DELTA,
         help="Failure probability of the promise; the paper's 0.1 is far too large to protect people.",
     ),
-    horizon: int = Option(10_000, help="Rounds."),
+    horizon: int = Option(defaults.HORIZON, help="Rounds."),
     unknown_horizon: bool = Option(
         False, "--unknown-horizon", help="Do not tell the algorithms how many rounds there will be."
     ),
@@ -80,9 +81,9 @@ def run(
         "0.3", help="Width of the confidence bonus: a number, or 'theory' for Lemma 2."
     ),
     ridge: float = Option(1.0, help="Ridge regularisation λ."),
-    reward_range: tuple[float, float] = Option(
-        (-0.5, 1.5),
-        help="Rewards are clipped to this range by private algorithms.",
+    reward_range: tuple[float, float] | None = Option(
+        None,
+        help="Rewards are clipped to this range by private algorithms; the world's, -0.5 1.5, if not given.",
         metavar="LOW HIGH",
     ),
     noise: str | None = Option(
@@ -92,7 +93,7 @@ def run(
     ),
     context_noise: float = Option(0.0, help="Perturb contexts by N(0, σ²) (Corollary 1)."),
     arms: int = Option(1000, help="Arms in the pool."),
-    dim: int = Option(10, help="Features per arm."),
+    dim: int = Option(defaults.DIM, help="Features per arm."),
     shown: int = Option(10, help="Arms shown each round."),
     reward_noise: float = Option(0.5, help="Standard deviation of reward noise."),
     workers: int | None = Option(
@@ -141,7 +142,9 @@ def run(
     except ValueError:
         raise OptionError(f"--alpha must be a number or 'theory', not {alpha!r}") from None
     options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "ridge": ridge}
-    options |= {"reward_range": reward_range, "alpha": width}
+    options |= {"alpha": width}
+    if reward_range is not None:
+        options["reward_range"] = reward_range
     options |= {"context_noise": context_noise, "reward_noise": reward_noise}
     jobs = {
         name: (name, _noise_for(name, noise) | ({"horizon": None} if unknown_horizon else {}))
@@ -197,14 +200,14 @@ def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
     from dpbandit.privacy.noise import find_noise
 
     find_noise(noise)
-    from dpbandit.algorithms.registry import find, make
+    from dpbandit.algorithms.registry import construct, find
 
     if find(name).registered_by_user:
         return {"noise": noise}
     small = {"dim": 1, "epsilon": 1.0, "delta": 0.001, "horizon": 2, "seed": 0}
     more = {"smallest_eigenvalue": 1.0} if "dgs" in name else {}
     try:
-        make(name, noise=noise, **small, **more)
+        construct(name, {"noise": noise, **small, **more})
     except OptionError as error:
         note(f"{name} keeps its own noise: {error}")
         return {}

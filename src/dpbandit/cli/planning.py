@@ -7,6 +7,7 @@ from typing import Any
 
 from typer import Argument, Option
 
+from dpbandit import defaults
 from dpbandit.cli import names as known_names
 from dpbandit.cli.options import Json, PersonClicks, UserRewards, unit_of
 from dpbandit.cli.shared import (
@@ -35,10 +36,10 @@ def plan(
     dim: int | None = Option(
         None, help="Features per context; those of the sample, or 10, if not given."
     ),
-    arms: int = Option(10, help="Arms to choose from in a round."),
-    epsilon: float = Option(1.0, help="ε: smaller is stronger."),
-    delta: float = Option(1e-6, help="δ, well below 1/rounds."),
-    horizon: int = Option(10_000, help="Rounds to plan for."),
+    arms: int = Option(defaults.ARMS, help="Arms to choose from in a round."),
+    epsilon: float = Option(defaults.EPSILON, help="ε: smaller is stronger."),
+    delta: float = Option(defaults.DELTA, help="δ, well below 1/rounds."),
+    horizon: int = Option(defaults.HORIZON, help="Rounds to plan for."),
     unknown_horizon: bool = Option(
         False, "--unknown-horizon", help="The algorithms will not know how many rounds there are."
     ),
@@ -136,7 +137,7 @@ def plan(
     room_for(file)
     sample = None if contexts is None else _read(contexts)
     given: dict[str, Any] = {
-        "dim": dim or (10 if sample is None else sample.shape[-1]),
+        "dim": dim or (defaults.DIM if sample is None else sample.shape[-1]),
         "arms": arms,
         "delta": delta,
         "horizon": None if unknown_horizon else horizon,

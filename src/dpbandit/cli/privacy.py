@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+from dpbandit import defaults
 from dpbandit.cli.names import algorithm
 from dpbandit.cli.options import (
     Algorithm,
@@ -59,8 +60,10 @@ def verify(
         None, help="The ε to check; if neither it nor δ is given, the bandit's own claim."
     ),
     delta: float | None = Option(None, help="The δ to check (no part in pure ε)."),
-    horizon: int = Option(512, help="Rounds; every position is tried up to 4,096."),
-    dim: int = Option(5, help="Features per context."),
+    horizon: int = Option(
+        defaults.VERIFY_HORIZON, help="Rounds; every position is tried up to 4,096."
+    ),
+    dim: int = Option(defaults.VERIFY_DIM, help="Features per context."),
     runs: int = Option(400, help="Steps of the search for bad contexts; 0 for none."),
     seed: Seed = 0,
     noise: Noise = None,
@@ -118,10 +121,10 @@ def verify(
 @app.command()
 def audit(
     name: Algorithm,
-    epsilon: Epsilon = 2.0,
-    delta: Delta = 1e-5,
+    epsilon: Epsilon = defaults.EPSILON,
+    delta: Delta = defaults.DELTA,
     horizon: int | None = Option(None, help="Rounds: 256, or 16 with --real, if not given."),
-    dim: int = Option(1, help="Features per context."),
+    dim: int = Option(defaults.AUDIT_DIM, help="Features per context."),
     runs: int | None = Option(
         None,
         help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, "
@@ -172,7 +175,7 @@ def audit(
             name,
             epsilon=epsilon,
             delta=delta,
-            horizon=horizon or (16 if real else 256),
+            horizon=horizon or (16 if real else defaults.AUDIT_HORIZON),
             dim=dim,
             runs=runs or (2_000 if real else 100_000 if device == "cpu" else 100_000_000),
             seed=seed,
@@ -270,12 +273,14 @@ def fuzz(
 @app.command()
 def claim(
     name: Algorithm,
-    epsilon: float = Option(1.0, help="ε."),
-    delta: float = Option(1e-6, help="δ, for noise that needs one."),
-    dim: int = Option(10, help="Features per context."),
+    epsilon: float = Option(defaults.EPSILON, help="ε."),
+    delta: float = Option(defaults.DELTA, help="δ, for noise that needs one."),
+    dim: int = Option(defaults.DIM, help="Features per context."),
     horizon: int | None = Option(None, help="Rewards it may learn from; unknown if not given."),
-    reward_range: tuple[float, float] = Option(
-        (0.0, 1.0), help="Range of rewards.", metavar="LOW HIGH"
+    reward_range: tuple[float, float] | None = Option(
+        None,
+        help="Range of rewards: 0 1 for clicks. -1 1 if not given; 0 1 with --person-clicks.",
+        metavar="LOW HIGH",
     ),
     noise: Noise = None,
     user_rewards: UserRewards = 0,
@@ -300,7 +305,9 @@ def claim(
     given = _make_options(
         noise, user_rewards, person_clicks, user_spread, smallest_eigenvalue, pan_private
     )
-    given |= {"epsilon": epsilon, "delta": delta, "dim": dim, "reward_range": reward_range}
+    given |= {"epsilon": epsilon, "delta": delta, "dim": dim}
+    if reward_range is not None:
+        given["reward_range"] = reward_range
     if horizon is not None:
         given["horizon"] = horizon
     room_for(file)

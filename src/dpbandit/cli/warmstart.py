@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from typer import Argument, Option
 
+from dpbandit import defaults
 from dpbandit.cli import names
 from dpbandit.cli.options import Cluster, Json, Noise, PersonClicks, unit_of
 from dpbandit.cli.shared import app, interrupted, note, print_json, room_for, say
@@ -34,10 +35,10 @@ def warm_start(
         None,
         help="What a row without a reward is worth; if not given, such rows are left out, and which ones is public.",
     ),
-    epsilon: float = Option(1.0, help="ε: smaller is stronger."),
+    epsilon: float = Option(defaults.EPSILON, help="ε: smaller is stronger."),
     delta: float | None = Option(None, help="δ, well below one over the number of rewards."),
     reward_range: tuple[float, float] = Option(
-        (0.0, 1.0), help="Rewards are clipped to this range.", metavar="LOW HIGH"
+        ..., help="Rewards are clipped to this range: 0 1 for clicks.", metavar="LOW HIGH"
     ),
     user_rewards: int = Option(
         0,
@@ -61,13 +62,13 @@ def warm_start(
 
     [dim]Examples:[/dim]
 
-    dpbandit warm-start log.parquet --epsilon 1 --delta 1e-9 --out bandit.npz
+    dpbandit warm-start log.parquet --reward-range 0 1 --delta 1e-9 --out bandit.npz
 
-    dpbandit warm-start 'logs/2026-*.parquet' --context x1,x2,x3 --reward clicked --delta 1e-9 --out bandit.npz
+    dpbandit warm-start 'logs/2026-*.parquet' --context x1,x2,x3 --reward clicked --reward-range 0 1 --delta 1e-9 --out bandit.npz
 
-    dpbandit warm-start logs --user visitor --user-rewards 10 --delta 1e-9 --algorithm tree-gauss --out bandit.npz
+    dpbandit warm-start logs --user visitor --user-rewards 10 --reward-range 1 5 --delta 1e-9 --algorithm tree-gauss --out bandit.npz
 
-    dpbandit warm-start /shared/logs --delta 1e-9 --cluster ray://head:10001 --out bandit.npz
+    dpbandit warm-start /shared/logs --reward-range 0 1 --delta 1e-9 --cluster ray://head:10001 --out bandit.npz
     """
     from dpbandit.cli.progress import bar
     from dpbandit.errors import OptionError, PrivacyWarning
@@ -91,7 +92,7 @@ def warm_start(
         try:
             bandit = start(
                 log,
-                algorithm,
+                cast(Any, algorithm),  # whatever is registered
                 context=columns,
                 reward=reward,
                 user=user,
@@ -105,6 +106,7 @@ def warm_start(
             interrupted("nothing was released and nothing written")
     for message in {str(w.message) for w in caught}:
         note(message)
+    assert bandit.log is not None
     bandit.save(file)
     if export is not None:
         bandit.export(export)

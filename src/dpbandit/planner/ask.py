@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpbandit.algorithms import registry
+from dpbandit.defaults import REWARD_RANGE
 from dpbandit.errors import OptionError
 from dpbandit.options import SHARED, Options, not_negative, positive, whole
 from dpbandit.planner.effort import SECONDS
@@ -149,7 +150,7 @@ def plan(
     else:
         click_rate, jobs = _rate(click_rate, reward_noise), [_told(job) for job in jobs]
     if reward_range is None:
-        reward_range = (-1.0, 1.0) if click_rate is None else (0.0, 1.0)
+        reward_range = REWARD_RANGE if click_rate is None else (0.0, 1.0)
     coming = None if visits is None else visits_of(visits)
     shared: dict[str, Any] = {"dim": dim, "epsilon": epsilon, "delta": delta, "horizon": horizon}
     mine = {name: options[name] for name in options if name in SHARED}

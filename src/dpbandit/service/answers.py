@@ -22,6 +22,7 @@ encode = msgspec.json.Encoder().encode
 
 JSON = b"application/json"
 AGAIN = ((b"retry-after", b"1"),)
+LONGEST_NAME = 64  # of a bandit
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a failure
@@ -30,6 +31,11 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure
     def __init__(self, status: int, why: str, headers: Headers = ()) -> None:
         super().__init__(why)
         self.status, self.why, self.headers = status, why, headers
+
+
+def no_bandit(name: str) -> Refused:
+    """404, with the name that was asked for."""
+    return Refused(404, f"there is no bandit called {name[:LONGEST_NAME]!r}")
 
 
 class Overloaded(Exception):  # noqa: N818 - an answer, not a failure

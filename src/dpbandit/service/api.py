@@ -25,6 +25,7 @@ from dpbandit.service.answers import (
     Scope,
     Send,
     encode,
+    no_bandit,
     place_of,
     respond,
     why_refused,
@@ -307,5 +308,5 @@ class App:
         if served is None and name in self.catalog.unreadable:
             raise Refused(503, "this version cannot read the model of this bandit: see the log")
         if served is None:
-            raise Refused(404, "there is no bandit of this name")
+            raise no_bandit(name)
         return served

@@ -28,6 +28,7 @@ from dpbandit.service.answers import (
     Refused,
     decoded,
     encode,
+    no_bandit,
     why_refused,
 )
 from dpbandit.service.catalog import Served
@@ -145,7 +146,7 @@ async def decide(app: App, name: str, key: str, receive: Receive) -> Answer:
     futures = app.journal.decide_all(entries) if entries else []
     # One is what nearly everybody asks for. Of many, all are waited for: none fails unseen.
     places = iter([await futures[0]] if len(futures) == 1 else await asyncio.gather(*futures))
-    answers = [_answer(one, [next(places) for _ in one.entries]) for one in ready]
+    answers = [_answer(name, one, [next(places) for _ in one.entries]) for one in ready]
     if many is asked:
         app.metrics.decided(time.perf_counter() - began)
         # In a list one that is refused does not hide the others.
@@ -258,7 +259,7 @@ async def _ranked(
 
 
 def _answer(
-    one: Prepared, places: list[Placed]
+    name: str, one: Prepared, places: list[Placed]
 ) -> tuple[int, DecisionAnswer | SlateAnswer | Refused]:
     """Status and answer of one request."""
     status, details = 201, one.details
@@ -266,7 +267,7 @@ def _answer(
     version = one.version
     for at, place in enumerate(places):
         if place is None:
-            return 404, Refused(404, "there is no bandit of this name")
+            return 404, no_bandit(name)
         if isinstance(place, Earlier):
             if not place.same:
                 return 409, Refused(

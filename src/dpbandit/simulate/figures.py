@@ -46,7 +46,8 @@ STATUS = {"proven": "proven", "as-published": "as published, not proven", "none"
 def curves(results: Results, what: str = "regret") -> Figure:
     """Means over seeds with bands of two standard errors, one curve per algorithm."""
     if what not in AXES:
-        raise OptionError(f"plot draws one of {', '.join(AXES)}, not {what!r}")
+        hint = "to write a file: results.plot().savefig('regret.png')"
+        raise OptionError(f"plot draws one of {', '.join(AXES)}, not {what!r}; {hint}")
     from matplotlib.figure import Figure
 
     frame = results.frame()

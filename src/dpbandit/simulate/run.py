@@ -54,7 +54,8 @@ def run(
     `cluster` spreads seeds and algorithms over a Ray cluster: "local", "auto" or its address; the numbers are the same.
     `device="cuda"` plays the paper's simulation on a GPU, in single precision and with draws of its own: results agree with the
     CPU's statistically, not seed by seed, and replications of 128 neighbouring seeds share a pool of arms.
-    Other options go to `dpb.make`; private algorithms also get the world's public contexts.
+    Other options go to `dpb.make`; private algorithms also get the world's public contexts, and its range of rewards if no
+    other is given.
 
     >>> import dpbandit as dpb
     >>> results = dpb.run(dpb.worlds.Synthetic(), ["random", "linucb"], horizon=500, seeds=2)
@@ -112,6 +113,11 @@ def prepare(
     **options: Any,
 ) -> Match:
     """Check all that `run` is given; every option error and warning is raised here, before work starts."""
+    if not hasattr(world, "episode"):
+        raise OptionError(
+            f"{world!r} is no world: give an object such as dpb.worlds.Synthetic() (all of them: "
+            "dir(dpb.worlds))"
+        )
     limit = world.rounds
     if horizon is None:
         if limit is None:
@@ -123,7 +129,7 @@ def prepare(
             f"{world!r} has {limit} rounds: horizon must be at most that, not {horizon}"
         )
     numbers = _seeds(seeds)
-    jobs = _jobs(algorithms, options)
+    jobs = _in_range_of(world, _jobs(algorithms, options))
     rounds = _recorded(horizon, record)
     plain = {name: value for name, value in options.items() if not isinstance(value, np.ndarray)}
     results = Results(repr(world), horizon, plain, _claims(world, jobs, numbers[0], horizon))
@@ -236,12 +242,28 @@ def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
     return share_out(options, wanted)
 
 
+def _in_range_of(world: World, jobs: list[Job]) -> list[Job]:
+    """The jobs, clipping to the world's own range of rewards where nothing else was asked for."""
+    own = getattr(world, "reward_range", None)
+    if own is None:
+        return jobs
+    return [
+        (
+            label,
+            name,
+            options if registry.find(name).black_box else {"reward_range": own, **options},
+        )
+        for label, name, options in jobs
+    ]
+
+
 def _claims(world: World, jobs: list[Job], seed: int, horizon: int) -> dict[str, Any]:
     """Each algorithm's claim; making them once here also raises every option error and warning before work starts."""
     episode = world.episode(seed)
     claims = {}
     for label, name, options in jobs:
         bandit = new_bandit(name, options, world, episode, seed, horizon)
+        registry.warn_of_no_range(bandit, options)
         claims[label] = getattr(bandit, "claim", None)
     with_delta = [claim for claim in claims.values() if claim is not None]
     if with_delta:

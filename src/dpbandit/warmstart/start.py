@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import spread
 from dpbandit.algorithms import registry
+from dpbandit.algorithms.given import Given
+from dpbandit.algorithms.registry import Name
+from dpbandit.bandit import Bandit
 from dpbandit.engine import backend_for
 from dpbandit.errors import LogError, OptionError, PrivacyWarning
 from dpbandit.logs import enter
@@ -40,7 +43,7 @@ KEPT = 2048
 
 def warm_start(
     source: Any,
-    algorithm: str = "anytime",
+    algorithm: Name = "anytime",
     *,
     context: str | Sequence[str] = "context",
     reward: str = "reward",
@@ -49,8 +52,8 @@ def warm_start(
     workers: int | None = None,
     cluster: str | Place | None = None,
     progress: Progress | None = None,
-    **options: Any,
-) -> Any:
+    **options: Unpack[Given],
+) -> Bandit:
     """A bandit that has learned from a log, in one pass and one release, and learns on online.
 
     The logged rewards pay for one release, with all of their budget; online rewards pay as always.
@@ -138,7 +141,7 @@ def warm_start(
     given = {**options, "dim": columns.dim}
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
-    bandit = registry.make(algorithm, **given)
+    bandit = registry.make_named(algorithm, **given)
     log = learn_log(
         bandit,
         opened,
@@ -157,7 +160,8 @@ def warm_start(
             PrivacyWarning,
             stacklevel=2,
         )
-    return bandit
+    started: Bandit = bandit
+    return started
 
 
 def learn_log(

@@ -24,6 +24,7 @@ class Bernoulli:
     """
 
     rounds = None
+    reward_range = (0.0, 1.0)
 
     def __init__(self, arms: int | None = None, *, means: ArrayLike | None = None) -> None:
         self.means: NDArray[np.float64] | None = None
@@ -71,6 +72,7 @@ class Gaussian:
     """
 
     rounds = None
+    reward_range = (-0.5, 1.5)
 
     def __init__(
         self, arms: int = 20, *, means: ArrayLike | None = None, reward_noise: float = 0.5

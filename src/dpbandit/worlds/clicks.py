@@ -35,6 +35,7 @@ class Clicks:
     """
 
     rounds = None
+    reward_range = (0.0, 1.0)
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class Logistic:
     """
 
     rounds = None
+    reward_range = (0.0, 1.0)
 
     def __init__(self, norm: float = 3.0, *, dim: int = 3, shown: int = 20) -> None:
         if not 0 <= norm < math.inf:

@@ -35,6 +35,7 @@ class DrawnWorld:
     """A pool of arms, of which every round shows some; the reward noise is Gaussian."""
 
     rounds = None
+    reward_range = (-0.5, 1.5)  # of the paper's simulation; beyond it, rewards are clipped
     own: tuple[str, ...] = ()  # further options, which `repr` shows
 
     def __init__(

@@ -37,6 +37,7 @@ class Labelled:
     """
 
     rounds = None
+    reward_range = (0.0, 1.0)
 
     def __init__(self, source: str | tuple[ArrayLike, ArrayLike]) -> None:
         features, labels, scaled = _named(source) if isinstance(source, str) else (*source, True)

@@ -51,6 +51,8 @@ class Moving:
     [0.56, 0.56, 0.86, 0.86]
     """
 
+    reward_range = (-0.5, 1.5)
+
     def __init__(
         self,
         kind: Literal["abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"],
