@@ -77,6 +77,16 @@ def shared(request, tmp_path_factory):
     assert service.stop() in (0, -15)
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def secure(request, tmp_path_factory):
+    """A running service of each kind that speaks TLS."""
+    folder = tmp_path_factory.mktemp("secure")
+    url = _url(request.param, request, folder)
+    service = harness.Service(url, folder, tls=harness.certificate(folder))
+    yield service
+    assert service.stop() in (0, -15)
+
+
 @pytest.fixture
 def serve(tmp_path):
     """Start services that end with the test."""

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -58,12 +59,29 @@ def make_key(store, role="admin"):
     return key
 
 
+def certificate(folder):
+    """A certificate of this machine alone, and its key, as files."""
+    cert, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    command += ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
 class Caller:
     """HTTP with a key, over one connection."""
 
-    def __init__(self, port, key, timeout=30):
+    def __init__(self, port, key, timeout=30, tls=None):
         self.port, self.key, self.timeout = port, key, timeout
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        if tls is None:
+            self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        else:
+            context = ssl.create_default_context(cafile=tls)
+            self.connection = http.client.HTTPSConnection(
+                "127.0.0.1", port, timeout=timeout, context=context
+            )
 
     def __call__(self, method, path, body=None, *, headers=None, raw=None):
         sent = {"Authorization": f"Bearer {self.key}"} if self.key else {}
@@ -109,8 +127,9 @@ class Service:
         prefix=(),
         env=None,
         settings=None,
+        tls=None,
     ):
-        self.store, self.port = store, port or free_port()
+        self.store, self.port, self.tls = store, port or free_port(), tls and tls[0]
         self.log = Path(folder) / f"serve-{self.port}.log"
         command = [
             *prefix,
@@ -127,6 +146,7 @@ class Service:
             ["--witness", str(Path(folder) / "witness")] if "--witness" not in options else []
         )
         command += ["--port", str(self.port)] if listens else []
+        command += ["--tls-cert", str(tls[0]), "--tls-key", str(tls[1])] if tls else []
         if settings is not None:  # those that have no option
             given = {"store": store, "role": role, "port": self.port, **settings}
             given.setdefault("witness", str(Path(folder) / "witness"))
@@ -142,12 +162,12 @@ class Service:
     def answers(self):
         assert self.process.poll() is None, self.log.read_text()
         try:
-            return Caller(self.port, "")("GET", "/readyz")[0] == 200
+            return self.caller("")("GET", "/readyz")[0] == 200
         except OSError:
             return False
 
     def caller(self, key):
-        return Caller(self.port, key)
+        return Caller(self.port, key, tls=self.tls)
 
     def stop(self, number=signal.SIGTERM):
         if self.process.poll() is None:

@@ -71,6 +71,7 @@ class Opened:
 
 
 PAIR = {"cap_epsilon": "cap_delta", "cap_delta": "cap_epsilon"}
+PAIR |= {"tls_cert": "tls_key", "tls_key": "tls_cert"}
 
 
 @pytest.mark.parametrize("one", TABLE, ids=[one.name for one in TABLE])
@@ -127,6 +128,7 @@ def test_a_learner_listens_if_a_port_was_said_anywhere(told):
         ('learn = "shop"', "list of names"),
         ("json = 1", "true or false"),
         ("cap_epsilon = 1.0", "both"),
+        ('tls_key = "key.pem"', "both --tls-cert and --tls-key"),
         ("port 8080", "not TOML"),
     ],
 )

@@ -21,6 +21,7 @@ from dpbandit.service.learner import Learner
 from dpbandit.service.settings import Settings
 
 ROUNDS = 24
+EVENTS = "/v1/bandits/shop/personalizer/events/{event}/reward"
 PAGES = (
     "/",
     "/readyz",
@@ -62,8 +63,31 @@ def report(service, path, keys, decision):
         service.caller(revoked)("POST", path, body)[0],
         service.caller(rank)("POST", path, body)[0],
         service.caller("")("POST", path, body)[0],
+        call("POST", EVENTS.replace("{event}", "e0"), {"value": 1.0})[0],
+        call("POST", EVENTS.replace("{event}", "e0"), {"value": 0.5})[0],
+        call("POST", EVENTS.replace("{event}", "none"), {"value": 0.5})[0],
+        service.caller(rank)("POST", EVENTS.replace("{event}", "e0"), {"value": 1.0})[0],
     ]
-    assert found == [200, 200, 409, 404, 200, 422, 400, 413, 405, 404, 404, 401, 403, 401]
+    assert found == [
+        200,
+        200,
+        409,
+        404,
+        200,
+        422,
+        400,
+        413,
+        405,
+        404,
+        404,
+        401,
+        403,
+        401,
+        204,
+        204,
+        404,
+        403,
+    ]
 
 
 def seen(service, rank):
@@ -104,13 +128,16 @@ def life(folder, *, rewards, caplog):
         assert status == 201
         return answer
 
+    # As Personalizer's clients do it, at another address, and with a reward of its own below.
+    asked = {"actions": [{"id": "a", "features": [{"x": "y"}]}], "eventId": "e0"}
+    assert call("POST", "/v1/bandits/shop/personalizer/rank", asked)[0] == 201
     answers = []
-    for number in range(ROUNDS):
+    for number in range(1, ROUNDS):
         answers.append(decide())
         if rewards:
             body = {"decision": answers[-1]["decision"], "reward": 1.0}
             assert told("POST", path, body)[0] == 200
-            if number == 0:
+            if number == 1:
                 report(service, path, (reward, revoked, rank), answers[-1]["decision"])
     until(lambda: f'decisions_total{{bandit="shop"}} {ROUNDS}.0' in call("GET", "/metrics")[1])
     before = seen(service, rank)

@@ -172,8 +172,8 @@ def create_key(
     role: Annotated[
         str,
         Option(
-            help="rank (decisions), reward (rewards) or admin (everything).",
-            autocompletion=names.one_of("rank", "reward", "admin"),
+            help="rank (decisions), reward (rewards), app (both) or admin (everything).",
+            autocompletion=names.one_of("rank", "reward", "app", "admin"),
         ),
     ],
     store: Store,

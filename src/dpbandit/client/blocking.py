@@ -155,8 +155,9 @@ class Client:
         name: str,
         algorithm: str,
         *,
-        dim: int,
         reward_range: tuple[float, float],
+        dim: int | None = None,
+        encoder: Any = None,
         epsilon: float | None = None,
         delta: float | None = None,
         reward_window: float | None = None,
@@ -171,6 +172,8 @@ class Client:
         ----------
         name, algorithm, dim, reward_range, epsilon, delta, horizon, unit, **options
             As for `dpb.make`.
+        encoder : Encoder or its record, optional
+            How the features that clients of Personalizer send become contexts; it has `dim`.
         reward_window : float, optional
             Seconds after a decision in which its reward may be reported; half an hour.
         default_reward : float, optional
@@ -191,6 +194,7 @@ class Client:
             "algorithm": algorithm,
             "dim": dim,
             "reward_range": list(reward_range),
+            "encoder": encoder.to_record() if hasattr(encoder, "to_record") else encoder,
         }
         asked |= {"epsilon": epsilon, "delta": delta, "horizon": horizon, "unit": unit}
         asked |= {"reward_window": reward_window, "default_reward": default_reward}

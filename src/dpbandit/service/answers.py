@@ -80,11 +80,7 @@ async def respond(
     send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()
 ) -> None:
     """One whole answer."""
-    head = [
-        (b"content-type", kind),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-        *headers,
-    ]
+    what = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+    head = [*(() if status == 204 else what), (b"cache-control", b"no-store"), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})

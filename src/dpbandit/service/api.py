@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dpbandit.errors import DpbanditError
+from dpbandit.service import personalizer
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import (
     AGAIN,
@@ -42,7 +43,14 @@ from dpbandit.service.strangers import Strangers
 
 log = logging.getLogger("dpbandit.service")
 
-UNEXPECTED = b'{"error":"unexpected: this is a bug, and nothing was changed"}'
+UNEXPECTED = "unexpected: this is a bug, and nothing was changed"
+
+
+def said(path: str, status: int, why: str) -> tuple[int, bytes]:
+    """Status and body of a refusal, in the words of whoever asks on this path."""
+    if personalizer.spoken(path):
+        return personalizer.error(status, why)
+    return status, encode({"error": why})
 
 
 def no_key() -> Refused:
@@ -83,6 +91,8 @@ class App:
         # Propensities are drawn one after the other: however many are asked for, the other threads
         # have their work. What nobody waits for any more is not begun.
         self.drawing = ThreadPoolExecutor(1, thread_name_prefix="propensities")
+        # Decisions looked up by the names of their events.
+        self.events = Lane(settings.store, "events", patience=settings.read_seconds)
         self.dashboard = Dashboard()
         self._loops = (
             Loop("what is too slow", self._end_slow, every=1.0, well_for=5.0),
@@ -112,6 +122,7 @@ class App:
         await self.catalog.start()
         await self.journal.start()
         self.maker.start()
+        self.events.start()
         self.access.start()
         for loop in self._loops:
             loop.start()
@@ -121,6 +132,7 @@ class App:
         for loop in self._loops:
             await loop.stop()
         self.maker.stop()
+        self.events.stop()
         try:
             async with asyncio.timeout(self.settings.shutdown_seconds / 4):
                 await self.journal.stop()
@@ -194,6 +206,8 @@ class App:
             for name, value in scope["headers"]:
                 if name == b"authorization":
                     authorization = value
+                elif name == b"ocp-apim-subscription-key":
+                    authorization = authorization or b"Bearer " + value
                 elif name == b"content-length":
                     length = int(value)
             who = self.catalog.authorised(authorization) or await self._authorise(
@@ -216,15 +230,15 @@ class App:
             action, bandit = route.action, name
         except (Refused, DpbanditError, Overloaded) as error:
             status, why, headers = why_refused(error)
-            body = encode({"error": why})
+            status, body = said(path, status, why)
         except asyncio.CancelledError:
             if task not in self._late:
                 raise
             task.uncancel()
             status, why, headers = why_refused(self._late[task])
-            body = encode({"error": why})
+            status, body = said(path, status, why)
         except Exception as error:
-            status, body = 500, UNEXPECTED
+            status, body = said(path, 500, UNEXPECTED)
             self._say_unexpected(action, error)
         finally:
             del self._working[task]
@@ -264,7 +278,10 @@ class App:
         if len(parts) > 5 and parts[4] == "users":  # a name of a user may hold slashes
             rest = "/" + "/".join(parts[5:])
             parts = [*parts[:5], "{user}"] if len(rest) > 1 else parts
-        if len(parts) in (4, 5, 6) and parts[1:3] == ["v1", "bandits"] and parts[3]:
+        if personalizer.spoken(path):
+            tail, rest = personalizer.place_of(parts[5:])
+            name, path = parts[3], f"/v1/bandits/{{name}}/personalizer/{tail}"
+        elif len(parts) in (4, 5, 6) and parts[1:3] == ["v1", "bandits"] and parts[3]:
             name, parts[3] = parts[3], "{name}"
             path = "/".join(parts)
         methods = ROUTES.get(path)

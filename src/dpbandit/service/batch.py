@@ -105,7 +105,8 @@ def learn_batch(
     """
     line, bandit, recorder = held.line, held.bandit, held.recorder
     closed = store.batch(line.id, held.position, upto)
-    # Those erased on request keep a place in the stream, and nothing is learned of them.
+    # Those erased on request, or never shown, keep a place in the stream: nothing is learned of
+    # them.
     batch = [one for one in closed if one.context]
     default = float(line.config["default_reward"])
     gone: set[bytes] = set()  # those whose records were erased on request

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning
+from dpbandit.encoder import Encoder
+from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning, SaveError
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
@@ -38,8 +39,9 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     algorithm: str
-    dim: int
     reward_range: tuple[float, float]
+    dim: int | None = None
+    encoder: dict[str, Any] | None = None
     epsilon: float | None = None
     delta: float | None = None
     reward_window: float = DEFAULT_WINDOW
@@ -56,7 +58,15 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
             "a name is 1 to 64 letters, digits, dots, dashes and underscores, the first a letter "
             "or digit"
         )
-    if not 1 <= request.dim <= max_dim:
+    dim = request.dim
+    if request.encoder is not None:
+        columns = encoder_of(request.encoder).dim
+        if dim not in (None, columns):
+            raise OptionError(f"dim is {dim}, and the encoder has {columns} columns")
+        dim = columns
+    if dim is None:
+        raise OptionError("dim, the number of features of a context, is needed; or an encoder")
+    if not 1 <= dim <= max_dim:
         raise OptionError(f"dim must lie between 1 and {max_dim}, the limit of this service")
     if not 0 < request.reward_window <= LONGEST_WINDOW:
         raise OptionError(f"reward_window must lie between 0 and {LONGEST_WINDOW:,.0f} seconds")
@@ -76,12 +86,24 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
     own = set(msgspec.structs.asdict(request)) & set(request.options)
     if own:
         raise OptionError(f"{min(own)!r} is not one of the options: give it beside them")
-    return msgspec.structs.asdict(request) | {
+    given = msgspec.structs.asdict(request)
+    if request.encoder is None:  # as it was before there were any
+        del given["encoder"]
+    return given | {
+        "dim": dim,
         "default_reward": default,
         "reward_range": [low, high],
         "unit": request.unit if isinstance(request.unit, str) else list(request.unit),
         "options": {k: v for k, v in request.options.items() if k not in REFUSED and v is not None},
     }
+
+
+def encoder_of(record: dict[str, Any]) -> Encoder:
+    """The encoder of a config."""
+    try:
+        return Encoder.from_record(record)
+    except SaveError as error:
+        raise OptionError(str(error)) from None
 
 
 def canonical(config: dict[str, Any]) -> str:
@@ -92,7 +114,7 @@ def canonical(config: dict[str, Any]) -> str:
 
 def build(config: dict[str, Any]) -> Bandit:
     """The bandit itself, with real noise."""
-    from dpbandit.algorithms.registry import construct, find
+    from dpbandit.algorithms.registry import construct_with_encoder, find
 
     if find(config["algorithm"]).registered_by_user:
         raise OptionError(
@@ -102,10 +124,12 @@ def build(config: dict[str, Any]) -> Bandit:
     unit = config["unit"] if isinstance(config["unit"], str) else tuple(config["unit"])
     options = config["options"] | {name: config[name] for name in GIVEN_APART}
     options |= {"reward_range": tuple(config["reward_range"]), "unit": unit}
+    if config.get("encoder") is not None:
+        options["encoder"] = encoder_of(config["encoder"])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            bandit: Bandit = construct(config["algorithm"], options)
+            bandit: Bandit = construct_with_encoder(config["algorithm"], options)
             return bandit
     except DpbanditError:
         raise

@@ -15,8 +15,8 @@ from typing import Literal
 from dpbandit.errors import OptionError
 from dpbandit.service.database import Connection
 
-Role = Literal["rank", "reward", "admin"]
-ROLES: tuple[Role, ...] = ("rank", "reward", "admin")
+Role = Literal["rank", "reward", "app", "admin"]
+ROLES: tuple[Role, ...] = ("rank", "reward", "app", "admin")  # an app ranks and reports
 KEY = re.compile(rb"dpb_([0-9a-f]{12})_([A-Za-z0-9]{43})\Z")
 
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from dpbandit import __version__
-from dpbandit.service import pages, rounds
+from dpbandit.service import pages, personalizer, rounds
 from dpbandit.service.answers import JSON, Answer, Receive, encode
 from dpbandit.service.keys import ROLES
 from dpbandit.service.metrics import ERASURE
@@ -57,13 +57,14 @@ class Route:
 
     action: str  # in metrics and the access log
     handler: Handler
-    answer: str | dict[str, Any]  # a schema, or the name of one
+    answer: str | dict[str, Any] | None  # a schema, or the name of one; None: no body
     body: str | dict[str, Any] | None = None
     statuses: tuple[int, ...] = (200,)
     roles: tuple[str, ...] = ROLES
     refusal: str = ""  # what a key of another role is told
     kind: str = "application/json"
     more: tuple[int, ...] = ()  # errors besides those that the path and the body bring
+    error: str = "Error"  # the schema of a refusal
 
     def describe(self, path: str) -> dict[str, Any]:
         """As OpenAPI has it."""
@@ -73,9 +74,10 @@ class Route:
         if self.body is not None:
             shown |= {400, 408, 409, 413, 422}
             described["requestBody"] = {"required": True, **_content(self.body)}
-        good = {"description": words, **_content(self.answer, self.kind)}
+        good = {"description": words}
+        good |= {} if self.answer is None else _content(self.answer, self.kind)
         described["responses"] = dict.fromkeys(map(str, self.statuses), good) | {
-            str(code): {"description": why, **_content("Error")}
+            str(code): {"description": why, **_content(self.error)}
             for code, why in _ERRORS.items()
             if code in shown
         }
@@ -105,7 +107,42 @@ _ERASED = {
     "required": ["status", "decisions"],
     "properties": {"status": {"type": "string"}, "decisions": {"type": "integer", "minimum": 0}},
 }
-_ADMIN = ("admin",)
+_EVENT: dict[str, Any] = {
+    "name": "event",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 256},
+}
+
+
+def _personalizer(
+    action: str,
+    handler: Handler,
+    body: str | dict[str, Any] | None,
+    answer: str | None = None,
+) -> dict[str, Route]:
+    """One of the calls of Azure Personalizer's clients."""
+    reports = action == "rewards"
+    return {
+        "POST": Route(
+            action,
+            handler,
+            answer,
+            body,
+            statuses=(204,) if answer is None else (201,),
+            roles=_REWARD if reports else _RANK,
+            refusal=_RANKS_ONLY if reports else _REPORTS_ONLY,
+            more=(400, 404, 409),
+            error="PersonalizerError",
+        )
+    }
+
+
+_ADMIN, _RANK, _REWARD = ("admin",), ("rank", "app", "admin"), ("reward", "app", "admin")
+_REPORTS_ONLY = "this key may report rewards, not ask for decisions"
+_RANKS_ONLY = "this key may ask for decisions, not report rewards"
+
+_CALLS = "/v1/bandits/{name}/personalizer/"
 
 # path → method → route
 ROUTES: dict[str, dict[str, Route]] = {
@@ -124,8 +161,8 @@ ROUTES: dict[str, dict[str, Route]] = {
             _one_or_many("Decision", "DecisionOrError"),
             _one_or_many("NewDecision", "NewDecision"),
             statuses=(201, 200),
-            roles=("rank", "admin"),
-            refusal="this key may report rewards, not ask for decisions",
+            roles=_RANK,
+            refusal=_REPORTS_ONLY,
         ),
     },
     "/v1/bandits/{name}/rewards": {
@@ -134,8 +171,8 @@ ROUTES: dict[str, dict[str, Route]] = {
             rounds.reward,
             _one_or_many("RewardStatus", "RewardStatusOf"),
             _one_or_many("Reward", "Reward"),
-            roles=("reward", "admin"),
-            refusal="this key may ask for decisions, not report rewards",
+            roles=_REWARD,
+            refusal=_RANKS_ONLY,
         ),
     },
     "/v1/bandits/{name}/users/{user}": {
@@ -143,6 +180,22 @@ ROUTES: dict[str, dict[str, Route]] = {
     },
     "/v1/bandits/{name}/privacy": {"GET": Route("show privacy", pages.privacy, "Privacy")},
     "/v1/bandits/{name}/releases": {"GET": Route("show releases", pages.releases, "Releases")},
+    _CALLS + "rank": _personalizer(
+        "decisions", personalizer.rank, "PersonalizerRank", "PersonalizerRanked"
+    ),
+    _CALLS + "events/{event}/reward": _personalizer(
+        "rewards", personalizer.reward, "PersonalizerReward"
+    ),
+    _CALLS + "events/{event}/activate": _personalizer("activations", personalizer.activate, None),
+    _CALLS + "multislot/rank": _personalizer(
+        "decisions", personalizer.rank_slots, "PersonalizerSlotsRank", "PersonalizerSlotsRanked"
+    ),
+    _CALLS + "multislot/events/{event}/reward": _personalizer(
+        "rewards", personalizer.reward_slots, "PersonalizerSlotsReward"
+    ),
+    _CALLS + "multislot/events/{event}/activate": _personalizer(
+        "activations", personalizer.activate_slots, None
+    ),
     "/v1/privacy": {"GET": Route("show total privacy", pages.total, "Total")},
     "/metrics": {"GET": Route("metrics", pages.metrics, {"type": "string"}, kind="text/plain")},
     "/openapi.json": {"GET": Route("openapi", openapi, {"type": "object"})},
@@ -150,7 +203,9 @@ ROUTES: dict[str, dict[str, Route]] = {
 
 
 def _parameters(path: str) -> dict[str, Any]:
-    named = [parameter for parameter in (_NAMED, _USER) if f"{{{parameter['name']}}}" in path]
+    named = [
+        parameter for parameter in (_NAMED, _USER, _EVENT) if f"{{{parameter['name']}}}" in path
+    ]
     return {"parameters": named} if named else {}
 
 

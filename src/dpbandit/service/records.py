@@ -25,6 +25,7 @@ _DECISION |= {"arm": "int", "arm_id": "text", "context": "bytea", "person": "byt
 _DECISION |= {"version": "bigint", "key": "text"}
 # Only batches that hold a request id pay for one.
 _REQUEST = _DECISION | {"request": "text", "digest": "bytea", "details": "text"}
+_REQUEST |= {"deferred": "int"}
 _REWARD = {"bandit": "int", "seq": "bigint", "value": "float8", "received_at": "bigint"}
 _REWARD |= {"key": "text"}
 
@@ -61,6 +62,7 @@ class Asked(NamedTuple):
     request: str
     digest: bytes  # of all that was asked
     details: str | None = None  # what else is answered, to be answered again
+    deferred: int | None = None  # 1: learned only if somebody says in time that it was shown
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
         if asked is not None:
             earlier = Earlier(True, seq, nonce, arm, arm_id, version, asked.details)
             answered[bandit, asked.request] = (asked.digest, earlier)
-        rows.append((*row, *(asked or (None, None, None))) if requests else row)
+        rows.append((*row, *(asked or (None,) * 4)) if requests else row)
         places.append((seq, nonce))
     db.insert("decisions", _REQUEST if requests else _DECISION, rows)
     return places

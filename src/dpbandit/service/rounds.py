@@ -163,10 +163,10 @@ async def _prepare_all(
     app: App, served: Served, key: str, many: list[DecisionRequest], *, listed: bool
 ) -> list[Prepared]:
     wanted = sum(1 if one.k is None else max(one.k, 1) for one in many)
-    _at_most(app.settings.max_decisions, wanted, "decisions", "allowed in a call")
+    at_most(app.settings.max_decisions, wanted, "decisions", "allowed in a call")
     drawn = sum(len(one.contexts) for one in many if one.propensities)
     most = max(MOST_DRAWN, app.settings.max_arms)
-    _at_most(most, drawn, "arms", "whose propensities can be asked for in a call")
+    at_most(most, drawn, "arms", "whose propensities can be asked for in a call")
     draws = min(DRAWS, max(DRAWN // max(drawn, 1), 1))
     ready: list[Prepared] = []
     rows = 0
@@ -190,7 +190,7 @@ async def _prepare(
 ) -> Prepared:
     """Everything that is looked at before anything is written."""
     contexts, arms, user = asked.contexts, asked.arms, asked.user
-    _at_most(app.settings.max_arms, len(contexts), "arms", "allowed")
+    at_most(app.settings.max_arms, len(contexts), "arms", "allowed")
     version, model = served.version, served.model
     given = model.check(contexts)
     if arms is not None:
@@ -343,10 +343,10 @@ async def reward(app: App, name: str, key: str, receive: Receive) -> Answer:
     served = await app.served(name)
     asked = decoded(_REWARDS, body)
     items = asked if isinstance(asked, list) else [asked]
-    _at_most(app.settings.max_rewards, len(items), "rewards", "allowed in a call")
+    at_most(app.settings.max_rewards, len(items), "rewards", "allowed in a call")
     places = [parse_decision_id(item.decision) for item in items]
     reports = [
-        (*place, _clip(item.reward, *served.reward_range))
+        (*place, clip(item.reward, *served.reward_range))
         for item, place in zip(items, places, strict=True)
         if place is not None
     ]
@@ -365,12 +365,12 @@ async def reward(app: App, name: str, key: str, receive: Receive) -> Answer:
     return 200, JSON, encode({"status": statuses[0]})
 
 
-def _at_most(most: int, count: int, what: str, where: str) -> None:
+def at_most(most: int, count: int, what: str, where: str) -> None:
     if count > most:
         raise Refused(413, f"{count:,} {what} are more than the {most:,} {where}")
 
 
-def _clip(reward: float, low: float, high: float) -> float:
+def clip(reward: float, low: float, high: float) -> float:
     """Nothing outside the range is ever kept."""
     if not math.isfinite(reward):
         raise Refused(422, "a reward is a finite number")

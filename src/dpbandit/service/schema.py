@@ -6,7 +6,8 @@ one), and what the learner alone reads: `states` (clean statistics), `releases.n
 whose `decisions` are, with unit ('person', C), what a person's rewards add up to, in steps.
 
 A decision without a context was erased on request before it was learned: it keeps its place in the
-stream, which has no gaps, and nothing else.
+stream, which has no gaps, and nothing else. One that is still deferred when its time is over keeps
+its place too, and is not learned.
 """
 
 from __future__ import annotations
@@ -84,8 +85,11 @@ ALTER TABLE decisions ADD COLUMN details TEXT;
 CREATE INDEX decisions_by_person ON decisions (bandit, person) WHERE person IS NOT NULL
 """
 
+# A decision that was perhaps not shown: 1 until somebody says that it was.
+_DEFERRED = "ALTER TABLE decisions ADD COLUMN deferred INTEGER"
+
 # Entry n brings a store from version n to n + 1. Entries are only ever added.
-MIGRATIONS = (_FIRST, _ACCESS_LOG, _REQUESTS, _PERSONS)
+MIGRATIONS = (_FIRST, _ACCESS_LOG, _REQUESTS, _PERSONS, _DEFERRED)
 
 _WORDS = {
     "sqlite": {

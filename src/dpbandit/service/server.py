@@ -99,7 +99,18 @@ def serve_http(
         http=LimitedConnection,
         ws="none",
         loop=fastest(),
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        # A key that needs a password is refused: nobody is there to be asked for one.
+        ssl_keyfile_password="-",
     )
+    try:
+        config.load()  # what cannot be read is said before anything starts
+    except OSError as error:  # of files, or of what is in them
+        if not config.is_ssl:
+            raise
+        why = error.strerror or type(error).__name__
+        raise StoreError(f"the TLS certificate and its key cannot be used: {why}") from None
     LimitedConnection.limits = Limits(
         connections=settings.max_connections,
         sending=settings.body_seconds,
@@ -113,7 +124,7 @@ def serve_http(
             if not self.started:
                 return
             port = self.servers[0].sockets[0].getsockname()[1]
-            log.info("listening on http://%s:%d", settings.host, port)
+            log.info("listening on %s", where(settings, port))
             if settings.json:
                 _announce(settings, port)
 
@@ -147,8 +158,15 @@ def serve_http(
 
 def _announce(settings: Settings, port: int | None) -> None:
     """One line: ready, and where. The store is not named: its URL may hold a password."""
-    where = None if port is None else f"http://{settings.host}:{port}"
-    print(json.dumps({"listening": where, "role": settings.role, "pid": os.getpid()}), flush=True)
+    listening = None if port is None else where(settings, port)
+    print(
+        json.dumps({"listening": listening, "role": settings.role, "pid": os.getpid()}), flush=True
+    )
+
+
+def where(settings: Settings, port: int) -> str:
+    """The address that callers use."""
+    return f"http{'' if settings.tls_cert is None else 's'}://{settings.host}:{port}"
 
 
 def fastest() -> Literal["uvloop", "asyncio"]:
@@ -291,7 +309,8 @@ def _beat() -> None:
 
 def _child() -> None:
     record = json.loads(sys.stdin.readline())
-    record["witness"] = record["witness"] and Path(record["witness"])
+    for name in ("witness", "tls_cert", "tls_key"):
+        record[name] = record[name] and Path(record[name])
     record["bandits"] = tuple(record["bandits"])
     settings = Settings(**record)
     _log_to_stderr(settings)

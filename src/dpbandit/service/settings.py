@@ -45,6 +45,15 @@ class Settings:
     port: int = _told(
         8080, "Port to listen on; 8080 unless only learning.", int, most=65_535, may_lack=True
     )
+    tls_cert: Path | None = _told(  # noqa: RUF009 - a field
+        None,
+        "Speak TLS with this certificate (PEM, with its chain); needs tls_key.",
+        Path,
+        may_lack=True,
+    )
+    tls_key: Path | None = _told(  # noqa: RUF009 - a field
+        None, "The key of that certificate (PEM, without a password).", Path, may_lack=True
+    )
     json: bool = _told(
         False,
         "Print one JSON line on standard output when it listens; log lines on standard error are "
@@ -228,6 +237,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     }
     if ("cap_epsilon" in said) != ("cap_delta" in said):
         raise OptionError("a cap needs both --cap-epsilon and --cap-delta")
+    if ("tls_cert" in said) != ("tls_key" in said):
+        raise OptionError("TLS needs both --tls-cert and --tls-key")
     if "store" not in said:
         raise OptionError("say where the store is: --store, DPBANDIT_STORE, or store in the file")
     return Settings(**said)

@@ -337,6 +337,30 @@ class Store:
         rows = self.connection.all("SELECT learned FROM progress WHERE bandit = ?", (bandit,))
         return int(rows[0][0])
 
+    # ------------------------------------------------------------------ events
+
+    def asked_as(self, bandit: int, requests: list[str]) -> dict[str, tuple[int, int, str | None]]:
+        """(seq, nonce, details) of the decisions that were made under these request ids."""
+        rows = self.connection.naming(
+            "SELECT d.request, d.seq, d.nonce, d.details FROM NAMES CROSS JOIN decisions d WHERE "
+            "d.bandit = ? AND d.request = names.value",
+            requests,
+            (bandit,),
+        )
+        return {name: (seq, nonce, details) for name, seq, nonce, details in rows}
+
+    def activate(self, bandit: int, seqs: list[int]) -> None:
+        """These were shown: they are learned, unless their time is over."""
+        db = self.connection
+        with db.write():
+            db.share(LOCK_REWARDS, bandit)  # as a reward: what is closed stays as it is
+            for seq in seqs:
+                db.run(
+                    "UPDATE decisions SET deferred = NULL WHERE bandit = ? AND seq = ? AND seq > "
+                    "(SELECT closed FROM progress WHERE bandit = ?)",
+                    (bandit, seq, bandit),
+                )
+
     # ------------------------------------------------------------------ releases
 
     def add_release(self, bandit: int, **row: Any) -> None:

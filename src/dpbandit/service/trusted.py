@@ -28,7 +28,8 @@ class StreamError(DpbanditError):
 
 
 class Learnable(NamedTuple):
-    """A decision whose time is over, with its reward: the learner's alone."""
+    """A decision whose time is over, with its reward: the learner's alone. Without a context there
+    is nothing to learn: it was erased, or nobody said that it was shown."""
 
     seq: int
     context: bytes
@@ -199,16 +200,21 @@ class TrustedStore(Store):
     def batch(self, bandit: int, after: int, upto: int) -> list[Learnable]:
         """The closed decisions in (after, upto], in order."""
         rows = self.connection.all(
-            "SELECT d.seq, d.context, d.person, r.value FROM decisions d LEFT JOIN rewards r ON "
-            "r.bandit = d.bandit AND r.seq = d.seq WHERE d.bandit = ? AND d.seq > ? AND d.seq <= ? "
+            "SELECT d.seq, d.context, d.person, r.value, d.deferred FROM decisions d LEFT JOIN "
+            "rewards r ON r.bandit = d.bandit AND r.seq = d.seq WHERE d.bandit = ? AND d.seq > ? AND d.seq <= ? "
             "ORDER BY d.seq",
             (bandit, after, upto),
         )
         if [row[0] for row in rows] != list(range(after + 1, upto + 1)):
             raise StreamError("decisions are missing: the stream has a hole")
         return [
-            Learnable(seq, bytes(context), None if person is None else bytes(person), reward)
-            for seq, context, person, reward in rows
+            Learnable(
+                seq,
+                b"" if deferred else bytes(context),
+                None if person is None else bytes(person),
+                reward,
+            )
+            for seq, context, person, reward, deferred in rows
         ]
 
     def people(self, bandit: int, who: set[bytes]) -> dict[bytes, int]:

@@ -1,0 +1,424 @@
+"""Rank, reward, activate: the calls that clients of Azure Personalizer make, for any bandit here.
+
+A client's endpoint is `https://host/v1/bandits/NAME`, and its key one of ours, of role `app` if it
+does both. An event is a decision under the event's id; a multi-slot event is one for each slot. No
+answer depends on a reward: a report is answered 204 whether it was the first, late or a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from dpbandit.model import ReleasedModel
+from dpbandit.policies import TIE
+from dpbandit.policies.policy import BoundPolicy
+from dpbandit.service.answers import JSON, Answer, Receive, Refused, decoded, encode
+from dpbandit.service.catalog import Served
+from dpbandit.service.features import Pairs, contexts_of, flat
+from dpbandit.service.records import Asked, Decision, Earlier, Placed
+from dpbandit.service.rounds import LONGEST_TEXT, at_most, clip, person_of
+from dpbandit.service.store import Store
+from dpbandit.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from dpbandit.service.api import App
+
+# Beside features of the context: whose decision this is, where the bandit protects users.
+USER = "_user"
+# Request ids of events are longer than a caller's own can be: the two never meet.
+EVENT = "an event of Personalizer, "
+ONE, MANY = "of one slot: ", "of many slots: "
+
+CODES = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServerError"}
+CODES |= {401: "Unauthorized", 403: "Forbidden", 405: "MethodNotAllowed", 408: "RequestTimeout"}
+CODES |= {409: "Conflict", 413: "PayloadTooLarge", 429: "TooManyRequests"}
+CODES |= {503: "ServiceUnavailable"}
+
+
+class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What all of the bodies below have in common: names, and that no other is taken."""
+
+
+class Action(_Body):
+    """One of the things that can be shown."""
+
+    id: str
+    features: list[Any]
+
+
+class Slot(_Body):
+    """One of the places where something is shown."""
+
+    id: str
+    baseline_action: str
+    features: list[Any] | None = None
+    excluded_actions: list[str] | None = None
+
+
+class RankRequest(_Body):
+    """The body of `POST …/rank`."""
+
+    actions: list[Action]
+    context_features: list[Any] | None = None
+    excluded_actions: list[str] | None = None
+    event_id: str | None = None
+    defer_activation: bool | None = False
+
+
+class SlotsRequest(_Body):
+    """The body of `POST …/multislot/rank`."""
+
+    actions: list[Action]
+    slots: list[Slot]
+    context_features: list[Any] | None = None
+    event_id: str | None = None
+    defer_activation: bool | None = False
+
+
+class RewardRequest(_Body):
+    """The body of `POST …/events/{event}/reward`."""
+
+    value: float
+
+
+class SlotReward(_Body):
+    """The reward of one slot."""
+
+    slot_id: str
+    value: float
+
+
+class SlotsReward(_Body):
+    """The body of `POST …/multislot/events/{event}/reward`."""
+
+    reward: list[SlotReward]
+
+
+_RANK, _SLOTS = msgspec.json.Decoder(RankRequest), msgspec.json.Decoder(SlotsRequest)
+_REWARD, _REWARDS = msgspec.json.Decoder(RewardRequest), msgspec.json.Decoder(SlotsReward)
+# (id, probability) of each action; (id, action, probability) of each slot
+_RANKING: msgspec.json.Decoder[list[tuple[str, float]]] = msgspec.json.Decoder(
+    list[tuple[str, float]]
+)
+_CHOSEN: msgspec.json.Decoder[list[tuple[str, str, float]]] = msgspec.json.Decoder(
+    list[tuple[str, str, float]]
+)
+DONE: Answer = (204, JSON, b"")
+
+
+# ---------------------------------------------------------------------- where it is, and errors
+
+
+def place_of(rest: list[str]) -> tuple[str, str]:
+    """What of a path stands behind `personalizer`: the endpoint, and "/" and the event's id."""
+    rest = rest[1:] if rest[:1] == ["v1.0"] else rest  # the older client
+    slots, rest = (["multislot"], rest[1:]) if rest[:1] == ["multislot"] else ([], rest)
+    if len(rest) > 2 and rest[0] == "events":  # an id may hold slashes
+        return "/".join([*slots, "events", "{event}", rest[-1]]), "/" + "/".join(rest[1:-1])
+    return "/".join([*slots, *rest]), ""
+
+
+def spoken(path: str) -> bool:
+    """Whether answers on this path are for clients of Personalizer."""
+    parts = path.split("/", 5)
+    return len(parts) > 4 and parts[1:3] == ["v1", "bandits"] and parts[4] == "personalizer"
+
+
+def error(status: int, why: str) -> tuple[int, bytes]:
+    """Status and body as those clients read them: what does not fit is a 400 to them."""
+    status = 400 if status == 422 else status
+    return status, encode({"error": {"code": CODES[status], "message": why}})
+
+
+# ---------------------------------------------------------------------- rank
+
+
+async def rank(app: App, name: str, key: str, receive: Receive) -> Answer:
+    """Azure Personalizer's Rank: which action to show, and the probability of each; durable. The
+    same event id again, with the same body, gives the same answer. Also at `…/v1.0/rank`."""
+    began = time.perf_counter()
+    body = await app.body(receive)
+    served = await app.served(name)
+    asked = decoded(_RANK, body)
+    actions = _actions(app, asked.actions)
+    person, user = _person(asked.context_features)
+    excluded = set(asked.excluded_actions or ())
+    open_ = [at for at, (ident, _) in enumerate(actions) if ident not in excluded]
+    if not open_:
+        raise Refused(422, "every action is excluded: leave one to be shown")
+    given = _contexts(served.model, person, [actions[at] for at in open_])
+    order, scores = served.model.rank(given, len(open_))
+    chances = await _chances(served.model, given, scores)
+    # Those excluded stay where they stood.
+    best = iter([(actions[open_[at]][0], float(chances[at])) for at in order])
+    ranking = [(ident, 0.0) if ident in excluded else next(best) for ident, _ in actions]
+    event = _event(asked.event_id)
+    decision = _decision(app, served, open_[order[0]], actions, given[order[0]], user, key)
+    (placed,) = await _write(app, [decision], asked, ONE + event, encode(ranking))
+    action = actions[open_[order[0]]][0]
+    if isinstance(placed, Earlier):
+        action, ranking = placed.arm_id or "", _RANKING.decode(placed.details or "[]")
+    app.metrics.decided(time.perf_counter() - began)
+    shown = [{"id": ident, "probability": chance} for ident, chance in ranking]
+    return 201, JSON, encode({"ranking": shown, "eventId": event, "rewardActionId": action})
+
+
+async def rank_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
+    """Azure Personalizer's multi-slot Rank: for each slot, in order, an action that no slot before
+    it has. Each slot is a decision of its own, with its own reward and its own place in the claim;
+    its id and its features are features of the context."""
+    began = time.perf_counter()
+    body = await app.body(receive)
+    served = await app.served(name)
+    asked = decoded(_SLOTS, body)
+    actions = _actions(app, asked.actions)
+    at_most(app.settings.max_decisions, len(asked.slots), "slots", "allowed in a call")
+    person, user = _person(asked.context_features)
+    open_ = _open_to(asked.slots, [ident for ident, _ in actions])
+    event = _event(asked.event_id)
+    decisions: list[Decision] = []
+    chosen: list[tuple[str, str, float]] = []
+    free = set(range(len(actions)))
+    for number, slot in enumerate(asked.slots):
+        # Only those that leave the slots behind this one something to show.
+        arms = [
+            at for at in open_[number] if at in free and _fits(open_[number + 1 :], free - {at})
+        ]
+        here = [*person, *flat(slot.features, f"slot {number + 1}")]
+        given = _contexts(served.model, here, [actions[at] for at in arms], slot.id)
+        order, scores = served.model.rank(given, 1)
+        chances = await _chances(served.model, given, scores)
+        arm = arms[order[0]]
+        free.discard(arm)
+        decisions.append(_decision(app, served, arm, actions, given[order[0]], user, key))
+        chosen.append((slot.id, actions[arm][0], float(chances[order[0]])))
+    placed = await _write(app, decisions, asked, MANY + event, encode(chosen))
+    if isinstance(placed[0], Earlier):
+        chosen = _CHOSEN.decode(placed[0].details or "[]")
+    app.metrics.decided(time.perf_counter() - began)
+    slots = [{"id": ident, "rewardActionId": action} for ident, action, _ in chosen]
+    return 201, JSON, encode({"slots": slots, "eventId": event})
+
+
+def _actions(app: App, given: list[Action]) -> list[tuple[str, Pairs]]:
+    at_most(app.settings.max_arms, len(given), "actions", "allowed")
+    idents = [action.id for action in given]
+    for ident in idents:
+        _text(ident, "an action's id")
+    if len(set(idents)) < len(idents) or not idents:
+        raise Refused(422, "actions are at least one, and each has an id of its own")
+    return [
+        (action.id, flat(action.features, f"action {number}"))
+        for number, action in enumerate(given, 1)
+    ]
+
+
+def _open_to(slots: list[Slot], idents: list[str]) -> list[list[int]]:
+    """For each slot the actions it may show; or what is wrong with the slots."""
+    names = [slot.id for slot in slots]
+    baselines = [slot.baseline_action for slot in slots]
+    for ident in names:
+        _text(ident, "a slot's id")
+    if not names or len(set(names)) < len(names):
+        raise Refused(422, "slots are at least one, and each has an id of its own")
+    if len(set(baselines)) < len(baselines) or not set(baselines) <= set(idents):
+        raise Refused(422, "each slot has a baselineAction of its own, one of the actions")
+    if any(slot.baseline_action in (slot.excluded_actions or ()) for slot in slots):
+        raise Refused(422, "a slot's baselineAction must not be among its excludedActions")
+    return [
+        [at for at, ident in enumerate(idents) if ident not in set(slot.excluded_actions or ())]
+        for slot in slots
+    ]
+
+
+def _fits(slots: list[list[int]], free: set[int]) -> bool:
+    """Whether every slot can have an action of its own: a matching, by augmenting paths."""
+    taken: dict[int, int] = {}
+
+    def settle(slot: int, seen: set[int]) -> bool:
+        for at in slots[slot]:
+            if at in free and at not in seen:
+                seen.add(at)
+                if at not in taken or settle(taken[at], seen):
+                    taken[at] = slot
+                    return True
+        return False
+
+    return all(settle(slot, set()) for slot in range(len(slots)))
+
+
+def _person(features: list[Any] | None) -> tuple[Pairs, str | None]:
+    """Features of the context, and whose it is."""
+    user: str | None = None
+    rest: list[Any] = []
+    for one in features or []:
+        if isinstance(one, dict) and USER in one:
+            user = one[USER]
+            if not isinstance(user, str) or not user:
+                raise Refused(422, f"{USER} says whose decision this is, as text")
+            one = {name: value for name, value in one.items() if name != USER}
+        rest.append(one)
+    return flat(rest, "the context"), user
+
+
+def _contexts(
+    model: ReleasedModel, person: Pairs, actions: list[tuple[str, Pairs]], slot: str | None = None
+) -> Matrix:
+    return model.check(contexts_of(model, person, actions, slot))
+
+
+async def _chances(model: ReleasedModel, given: Matrix, scores: Vector) -> Vector:
+    """The probability with which each action is the first."""
+    if isinstance(model.policy, BoundPolicy):  # the highest bound; equal ones draw lots
+        near = scores >= scores.max() - TIE
+        return np.where(near, 1.0 / np.count_nonzero(near), 0.0)
+    return (await asyncio.to_thread(model.propensities, given)).probabilities
+
+
+# ---------------------------------------------------------------------- what is written down
+
+
+def _text(text: str, what: str) -> str:
+    if not 0 < len(text) <= LONGEST_TEXT or "\0" in text:
+        raise Refused(422, f"{what} has 1 to {LONGEST_TEXT} characters, none of them NUL")
+    return text
+
+
+def _event(given: str | None) -> str:
+    return uuid.uuid4().hex if given is None else _text(given, "an event id")
+
+
+def _decision(
+    app: App,
+    served: Served,
+    arm: int,
+    actions: list[tuple[str, Pairs]],
+    context: Vector,
+    user: str | None,
+    key: str,
+) -> Decision:
+    if served.needs_user and user is None:
+        raise Refused(
+            422,
+            f'this bandit protects users: say whose decision it is, {{"{USER}": "…"}} in '
+            "contextFeatures",
+        )
+    person = None if user is None else person_of(app, user)
+    return served.id, arm, actions[arm][0], context.tobytes(), person, served.version, key
+
+
+def _names(event: str, count: int = 1) -> list[str]:
+    """The request ids of an event's decisions, one for each slot."""
+    whole = hashlib.blake2b(event.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
+    return [f"{EVENT}{whole}:{number}" for number in range(count)]
+
+
+async def _write(
+    app: App,
+    decisions: list[Decision],
+    asked: RankRequest | SlotsRequest,
+    event: str,
+    details: bytes,
+) -> list[Placed]:
+    """All decisions of an event in one transaction; the first keeps what is answered."""
+    digest = hashlib.blake2b(
+        encode(asked), key=app.catalog.person_key, digest_size=16, person=b"event"
+    ).digest()
+    deferred = 1 if asked.defer_activation else None
+    futures = app.journal.decide_all(
+        [
+            (decision, Asked(request, digest, None if number else details.decode(), deferred))
+            for number, (decision, request) in enumerate(
+                zip(decisions, _names(event, len(decisions)), strict=True)
+            )
+        ]
+    )
+    placed = [await futures[0]] if len(futures) == 1 else await asyncio.gather(*futures)
+    if any(one is None for one in placed):
+        raise Refused(404, "there is no bandit of this name")
+    if any(isinstance(one, Earlier) and not one.same for one in placed):
+        raise Refused(409, "this event id was used for another request: choose a new one")
+    return placed
+
+
+# ---------------------------------------------------------------------- reward and activate
+
+
+async def reward(app: App, name: str, key: str, receive: Receive) -> Answer:
+    """Azure Personalizer's Reward: what showing the action earned. The first report counts; what
+    comes later, or after the wait time, changes nothing. Also at `…/v1.0/events/{event}/reward`."""
+    asked = decoded(_REWARD, await app.body(receive))
+    name, _, event = name.partition("/")
+    served = await app.served(name)
+    value = clip(asked.value, *served.reward_range)
+    (place,) = await app.events.do(lambda store: _found(store, served, _names(ONE + event)))
+    await app.journal.report(served.id, served.window, key, [(*place[:2], value)])
+    return DONE
+
+
+async def reward_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
+    """Azure Personalizer's multi-slot Reward: one for each slot named."""
+    asked = decoded(_REWARDS, await app.body(receive))
+    at_most(app.settings.max_rewards, len(asked.reward), "rewards", "allowed in a call")
+    name, _, event = name.partition("/")
+    served = await app.served(name)
+    values = {one.slot_id: clip(one.value, *served.reward_range) for one in asked.reward}
+    if len(values) < len(asked.reward) or not values:
+        raise Refused(422, "rewards are at least one, and each is of another slot")
+    places = await app.events.do(lambda store: _slots(store, served, event))
+    if not set(values) <= set(places):
+        raise Refused(404, "this event has no slot of that id")
+    reports = [(*places[slot], value) for slot, value in values.items()]
+    await app.journal.report(served.id, served.window, key, reports)
+    return DONE
+
+
+async def activate(app: App, name: str, key: str, receive: Receive) -> Answer:
+    """Azure Personalizer's Activate: what was ranked with deferActivation was shown, and is to be
+    learned. Also at `…/v1.0/events/{event}/activate`."""
+    await app.body(receive)
+    name, _, event = name.partition("/")
+    served = await app.served(name)
+
+    def do(store: Store) -> None:
+        places = _found(store, served, _names(ONE + event))
+        store.activate(served.id, [seq for seq, _, _ in places])
+
+    await app.events.do(do)
+    return DONE
+
+
+async def activate_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
+    """Azure Personalizer's multi-slot Activate: of all slots of the event."""
+    await app.body(receive)
+    name, _, event = name.partition("/")
+    served = await app.served(name)
+
+    def do(store: Store) -> None:
+        store.activate(served.id, [seq for seq, _ in _slots(store, served, event).values()])
+
+    await app.events.do(do)
+    return DONE
+
+
+def _found(store: Store, served: Served, names: list[str]) -> list[tuple[int, int, str | None]]:
+    """(seq, nonce, details) of decisions by their request ids."""
+    places = store.asked_as(served.id, names)
+    if len(places) < len(names):
+        raise Refused(404, "there is no such event, or it was erased after its time")
+    return [places[name] for name in names]
+
+
+def _slots(store: Store, served: Served, event: str) -> dict[str, tuple[int, int]]:
+    """(seq, nonce) of each slot of an event."""
+    ((_, _, details),) = _found(store, served, _names(MANY + event))
+    chosen = _CHOSEN.decode(details or "[]")
+    places = _found(store, served, _names(MANY + event, len(chosen)))
+    return {slot: place[:2] for (slot, _, _), place in zip(chosen, places, strict=True)}

@@ -1,0 +1,311 @@
+"""The unmodified clients of Azure Personalizer against a real service, over TLS."""
+
+import uuid
+
+import numpy as np
+import pytest
+from azure.ai.personalizer import PersonalizerClient
+from azure.cognitiveservices.personalizer import PersonalizerClient as OlderClient
+from azure.cognitiveservices.personalizer import models
+from azure.core.credentials import AzureKeyCredential
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+from harness import BANDIT, make_key, until
+from msrest.authentication import CognitiveServicesCredentials
+from msrest.exceptions import HttpOperationError
+
+import dpbandit as dpb
+from dpbandit.errors import OptionError
+from dpbandit.service import personalizer
+from dpbandit.service.features import contexts_of, flat
+from dpbandit.service.store import Store
+
+CONTEXT = [{"time": "morning"}, {"user": {"age": 33, "likes": ["tea", "jam"]}}]
+ACTIONS = [
+    {"id": "pasta", "features": [{"taste": "salty", "price": 9.5}, {"hot": True}]},
+    {"id": "ice", "features": [{"taste": "sweet", "price": 3}]},
+    {"id": "soup", "features": [{"taste": "salty", "price": 4}]},
+    {"id": "cake", "features": [{"taste": "sweet", "price": 5}]},
+]
+SLOTS = [
+    {"id": "top", "baselineAction": "pasta", "features": [{"size": "large"}]},
+    {"id": "left", "baselineAction": "ice", "excludedActions": ["pasta", "soup", "cake"]},
+    {"id": "foot", "baselineAction": "soup", "features": []},
+]
+ENCODER = dpb.Encoder(
+    {
+        "time": dpb.Category(["morning", "evening"]),
+        "user.age": dpb.Number(0, 100),
+        "taste": dpb.Category(["salty", "sweet"]),
+        "id": dpb.Hashed(4),
+        "slot": dpb.Category(["top", "left"]),
+    },
+    item=["taste", "id"],
+    crosses=[("time", "taste")],
+)
+
+
+@pytest.fixture
+def make(secure):
+    """Makes a bandit; returns its name."""
+    admin = secure.caller(make_key(secure.store))
+
+    def make(**change):
+        asked = {**BANDIT, "dim": 16, "reward_window": 600, "name": uuid.uuid4().hex, **change}
+        asked = {name: value for name, value in asked.items() if value is not None}
+        status, said = admin("POST", "/v1/bandits", asked)
+        assert status == 201, said
+        return asked["name"]
+
+    return make
+
+
+def endpoint(service, name):
+    return f"https://127.0.0.1:{service.port}/v1/bandits/{name}"
+
+
+def newer(service, name, role="app"):
+    key = AzureKeyCredential(make_key(service.store, role))
+    return PersonalizerClient(
+        endpoint(service, name), key, connection_verify=str(service.tls), retry_total=0
+    )
+
+
+def older(service, name, role="app"):
+    key = CognitiveServicesCredentials(make_key(service.store, role))
+    client = OlderClient(endpoint(service, name), key)
+    client.config.connection.verify = str(service.tls)
+    return client
+
+
+def rewards_of(service, name):
+    """The rewards in the store, and the contexts' norms."""
+    store = Store(service.store)
+    rows = store.connection.all(
+        "SELECT d.arm_id, r.value, d.context FROM bandits b JOIN decisions d ON d.bandit = b.id "
+        "LEFT JOIN rewards r ON r.bandit = d.bandit AND r.seq = d.seq WHERE b.name = ? ORDER BY "
+        "d.seq",
+        (name,),
+    )
+    store.close()
+    assert all(np.linalg.norm(np.frombuffer(row[2])) <= 1 + 1e-9 for row in rows)
+    return [row[:2] for row in rows]
+
+
+def test_the_newer_client_ranks_and_rewards(secure, make):
+    name = make()
+    with newer(secure, name) as client:
+        asked = {"actions": ACTIONS, "contextFeatures": CONTEXT, "excludedActions": ["ice"]}
+        said = client.rank({**asked, "eventId": "a/b é?"})
+        ranked = [one["id"] for one in said["ranking"]]
+        assert sorted(ranked) == ["cake", "ice", "pasta", "soup"]
+        assert ranked[1] == "ice"  # excluded: where it stood, and never shown
+        assert said["ranking"][1]["probability"] == 0.0
+        assert sum(one["probability"] for one in said["ranking"]) == pytest.approx(1.0)
+        assert said["rewardActionId"] == next(r for r in ranked if r != "ice")
+        assert said["eventId"] == "a/b é?"
+        # Asking again is safe, with the same body; with another it is refused.
+        assert client.rank({**asked, "eventId": "a/b é?"}) == said
+        with pytest.raises(HttpResponseError) as caught:
+            client.rank({**asked, "excludedActions": [], "eventId": "a/b é?"})
+        assert (caught.value.status_code, caught.value.error.code) == (409, "Conflict")
+        client.reward("a/b é?", {"value": 0.5})
+        client.reward("a/b é?", {"value": 0.9})  # the first counts
+        own = client.rank({"actions": ACTIONS})
+        assert own["eventId"] != client.rank({"actions": ACTIONS})["eventId"]
+        client.reward(own["eventId"], {"value": 7})  # into the range
+    found = rewards_of(secure, name)
+    assert [value for _, value in found] == [0.5, 1.0, None]
+    assert found[0][0] == said["rewardActionId"]
+
+
+def test_the_older_client_ranks_rewards_and_activates(secure, make):
+    name = make()
+    client = older(secure, name)
+    actions = [models.RankableAction(**one) for one in ACTIONS]
+    request = models.RankRequest(
+        actions=actions, context_features=CONTEXT, event_id="one", defer_activation=True
+    )
+    said = client.rank(request)
+    assert said.event_id == "one"
+    assert said.reward_action_id == said.ranking[0].id
+    assert sum(one.probability for one in said.ranking) == pytest.approx(1.0)
+    assert client.rank(request).reward_action_id == said.reward_action_id
+    client.events.activate("one")
+    client.events.reward("one", value=1.0)
+    assert rewards_of(secure, name) == [(said.reward_action_id, 1.0)]
+    with pytest.raises(models.ErrorResponseException) as caught:
+        client.rank(models.RankRequest(actions=[]))
+    assert caught.value.error.error.code == "BadRequest"
+    assert "at least one" in caught.value.error.error.message
+    with pytest.raises(HttpOperationError) as unknown:
+        client.events.reward("two", value=1.0)
+    assert unknown.value.response.status_code == 404
+
+
+def test_slots_get_actions_of_their_own_and_rewards(secure, make):
+    name = make(encoder=ENCODER.to_record(), dim=None)
+    actions = [{"id": a["id"], "features": [{"taste": "salty"}]} for a in ACTIONS]
+    slots = [{**one, "features": []} for one in SLOTS]
+    with newer(secure, name) as client:
+        for number in range(8):
+            asked = {"actions": actions, "slots": slots, "eventId": f"e{number}"}
+            said = client.rank_multi_slot({**asked, "contextFeatures": [{"time": "morning"}]})
+            shown = {one["id"]: one["rewardActionId"] for one in said["slots"]}
+            assert list(shown) == ["top", "left", "foot"]
+            assert len(set(shown.values())) == 3
+            assert shown["left"] == "ice"  # all else is excluded there: the slot above leaves it
+        again = client.rank_multi_slot({**asked, "contextFeatures": [{"time": "morning"}]})
+        assert again == said
+        found = [{"slotId": "foot", "value": 1.0}, {"slotId": "top", "value": 0.25}]
+        client.reward_multi_slot("e7", {"reward": found})
+        client.activate_multi_slot("e7")
+        for wrong in ([{"slotId": "nowhere", "value": 1.0}], []):
+            with pytest.raises(HttpResponseError):
+                client.reward_multi_slot("e6", {"reward": wrong})
+        with pytest.raises(HttpResponseError) as other_kind:
+            client.reward("e7", {"value": 1.0})
+        assert other_kind.value.error.code == "ResourceNotFound"
+        twice = [slots[0], {**slots[1], "baselineAction": "pasta"}]
+        with pytest.raises(HttpResponseError, match="baselineAction of its own"):
+            client.rank_multi_slot({"actions": actions, "slots": twice})
+        with pytest.raises(HttpResponseError, match=r"'tsate'.*did you mean 'taste'"):
+            client.rank({"actions": [{"id": "a", "features": [{"tsate": 1}]}]})
+    found = rewards_of(secure, name)
+    assert len(found) == 24
+    assert [value for _, value in found[-3:]] == [0.25, None, 1.0]
+    assert all(value is None for _, value in found[:-3])
+
+
+def test_what_is_not_activated_is_not_learned(secure, make):
+    name = make(reward_window=2)
+    with newer(secure, name) as client:
+        for event, deferred in (("plain", False), ("seen", True), ("unseen", True)):
+            client.rank({"actions": ACTIONS, "eventId": event, "deferActivation": deferred})
+        slots = {"actions": ACTIONS, "slots": SLOTS, "deferActivation": True}
+        for event in ("slots", "no slots"):
+            client.rank_multi_slot({**slots, "eventId": event})
+        client.activate("seen")
+        client.activate_multi_slot("slots")
+        client.reward("unseen", {"value": 1.0})  # a reward is no activation
+        with pytest.raises(HttpResponseError):
+            client.activate("slots")
+        call = secure.caller(make_key(secure.store))
+        until(lambda: call.get(f"/v1/bandits/{name}")["learned"] == 9)
+        store = Store(secure.store)
+        (bandit,) = store.connection.one("SELECT id FROM bandits WHERE name = ?", (name,))
+        assert store.model(bandit)[1]["round"] == 5  # plain, seen, and three slots
+        store.close()
+        client.activate("unseen")  # too late: nothing happens
+        assert call.get(f"/v1/bandits/{name}")["learned"] == 9
+
+
+def test_keys_have_roles_here_too(secure, make):
+    name = make(unit=["user", 2])
+    asked = {"actions": ACTIONS, "contextFeatures": [{"_user": "ann"}, *CONTEXT], "eventId": "e"}
+    with newer(secure, name, "rank") as ranks, newer(secure, name, "reward") as reports:
+        ranks.rank(asked)
+        with pytest.raises(HttpResponseError, match="say whose"):
+            ranks.rank({"actions": ACTIONS})
+        for refused in (
+            lambda: ranks.reward("e", {"value": 1.0}),
+            lambda: reports.rank(asked),
+            lambda: reports.activate("e"),
+        ):
+            with pytest.raises(HttpResponseError) as caught:
+                refused()
+            assert (caught.value.status_code, caught.value.error.code) == (403, "Forbidden")
+        reports.reward("e", {"value": 1.0})
+    store = Store(secure.store)
+    sql = "SELECT d.person FROM decisions d JOIN bandits b ON b.id = d.bandit WHERE b.name = ?"
+    assert [len(bytes(row[0])) for row in store.connection.all(sql, (name,))] == [16]
+    store.close()
+    key = AzureKeyCredential("dpb_0123456789ab_" + "x" * 43)
+    stranger = PersonalizerClient(
+        endpoint(secure, name), key, connection_verify=str(secure.tls), retry_total=0
+    )
+    with pytest.raises(ClientAuthenticationError) as caught:
+        stranger.rank(asked)
+    assert caught.value.error.code == "Unauthorized"
+    with newer(secure, "nobody") as client, pytest.raises(HttpResponseError) as caught:
+        client.rank(asked)
+    assert caught.value.error.code == "ResourceNotFound"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"actions": [*ACTIONS, ACTIONS[0]]}, "an id of its own"),
+        ({"excludedActions": [one["id"] for one in ACTIONS]}, "every action is excluded"),
+        ({"contextFeatures": [["no", "object"]]}, "list of objects"),
+        (
+            {"contextFeatures": [{"a": {"b": {"c": {"d": {"e": {"f": {"g": {"h": {"i": 1}}}}}}}}}]},
+            "deeper",
+        ),
+        ({"contextFeatures": [{f"f{n}": 1 for n in range(1001)}]}, "more than the 1,000"),
+        ({"eventId": "x" * 257}, "1 to 256"),
+        ({"actoins": []}, "actoins"),
+        ({"contextFeatures": [{"_user": 7}]}, "_user says"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(secure, make, change, words):
+    with newer(secure, make()) as client, pytest.raises(HttpResponseError, match=words) as caught:
+        client.rank({"actions": ACTIONS, **change})
+    assert (caught.value.status_code, caught.value.error.code) == (400, "BadRequest")
+
+
+def test_hashed_features_are_learned_from():
+    """Who likes what depends on the hour; 800 events, ε = 20."""
+    bandit = dpb.make("anytime", dim=64, epsilon=20.0, delta=1e-6, reward_range=(0.0, 1.0), seed=7)
+    rng, right = np.random.default_rng(7), []
+    actions = [(one["id"], flat(one["features"], "it")) for one in ACTIONS]
+    best = {"morning": "soup", "evening": "cake"}
+    for _ in range(800):
+        hour = ("morning", "evening")[rng.integers(2)]
+        model = bandit.model()
+        given = contexts_of(model, flat([{"time": hour}], "it"), actions)
+        arm = model.select(given)
+        bandit.update(given[arm], float(ACTIONS[arm]["id"] == best[hour]))
+        right.append(ACTIONS[arm]["id"] == best[hour])
+    assert np.mean(right[-200:]) > 0.8
+
+
+def test_features_are_the_same_in_every_process_and_keep_their_norm():
+    model = dpb.make("random", dim=32, seed=0).model()
+    one = contexts_of(model, flat(CONTEXT, "it"), [("a", flat([{"x": 1e308, "y": -3}], "it"))])
+    # Written down once, from another process: rankers must agree on every machine.
+    assert np.flatnonzero(one[0]).tolist() == PLACES
+    assert np.linalg.norm(one) == pytest.approx(1.0, abs=1e-12)
+    many = flat([{f"f{n}": 1 for n in range(1000)}], "it")
+    with pytest.raises(OptionError, match="products"):
+        contexts_of(model, many, [("a", many)])
+    declared = dpb.make("random", encoder=ENCODER, seed=0).model()
+    with pytest.raises(OptionError, match="twice"):
+        contexts_of(declared, flat([{"time": "a"}, {"time": "b"}], "it"), [("a", [])])
+
+
+PLACES = [1, 3, 4, 7, 9, 10, 13, 15, 16, 17, 18, 20, 21, 26, 31]
+
+
+def test_slots_can_always_be_filled():
+    """Against every assignment, on all small cases of two and three slots."""
+    from itertools import permutations, product
+
+    options = [[], [0], [1], [0, 1], [1, 2], [0, 1, 2]]
+    for slots in product(options, repeat=3):
+        for free in ({0, 1, 2}, {0, 1}, {2}):
+            fits = any(
+                all(arm in slot for slot, arm in zip(slots, arms, strict=True))
+                for arms in permutations(sorted(free), 3)
+            )
+            assert personalizer._fits(list(slots), free) == fits, (slots, free)
+
+
+def test_a_certificate_that_cannot_be_used_is_said_in_one_line(tmp_path):
+    from harness import dpbandit
+
+    store = f"sqlite:///{tmp_path}/s.db"
+    no = str(tmp_path / "none.pem")
+    said = dpbandit("serve", "--store", store, "--port", "0", "--tls-cert", no, "--tls-key", no)
+    assert said.returncode == 2
+    assert "TLS certificate" in said.stderr
+    assert "Traceback" not in said.stderr
