@@ -286,7 +286,7 @@ def encoder_for(record: Any, dim: int) -> Encoder:
     encoder = Encoder.from_record(record)
     if encoder.dim != dim:
         raise SaveError(f"an encoder of {encoder.dim} columns beside a model of {dim}")
-    return encoder
+    return encoder.fixed()
 
 
 def _of_format_1(record: dict[str, Any]) -> dict[str, Any]:

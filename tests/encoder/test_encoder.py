@@ -178,6 +178,33 @@ def test_private_fields_are_the_private_columns():
         dpb.make("anytime", **given)
 
 
+def test_a_claim_names_all_that_the_encoder_declares_private():
+    given = {"epsilon": 1.0, "delta": 1e-6, "seed": 0, "encoder": declared(private=["country"])}
+    columns = given["encoder"].private_columns
+    with pytest.raises(errors.OptionError, match="leaves out columns"):
+        dpb.make("anytime-joint", **given, private_features=columns[:1])
+    more = dpb.make("anytime-joint", **given, private_features=[0, *columns])
+    assert more.get_params()["private_features"] == sorted({0, *columns})
+    assert str([0, *columns]) in more.claim.unit
+
+
+def test_a_bandit_keeps_its_encoder_whatever_becomes_of_the_callers(tmp_path):
+    encoder = declared(private=["country"])
+    bandit = dpb.make("anytime-joint", encoder=encoder, epsilon=1.0, delta=1e-6, seed=0)
+    before = bandit.encoder.to_record()
+    encoder.set_params(features={"age": dpb.Number(0, 1)}, crosses=[], item=[], private=[])
+    assert bandit.encoder.to_record() == before
+    bandit.save(tmp_path / "bandit.npz")
+    bandit.export(tmp_path / "model.json")
+    kept = bandit, dpb.load(tmp_path / "bandit.npz"), dpb.load(tmp_path / "model.json")
+    for holder in kept:
+        assert holder.encoder.to_record() == before
+        with pytest.raises(errors.OptionError, match="belongs to a bandit"):
+            holder.encoder.set_params(private=[])
+    another = dpb.Encoder(**bandit.encoder.get_params())
+    assert another.set_params(private=[]).private == []
+
+
 def test_what_is_wrong_is_said():
     number = dpb.Number(0, 1)
     for wrong in (

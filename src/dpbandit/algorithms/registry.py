@@ -378,14 +378,27 @@ def construct_with_encoder(name: str, options: Mapping[str, Any]) -> Any:
             "public: use 'anytime-joint', or leave private=... out if everybody may know them"
         )
     if encoder.private and "private_features" in algorithm.own_options:
-        given.setdefault("private_features", encoder.private_columns)
+        given["private_features"] = _private_columns(encoder, given.get("private_features"))
     bandit = construct(name, given)
     if not isinstance(bandit, Bandit):
         raise OptionError(f"{name!r} makes something else than a dpbandit.Bandit: no encoder fits")
     if bandit.one_hot:
         raise OptionError(f"{name} is for arms without features: leave encoder=... out")
-    bandit.encoder = encoder
+    bandit.encoder = encoder.fixed()
     return bandit
+
+
+def _private_columns(encoder: Encoder, asked: Any) -> list[int]:
+    """Those that the encoder declares, and what else was asked for: never less."""
+    if asked is None:
+        return encoder.private_columns
+    columns = anytime_joint.features(asked, encoder.dim)
+    if missing := sorted(set(encoder.private_columns) - set(columns)):
+        raise OptionError(
+            f"private_features leaves out columns {missing}, which the encoder declares private "
+            f"({', '.join(encoder.private)}): leave private_features out, or name them too"
+        )
+    return columns
 
 
 def construct(name: str, options: Mapping[str, Any]) -> Any:

@@ -71,6 +71,8 @@ class Encoder:
     (2, 8)
     """
 
+    _fixed = False
+
     def __init__(
         self,
         features: Mapping[str, Feature],
@@ -254,6 +256,12 @@ class Encoder:
         except ValueError as error:
             raise error if isinstance(error, SaveError) else SaveError(str(error)) from error
 
+    def fixed(self) -> Encoder:
+        """The same for a bandit to keep: nobody changes it afterwards."""
+        found = Encoder.from_record(self.to_record())
+        found._fixed = True
+        return found
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Encoder) and self.to_record() == other.to_record()
 
@@ -287,6 +295,11 @@ class Encoder:
 
     def set_params(self, **given: Any) -> Encoder:
         """Another declaration, checked as a whole before anything changes."""
+        if self._fixed:
+            raise OptionError(
+                "this encoder belongs to a bandit, whose claim and columns follow from it: make "
+                "another one, dpb.Encoder(**encoder.get_params())"
+            )
         changed = Encoder(**{**self.get_params(), **given})
         self.__dict__.update(changed.__dict__)
         return self
