@@ -112,7 +112,12 @@ def test_so_is_one_that_an_option_needs(module, extra, arguments, dpbandit_, mon
 
 
 def test_the_extras_are_those_of_the_package():
-    names = {"scikit-learn": "sklearn", "cupy-cuda13x": "cupy"}
+    names = {
+        "scikit-learn": "sklearn",
+        "cupy-cuda13x": "cupy",
+        "opentelemetry-sdk": "opentelemetry.sdk",
+        "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
+    }
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]

@@ -1,5 +1,6 @@
 """The unmodified clients of Azure Personalizer against a real service, over TLS."""
 
+import time
 import uuid
 
 import numpy as np
@@ -286,18 +287,62 @@ def test_features_are_the_same_in_every_process_and_keep_their_norm():
 PLACES = [1, 3, 4, 7, 9, 10, 13, 15, 16, 17, 18, 20, 21, 26, 31]
 
 
-def test_slots_can_always_be_filled():
-    """Against every assignment, on all small cases of two and three slots."""
-    from itertools import permutations, product
+def possible(open_, taken):
+    """The actions that the first of these slots may take, by trying every assignment."""
+    from itertools import product
 
-    options = [[], [0], [1], [0, 1], [1, 2], [0, 1, 2]]
-    for slots in product(options, repeat=3):
-        for free in ({0, 1, 2}, {0, 1}, {2}):
-            fits = any(
-                all(arm in slot for slot, arm in zip(slots, arms, strict=True))
-                for arms in permutations(sorted(free), 3)
-            )
-            assert personalizer._fits(list(slots), free) == fits, (slots, free)
+    return {
+        arms[0] for arms in product(*open_) if len(set(arms)) == len(arms) and not taken & set(arms)
+    }
+
+
+def test_slots_can_always_be_filled():
+    """Against every assignment, whatever was taken before."""
+    rng = np.random.default_rng(5)
+    ended = 0
+    for _ in range(300):
+        count = int(rng.integers(1, 5))
+        actions = int(rng.integers(count, 6))
+        baselines = rng.permutation(actions)[:count].tolist()
+        open_ = [
+            sorted({one, *rng.choice(actions, int(rng.integers(0, actions))).tolist()})
+            for one in baselines
+        ]
+        filling, taken = personalizer.Filling(open_, baselines), set()
+        for slot in range(count):
+            found = filling.possible(slot)
+            assert set(found) == possible(open_[slot:], taken), (open_, baselines, taken)
+            ended += len(found) < len(set(open_[slot]) - taken)
+            filling.take(slot, int(rng.choice(found)))
+            taken = filling._taken
+    assert ended > 30  # something had to be left for others
+
+
+def test_slots_by_the_hundred_are_refused_or_filled_in_a_moment(secure, make):
+    """A chain in which the last has to make room for the first: it took for ever, or a 500."""
+    name = make()
+    call = secure.caller(make_key(secure.store, "app"))
+    path = f"/v1/bandits/{name}/personalizer/multislot/rank"
+
+    def asked(count):
+        idents = [f"a{n}" for n in range(count)]
+        slots = [
+            {
+                "id": f"s{n}",
+                "baselineAction": idents[n],
+                "excludedActions": [i for i in idents if i not in (idents[n], idents[n - 1])],
+            }
+            for n in range(count)
+        ]
+        actions = [{"id": ident, "features": []} for ident in idents]
+        return {"actions": actions, "slots": slots, "deferActivation": True}
+
+    began = time.monotonic()
+    status, said = call("POST", path, asked(150))
+    assert (status, len(said["slots"])) == (201, 150)
+    assert len({one["rewardActionId"] for one in said["slots"]}) == 150
+    assert time.monotonic() - began < 10
+    assert call("POST", path, asked(350))[0] == 413
 
 
 def test_a_certificate_that_cannot_be_used_is_said_in_one_line(tmp_path):

@@ -108,7 +108,7 @@ def seen(service, rank):
     }
 
 
-def life(folder, *, rewards, caplog):
+def life(folder, *, rewards, caplog, env=None):
     """What was seen before and after a release, the log, and how long decisions took."""
     folder.mkdir()
     url = f"sqlite:///{folder}/store.db"
@@ -116,7 +116,7 @@ def life(folder, *, rewards, caplog):
     rank, reward, revoked = (make_key(url, role) for role in ("rank", "reward", "reward"))
     store = connect(url)
     revoke(store, revoked)
-    service = Service(url, folder, role="ranker", settings={})
+    service = Service(url, folder, role="ranker", settings={"otel": bool(env)}, env=env)
     learner = Learner(Settings(store=url, witness=folder / "witness", retain_rewards=0.0))
     call, path, seconds = service.caller(rank), "/v1/bandits/shop/rewards", []
     told = service.caller(reward)

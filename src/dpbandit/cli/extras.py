@@ -10,6 +10,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "audit": ("dp_accounting",),
     "service": ("msgspec", "uvicorn", "uvloop", "httptools"),
     "postgres": ("psycopg",),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "cluster": ("ray",),
     "gpu": ("cupy",),
     "adapters": ("coba", "river", "gymnasium"),
@@ -21,6 +22,7 @@ WHAT_FOR = {
     "audit": "a second opinion on budgets",
     "service": "dpbandit serve",
     "postgres": "a PostgreSQL store",
+    "otel": "serve --otel",
     "cluster": "--cluster, on Ray",
     "gpu": "--device cuda",
     "adapters": "coba, river, Gymnasium",
@@ -37,7 +39,10 @@ def what_brings(module: str) -> str | None:
     root = module.split(".")[0]
     if root in ESSENTIAL:
         return "pip install dpbandit"
-    return next((pip_install(extra) for extra, modules in EXTRAS.items() if root in modules), None)
+    for extra, modules in EXTRAS.items():
+        if root in {one.split(".")[0] for one in modules}:
+            return pip_install(extra)
+    return None
 
 
 def pip_install(extra: str) -> str:

@@ -40,6 +40,7 @@ from dpbandit.service.metrics import ERASURE, Metrics
 from dpbandit.service.openapi import ROUTES, Route
 from dpbandit.service.settings import Settings
 from dpbandit.service.strangers import Strangers
+from dpbandit.service.telemetry import Silent, Told
 
 log = logging.getLogger("dpbandit.service")
 
@@ -84,6 +85,7 @@ class App:
         self.catalog = Catalog(settings.store, read_seconds=settings.read_seconds)
         self.journal = Journal(settings.store, most_waiting=settings.max_waiting)
         self.metrics = Metrics()
+        self.telemetry = Told(self.metrics, self.catalog) if settings.otel else Silent()
         self.strangers = Strangers(settings.strangers_per_second)
         self.access = AccessLog(settings.store)
         # Bandits are made and deleted one at a time: a large one takes its time, and nobody else's.
@@ -139,6 +141,7 @@ class App:
                 await self.access.write()
         except (TimeoutError, DpbanditError):
             log.error("the store did not answer at the end; nothing that was acknowledged is lost")
+        await self.telemetry.stop(self.settings.shutdown_seconds / 8)
         self.access.stop()
         self.drawing.shutdown(wait=False, cancel_futures=True)
         await self.catalog.stop()
@@ -196,6 +199,7 @@ class App:
             return
         # By its path, whatever becomes of it: a report that is refused is a report.
         action, bandit, key = action_of(path), "", "-"
+        began, parent = time.time_ns(), b""
         kind = JSON
         headers: Headers = ()
         task = asyncio.current_task()
@@ -210,6 +214,8 @@ class App:
                     authorization = authorization or b"Bearer " + value
                 elif name == b"content-length":
                     length = int(value)
+                elif name == b"traceparent":
+                    parent = value
             who = self.catalog.authorised(authorization) or await self._authorise(
                 authorization, path, rewards=action == "rewards"
             )
@@ -245,6 +251,15 @@ class App:
             self._late.pop(task, None)
         await respond(send, status, body, kind, headers)
         self.metrics.count(action, status)
+        self.telemetry.answered(
+            action,
+            status,
+            known="key" in scope,
+            began=began,
+            method=scope["method"],
+            bandit=bandit if bandit in self.catalog.bandits else "",
+            parent=parent,
+        )
         self.access.note(key, action, bandit if bandit in self.catalog.bandits else "", status)
 
     async def _authorise(

@@ -58,6 +58,7 @@ class Metrics:
         self.requests: Counter[tuple[str, int]] = Counter()
         self._counts = [0] * (len(BUCKETS) + 1)
         self._sum = 0.0
+        self.told: Callable[[float], None] = lambda _: None  # who else hears how long they took
 
     def count(self, action: str, status: int) -> None:
         if action not in UNCOUNTED:
@@ -66,6 +67,7 @@ class Metrics:
     def decided(self, seconds: float) -> None:
         self._counts[bisect.bisect_left(BUCKETS, seconds)] += 1
         self._sum += seconds
+        self.told(seconds)
 
     def render(self, catalog: Catalog) -> bytes:
         """All of them. Names of bandits and actions need no escapes."""

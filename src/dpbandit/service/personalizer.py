@@ -23,7 +23,7 @@ from dpbandit.service.answers import JSON, Answer, Receive, Refused, decoded, en
 from dpbandit.service.catalog import Served
 from dpbandit.service.features import Pairs, contexts_of, flat
 from dpbandit.service.records import Asked, Decision, Earlier, Placed
-from dpbandit.service.rounds import LONGEST_TEXT, at_most, clip, person_of
+from dpbandit.service.rounds import LONGEST_TEXT, at_most, clip, drawn, lots_for, person_of
 from dpbandit.service.store import Store
 from dpbandit.types import Matrix, Vector
 
@@ -35,6 +35,8 @@ USER = "_user"
 # Request ids of events are longer than a caller's own can be: the two never meet.
 EVENT = "an event of Personalizer, "
 ONE, MANY = "of one slot: ", "of many slots: "
+# Every slot looks at every action and its features anew.
+MOST_SLOTTED = 100_000
 
 CODES = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServerError"}
 CODES |= {401: "Unauthorized", 403: "Forbidden", 405: "MethodNotAllowed", 408: "RequestTimeout"}
@@ -155,7 +157,7 @@ async def rank(app: App, name: str, key: str, receive: Receive) -> Answer:
         raise Refused(422, "every action is excluded: leave one to be shown")
     given = _contexts(served.model, person, [actions[at] for at in open_])
     order, scores = served.model.rank(given, len(open_))
-    chances = await _chances(served.model, given, scores)
+    chances = await _chances(app, served.model, given, scores)
     # Those excluded stay where they stood.
     best = iter([(actions[open_[at]][0], float(chances[at])) for at in order])
     ranking = [(ident, 0.0) if ident in excluded else next(best) for ident, _ in actions]
@@ -180,23 +182,25 @@ async def rank_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
     asked = decoded(_SLOTS, body)
     actions = _actions(app, asked.actions)
     at_most(app.settings.max_decisions, len(asked.slots), "slots", "allowed in a call")
+    size = sum(1 + len(features) for _, features in actions)
+    at_most(MOST_SLOTTED, len(asked.slots) * size, "slots × (actions and features)", "allowed")
     person, user = _person(asked.context_features)
     open_ = _open_to(asked.slots, [ident for ident, _ in actions])
     event = _event(asked.event_id)
     decisions: list[Decision] = []
     chosen: list[tuple[str, str, float]] = []
-    free = set(range(len(actions)))
+    number_of = {ident: at for at, (ident, _) in enumerate(actions)}
+    filling = Filling(open_, [number_of[slot.baseline_action] for slot in asked.slots])
     for number, slot in enumerate(asked.slots):
+        await asyncio.sleep(0)  # others get a turn
         # Only those that leave the slots behind this one something to show.
-        arms = [
-            at for at in open_[number] if at in free and _fits(open_[number + 1 :], free - {at})
-        ]
+        arms = filling.possible(number)
         here = [*person, *flat(slot.features, f"slot {number + 1}")]
         given = _contexts(served.model, here, [actions[at] for at in arms], slot.id)
         order, scores = served.model.rank(given, 1)
-        chances = await _chances(served.model, given, scores)
+        chances = await _chances(app, served.model, given, scores, slots=len(asked.slots))
         arm = arms[order[0]]
-        free.discard(arm)
+        filling.take(number, arm)
         decisions.append(_decision(app, served, arm, actions, given[order[0]], user, key))
         chosen.append((slot.id, actions[arm][0], float(chances[order[0]])))
     placed = await _write(app, decisions, asked, MANY + event, encode(chosen))
@@ -232,26 +236,54 @@ def _open_to(slots: list[Slot], idents: list[str]) -> list[list[int]]:
         raise Refused(422, "each slot has a baselineAction of its own, one of the actions")
     if any(slot.baseline_action in (slot.excluded_actions or ()) for slot in slots):
         raise Refused(422, "a slot's baselineAction must not be among its excludedActions")
-    return [
-        [at for at, ident in enumerate(idents) if ident not in set(slot.excluded_actions or ())]
-        for slot in slots
-    ]
+    excluded = [set(slot.excluded_actions or ()) for slot in slots]
+    return [[at for at, ident in enumerate(idents) if ident not in out] for out in excluded]
 
 
-def _fits(slots: list[list[int]], free: set[int]) -> bool:
-    """Whether every slot can have an action of its own: a matching, by augmenting paths."""
-    taken: dict[int, int] = {}
+class Filling:
+    """Slots that each get an action of their own, one slot after the other: whatever is taken, those
+    behind find one too.
 
-    def settle(slot: int, seen: set[int]) -> bool:
-        for at in slots[slot]:
-            if at in free and at not in seen:
-                seen.add(at)
-                if at not in taken or settle(taken[at], seen):
-                    taken[at] = slot
-                    return True
-        return False
+    They always have some: their baselines at first, and others when those are taken. An action may
+    be taken if it is nobody's, or if whose it is can have another one, whose it is another, and so
+    on to one that is nobody's.
+    """
 
-    return all(settle(slot, set()) for slot in range(len(slots)))
+    def __init__(self, open_: list[list[int]], baselines: list[int]) -> None:
+        self._open = open_
+        self._of = dict(enumerate(baselines))  # slot → action, for slots without a decision
+        self._taken: set[int] = set()
+        self._next: dict[int, int] = {}  # slot → the action it can have instead
+
+    def possible(self, slot: int) -> list[int]:
+        """The actions that this slot, the first without one, may take."""
+        wanted: dict[int, list[int]] = {}  # action → slots behind that may have it
+        for other in range(slot + 1, len(self._open)):
+            for action in self._open[other]:
+                wanted.setdefault(action, []).append(other)
+        whose = {action: other for other, action in self._of.items() if other != slot}
+        # From the actions that are nobody's back to those whose slots could move there.
+        self._next = {}
+        nobodys = [a for a in wanted if a not in whose and a not in self._taken]
+        while nobodys:
+            action = nobodys.pop()
+            for other in wanted.pop(action, ()):
+                if other not in self._next:
+                    self._next[other] = action
+                    nobodys.append(self._of[other])
+        return [
+            action
+            for action in self._open[slot]
+            if action not in self._taken and (action not in whose or whose[action] in self._next)
+        ]
+
+    def take(self, slot: int, action: int) -> None:
+        """Give the slot one of those. Whose it was moves on."""
+        del self._of[slot]
+        self._taken.add(action)
+        whose = {taken: other for other, taken in self._of.items()}
+        while (moving := whose.get(action)) is not None:
+            self._of[moving] = action = self._next[moving]
 
 
 def _person(features: list[Any] | None) -> tuple[Pairs, str | None]:
@@ -274,12 +306,15 @@ def _contexts(
     return model.check(contexts_of(model, person, actions, slot))
 
 
-async def _chances(model: ReleasedModel, given: Matrix, scores: Vector) -> Vector:
+async def _chances(
+    app: App, model: ReleasedModel, given: Matrix, scores: Vector, *, slots: int = 1
+) -> Vector:
     """The probability with which each action is the first."""
     if isinstance(model.policy, BoundPolicy):  # the highest bound; equal ones draw lots
         near = scores >= scores.max() - TIE
         return np.where(near, 1.0 / np.count_nonzero(near), 0.0)
-    return (await asyncio.to_thread(model.propensities, given)).probabilities
+    found = await drawn(app, model, given, lots_for(slots * len(given)))
+    return found.probabilities
 
 
 # ---------------------------------------------------------------------- what is written down

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import DpbanditError, PropensityError
 from dpbandit.model import ReleasedModel
+from dpbandit.policies.policy import Propensities
 from dpbandit.service.answers import (
     JSON,
     Answer,
@@ -164,10 +165,10 @@ async def _prepare_all(
 ) -> list[Prepared]:
     wanted = sum(1 if one.k is None else max(one.k, 1) for one in many)
     at_most(app.settings.max_decisions, wanted, "decisions", "allowed in a call")
-    drawn = sum(len(one.contexts) for one in many if one.propensities)
+    rows = sum(len(one.contexts) for one in many if one.propensities)
     most = max(MOST_DRAWN, app.settings.max_arms)
-    at_most(most, drawn, "arms", "whose propensities can be asked for in a call")
-    draws = min(DRAWS, max(DRAWN // max(drawn, 1), 1))
+    at_most(most, rows, "arms", "whose propensities can be asked for in a call")
+    draws = lots_for(rows)
     ready: list[Prepared] = []
     rows = 0
     for number, one in enumerate(many):
@@ -245,9 +246,7 @@ async def _ranked(
     said = [Details(float(scores[arm])) for arm in chosen]
     if asked.propensities:
         try:
-            # Some policies draw a thousand lots for it: decisions go on meanwhile.
-            draw = partial(model.propensities, given, draws=draws)
-            found = await asyncio.get_running_loop().run_in_executor(app.drawing, draw)
+            found = await drawn(app, model, given, draws)
         except PropensityError:  # the policy draws none
             for one in said:
                 one.propensity = one.propensity_error = None
@@ -256,6 +255,19 @@ async def _ranked(
                 one.propensity = float(found.probabilities[arm])
                 one.propensity_error = float(found.standard_errors[arm])
     return chosen, said
+
+
+def lots_for(rows: int) -> int:
+    """How many lots are drawn for each of so many arms in a call."""
+    return min(DRAWS, max(DRAWN // max(rows, 1), 1))
+
+
+async def drawn(
+    app: App, model: ReleasedModel, given: NDArray[np.float64], draws: int
+) -> Propensities:
+    """Propensities. Some policies draw lots for them: decisions go on meanwhile."""
+    draw = partial(model.propensities, given, draws=draws)
+    return await asyncio.get_running_loop().run_in_executor(app.drawing, draw)
 
 
 def _answer(

@@ -66,6 +66,12 @@ class Settings:
         str,
         choices=("debug", "info", "warning", "error"),
     )
+    otel: bool = _told(
+        False,
+        "Send traces and metrics over OpenTelemetry, where its variables (OTEL_…) say; needs the "
+        "extra otel.",
+        bool,
+    )
     cap_epsilon: float | None = _told(
         None,
         "All bandits of this store together may promise at most this ε; set once.",
