@@ -185,7 +185,7 @@ def test_the_claim_sheet_is_one_page_with_everything_a_reviewer_asks(tmp_path):
         "PROVEN",
         "one user with at most 3 rewards",
         "real",
-        "clipped to [0, 1]",
+        "clipped to [-1, 1]",
         "does not cover",
         "Signature",
     ):

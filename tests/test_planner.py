@@ -732,3 +732,35 @@ def test_mistakes_on_the_command_line_are_one_line(arguments, words):
     assert ran.returncode == 2
     assert words in " ".join(ran.stderr.split())
     assert "Traceback" not in ran.stderr
+
+
+# ------------------------------------------------------------------------------- which algorithm
+
+
+def test_a_recommendation_is_a_plans_answer_with_the_call_that_makes_it():
+    facts = {**SMALL, "horizon": 500, "reward_range": (0, 1), "epsilon": 2.0, "click_rate": 0.2}
+    found = dpb.recommend(algorithms=["anytime", "tree-gauss"], unit=("user", 2), **facts)
+    assert found.algorithm == found.plan.recommended == "anytime"
+    bandit = eval(found.call, {"dpb": dpb})
+    assert (bandit.dim, bandit.options.horizon, bandit.options.unit) == (4, 500, ("user", 2))
+    assert bandit.options.extra == {"rewards": "clicks"}
+    assert bandit.claim.epsilon == 2.0
+    line = str(found)
+    assert "\n" not in line
+    assert f"{found.plan.final('anytime'):,.0f} in 500 rounds" in line
+    assert "by linucb" in line
+    assert "by random" in line
+
+
+def test_a_plan_says_where_the_default_is_far_from_the_best_and_only_there(ordinary):
+    # Ten blocks of features and few rounds: nothing that is shown in sums is clear enough to learn.
+    rng = np.random.default_rng(0)
+    features = rng.uniform(size=(200, 1, 8)) / np.sqrt(8)
+    slates = np.einsum("nif,ab->nabf", features, np.eye(10)).reshape(200, 10, 80)
+    asked = {"dim": 80, "arms": 10, "epsilon": 4.0, "delta": 1e-6, "horizon": 1_500}
+    asked |= {"reward_range": (0, 1), "reward_noise": 0.05, "reward_spread": 0.2, "particles": 4}
+    found = dpb.plan(contexts=slates, algorithms=["anytime", "local"], **asked)
+    assert found.recommended == "local"
+    (note,) = [note for note in found.notes if "the default elsewhere" in note]
+    assert "× the regret of local here" in note
+    assert not any("the default elsewhere" in note for note in ordinary.notes)

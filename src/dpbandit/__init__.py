@@ -30,6 +30,7 @@ _PLACES = {
     "audit": "dpbandit.auditor.attack",
     "fuzz": "dpbandit.auditor.fuzz",
     "plan": "dpbandit.planner.ask",
+    "recommend": "dpbandit.planner.recommend",
     "affordable_epsilon": "dpbandit.planner.affordable",
     "protections": "dpbandit.planner.protection",
     "Bandit": "dpbandit.bandit",
@@ -61,6 +62,7 @@ __all__ = [
     "audit",
     "fuzz",
     "plan",
+    "recommend",
     "affordable_epsilon",
     "protections",
     "Bandit",
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from dpbandit.planner.affordable import affordable_epsilon
     from dpbandit.planner.ask import plan
     from dpbandit.planner.protection import protections
+    from dpbandit.planner.recommend import recommend
     from dpbandit.planner.sizing import sizing
     from dpbandit.privacy.claim import Claim
     from dpbandit.privacy.ledger import Ledger

@@ -59,7 +59,7 @@ def test_what_it_says_of_itself_is_one_line_with_what_was_chosen_and_the_claim()
     bandit.update([1.0, 0.0], 0.123456)
     assert repr(bandit) == (
         "<tree-gauss(dim=2, horizon=10, seed=0, honaker=True): 1 rounds learned; "
-        "(ε = 1, δ = 1e-05, μ = 0.268051) for one reward [gdp, proven, noise: simulation]>"
+        "proven: ε = 1, δ = 1e-05 for one reward (simulation noise)>"
     )
     assert "<3 × 2 array>" in repr(dpb.make("linucb", dim=2, public_contexts=np.ones((3, 2)) / 2))
 

@@ -94,7 +94,7 @@ def test_what_is_piped_is_plain_and_each_row_is_one_line(dpbandit_):
     said = dpbandit_(*QUICK_RUN, "--delta", "1e-5")
     assert "\x1b" not in said.out + said.err
     row = next(line for line in said.out.splitlines() if line.startswith("tree-gauss"))
-    assert "proven: ε = 2, δ = 1e-05" in row
+    assert "proven: ε = 1, δ = 1e-05" in row
     assert all(line == line.rstrip() for line in said.out.splitlines())
     assert said.err == ""
 

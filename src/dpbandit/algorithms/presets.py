@@ -18,10 +18,7 @@ from dpbandit.privacy.noise import GAUSSIAN, Noise
 from dpbandit.release import Nothing, Release
 from dpbandit.types import Matrix, Vector
 
-CLIPPED = (
-    "each reward is clipped to {0}, so it can move by at most {1:g}; a reward outside the range is "
-    "not learned in full"
-)
+CLIPPED = "each reward is clipped to {0}, so it can move by at most {1:g}"
 CONTEXTS_PUBLIC = (
     "contexts, arm features, the order of learning and all timing are public and not protected"
 )

@@ -79,10 +79,10 @@ class Audit:
         side = "above" if self.bound.above else "below"
         return "\n".join(
             [
-                f"{self.name}: {verdict} [requested ε = {self.epsilon:g}, δ = {self.delta:g}; "
+                f"{self.name}: {verdict} for {self.claim.unit} [requested ε = {self.epsilon:g}, δ = {self.delta:g}; "
                 f"status: {self.claim.status}]",
                 f"  found: ε ≥ {self.bound.epsilon:.4g} at δ = {self.delta:g}, with confidence "
-                f"{self.confidence:g}",
+                f"{self.confidence:g}: a lower bound, since no attack can prove a claim",
                 f"  by {self.statistic}, {what} {self.position} changed, {self.runs:,} runs a "
                 f"side, {self.horizon} rounds, dim {self.dim}, {self.noise} noise",
                 f"  event: score {side} {self.bound.threshold:.4g}; seen in "

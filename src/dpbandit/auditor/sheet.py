@@ -82,7 +82,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         f"| Who is protected | {'nobody' if nothing else claim.unit} |",
         f"| Noise | {claim.noise}{SOURCES[claim.noise]} |",
         f"| Rewards | {clipped} |",
-        f"| Contexts | at most {given.max_norm:g} long, {given.dim} features, "
+        f"| Contexts | norm ≤ {given.max_norm:g}, {given.dim} features, "
         f"{'private' if joint else 'public'} |",
         f"| Horizon | {horizon} |",
         "",

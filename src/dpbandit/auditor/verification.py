@@ -86,13 +86,13 @@ class Verification:
             [
                 f"{self.name}: {setting} for {self.claim.unit} {verdict} on these streams "
                 f"[status: {self.claim.status}]",
-                f"exact joint cost over all releases, in {self.currency} "
-                f"(requested: {self.requested:.6g}): a reward (a user's, or a context with it) is "
-                "changed at every position and all noisy values are kept; 1 uses the request to the "
-                "full, more breaks it",
+                f"each line: what a change of {self.claim.unit} costs at most, over all releases "
+                f"together, as a share of the request ({self.currency} = {self.requested:.6g}). "
+                "1 uses it up; more breaks it",
                 *(f"  {case}" for case in self.cases),
-                f"worst case: {self.currency} = {self.worst.cost:.6g}, "
-                f"true ε = {self.true_epsilon:.4g}",
+                f"worst case: {self.currency} = {self.worst.cost:.6g}, which is "
+                f"ε = {self.true_epsilon:.4g} at δ = {self.delta if self.currency == 'μ' else 0:g} "
+                f"(requested: {self.epsilon:g})",
             ]
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -34,6 +35,8 @@ class Forecast:
     why_not: str
     learned: Learned = EVERYTHING
     told: str = ""  # what a plan tells it of its own accord
+    algorithm: str = ""  # `name` is a label, with the options of its own in it
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> str:

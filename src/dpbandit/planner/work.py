@@ -18,6 +18,7 @@ from dpbandit.planner.visits import EVERYTHING, Learned, Visits
 from dpbandit.simulate.jobs import Job
 
 INTERRUPTED = "interrupted"
+DEFAULT, FAR_FROM_BEST = "anytime", 1.25
 CLICKS = ("rewards", "clicks")
 
 Progress = Callable[[str, float], None]
@@ -58,7 +59,7 @@ class Work:
                 continue
             told = ' with rewards="clicks"' if CLICKS in own.items() else ""
             self.found[label] = Forecast(
-                label, claim, None, INTERRUPTED, self._learned(bandit), told
+                label, claim, None, INTERRUPTED, self._learned(bandit), told, name, own
             )
             self.makers[label] = make
             self.costs[label] = round_cost(bandit, problem.arms)
@@ -118,7 +119,7 @@ def _make(name: str, options: dict[str, Any], seed: int) -> Any:
 def notes_on(
     problem: Problem, effort: Effort, forecasts: dict[str, Forecast], delta: float
 ) -> list[str]:
-    notes = []
+    notes = _on_the_default(forecasts)
     if delta > 1 / problem.rounds:
         notes.append(f"delta = {delta:g} is above 1/rounds: too large to protect people")
     if effort.particles < len(problem.thetas):
@@ -139,3 +140,24 @@ def notes_on(
             + (". Drift after the rounds played is not seen" if problem.in_order else "")
         )
     return notes
+
+
+def _on_the_default(forecasts: dict[str, Forecast]) -> list[str]:
+    """Where the algorithm that every page begins with is a bad choice, a plan says so."""
+    finals = {
+        label: float(forecast.course.regret[-1])
+        for label, forecast in forecasts.items()
+        if forecast.course is not None and forecast.status == "proven"
+    }
+    ours = [label for label in finals if forecasts[label].algorithm == DEFAULT]
+    if not ours:
+        return []
+    best = min(finals, key=lambda label: finals[label])
+    nearest = min(ours, key=lambda label: finals[label])
+    times = finals[nearest] / max(finals[best], 1e-300)
+    if times < FAR_FROM_BEST:
+        return []
+    return [
+        f"{DEFAULT}, the default elsewhere, is predicted {times:.2f} × the regret of {best} here: see "
+        "docs/how-to/which-algorithm.md"
+    ]

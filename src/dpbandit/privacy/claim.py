@@ -10,6 +10,14 @@ Status = Literal["proven", "as-published", "none"]
 NoiseKind = Literal["real", "simulation", "none"]
 Notion = Literal["pure", "approximate", "gdp", "joint", "none"]
 
+NOTIONS: dict[Notion, str] = {
+    "pure": "pure ε-differential privacy",
+    "approximate": "(ε, δ)-differential privacy",
+    "gdp": "Gaussian differential privacy",
+    "joint": "joint differential privacy: contexts are protected too",
+    "none": "no notion of privacy",
+}
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -17,7 +25,8 @@ class Claim:
 
     >>> assumed = ("rewards clipped",)
     >>> print(Claim("one reward", "pure", 2.0, 0.0, None, "proven", "simulation", assumed))
-    (ε = 2, δ = 0) for one reward [pure, proven, noise: simulation]
+    proven: ε = 2, δ = 0 for one reward (simulation noise)
+      in full: pure ε-differential privacy
       assumes: rewards clipped
     """
 
@@ -31,18 +40,14 @@ class Claim:
     assumptions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        mu = "" if self.mu is None else f", μ = {self.mu:.6g}"
         if self.status == "none":
-            head = f"no privacy is claimed for {self.unit} [noise: {self.noise}]"
+            full = f"no privacy is claimed for {self.unit}"
             if math.isfinite(self.epsilon) and self.epsilon > 0:
-                head += f" (run with the setting ε = {self.epsilon:g}, which it does not achieve)"
+                full += f" (run with the setting ε = {self.epsilon:g}, which it does not achieve)"
         else:
-            head = (
-                f"(ε = {self.epsilon:g}, δ = {self.delta:g}{mu}) for {self.unit} "
-                f"[{self.notion}, {self.status}, noise: {self.noise}]"
-            )
-        lines = [head] + [f"  assumes: {a}" for a in self.assumptions]
-        return "\n".join(lines)
+            full = NOTIONS[self.notion] + ("" if self.mu is None else f", μ = {self.mu:.6g}")
+        assumed = (f"assumes: {one}" for one in self.assumptions)
+        return "\n  ".join([self.brief(), f"in full: {full}", *assumed])
 
     def brief(self) -> str:
         """One short line.
@@ -74,5 +79,12 @@ class Spent:
     claim: Claim
 
     def __str__(self) -> str:
-        mu = "" if self.mu is None else f", μ = {self.mu:.6g}"
-        return f"spent (ε = {self.epsilon:.6g}, δ = {self.delta:g}{mu}) of {self.claim}"
+        claim = self.claim
+        if claim.status == "none":
+            return f"spent: ε = {self.epsilon:.6g}; {claim.brief()}"
+        return (
+            f"spent: ε = {self.epsilon:.6g} of {claim.epsilon:g} at δ = {self.delta:g} "
+            f"({claim.status}, for {claim.unit})\n"
+            "  This is the most that any one of them has paid. Each has a budget of its own, which its own "
+            "rewards use once: it fills up, and learning goes on."
+        )
