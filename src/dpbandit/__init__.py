@@ -24,6 +24,8 @@ _PLACES = {
     "register": "dpbandit.algorithms.registry",
     "load": "dpbandit.files",
     "warm_start": "dpbandit.warmstart.start",
+    "replay": "dpbandit.evaluate.replay",
+    "Evaluation": "dpbandit.evaluate.replay",
     "run": "dpbandit.simulate.run",
     "Results": "dpbandit.simulate.results",
     "verify": "dpbandit.auditor.verify",
@@ -56,6 +58,8 @@ __all__ = [
     "register",
     "load",
     "warm_start",
+    "replay",
+    "Evaluation",
     "run",
     "Results",
     "verify",
@@ -93,6 +97,7 @@ if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
     from dpbandit.client import AsyncClient, Client, Decision
     from dpbandit.encoder import Category, Encoder, Hashed, Number
+    from dpbandit.evaluate.replay import Evaluation, replay
     from dpbandit.files import load
     from dpbandit.planner.affordable import affordable_epsilon
     from dpbandit.planner.ask import plan

@@ -114,6 +114,10 @@ class RangeWarning(UserWarning):
     """A range of rewards that was not given: noise may be twice what it need be."""
 
 
+class LogWarning(UserWarning):
+    """Rows of a log that are left out, or weights that are brought down: the rest may say something else."""
+
+
 class ClusterWarning(UserWarning):
     """A cluster that gives right results, but perhaps not to the last digit those of this machine."""
 

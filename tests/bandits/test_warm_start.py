@@ -16,7 +16,7 @@ import pytest
 import dpbandit as dpb
 from dpbandit.algorithms import registry
 from dpbandit.engine import has_core
-from dpbandit.errors import LogError, OptionError
+from dpbandit.errors import LogError, LogWarning, OptionError
 from dpbandit.learners.bank import Bank
 from dpbandit.learners.filter import Filter
 from dpbandit.logs import enter, sums
@@ -208,9 +208,9 @@ def test_bad_rows_are_counted_by_kind_and_never_guessed():
             "who": who,
         }
     )
-    bandit = dpb.warm_start(
-        table, "tree-gauss", user="who", unit=("user", 5), horizon=9, seed=0, **PRIVATE
-    )
+    given = {"user": "who", "unit": ("user", 5), "horizon": 9, "seed": 0, "least_used": 0}
+    with pytest.warns(LogWarning, match="4 of 13 rows learned from"):
+        bandit = dpb.warm_start(table, "tree-gauss", **given, **PRIVATE)
     assert bandit.log.learned == 4  # rewards that are no numbers stand in the middle
     assert bandit.clipped == 2
     assert bandit.log.rows == 13
@@ -223,7 +223,8 @@ def test_bad_rows_are_counted_by_kind_and_never_guessed():
         "reward missing": 1,
         "user missing": 1,
     }
-    with_default = dpb.warm_start(table, "linucb", missing_reward=0.25, seed=0)
+    with pytest.warns(LogWarning, match="6 of 13"):
+        with_default = dpb.warm_start(table, "linucb", missing_reward=0.25, seed=0, least_used=0.4)
     used = [(v, w) for v, w, _ in rows if v == good]
     # In the middle of (−1, 1) where it is no number and not missing either.
     filled = [0.0 if w == -math.inf else 0.25 if w is None or math.isnan(w) else w for _, w in used]
@@ -448,7 +449,7 @@ def test_columns_that_are_not_there_are_named_with_those_that_are(tmp_path):
         dpb.warm_start(table, context=["a", "b"], user="c", **PRIVATE)
     with pytest.raises(LogError, match="asked for twice"):
         dpb.warm_start(table, context=["a", "a"], **PRIVATE)
-    with pytest.raises(LogError, match="no Parquet file"):
+    with pytest.raises(LogError, match="no Parquet, CSV or Arrow file"):
         dpb.warm_start(tmp_path / "nothing.parquet", **PRIVATE)
     (tmp_path / "text.parquet").write_text("no")
     with pytest.raises(LogError, match="not a Parquet file"):

@@ -11,5 +11,12 @@ def log(tmp_path):
     import pyarrow.parquet as pq
 
     x = np.random.default_rng(0).normal(size=(2_000, 2)) / 8
-    table = pa.table({"context": list(x), "reward": (x[:, 0] > 0).astype(float)})
+    table = pa.table(
+        {
+            "context": list(x),
+            "reward": (x[:, 0] > 0).astype(float),
+            "contexts": [[one.tolist(), (-one).tolist()] for one in x],
+            "action": np.arange(2_000) % 2,
+        }
+    )
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=200)

@@ -28,6 +28,7 @@ COMMANDS = {
     "claim": (["claim", "local", "--epsilon", "1", "--person-clicks", "1"], 0),
     "plan": (["plan", "tree-gauss", "--dim", "2", "--arms", "3", "--horizon", "200"], 0),
     "warm-start": (["warm-start", "log.parquet", "--reward-range", "0", "1", "--delta", "1e-6", "--seed", "1", "--algorithm", "tree-gauss", "--out", "b.npz"], 0),
+    "evaluate": (["evaluate", "log.parquet", "--reward-range", "0", "1", "--delta", "1e-6", "--seed", "1", "--release-epsilon", "1", "--release-delta", "1e-6"], 0),
     "keys create": (["keys", "create", "--role", "admin", *STORE], 0),
     "keys list": (["keys", "list", *STORE], 0),
     "keys revoke": (["keys", "revoke", "KEY", *STORE], 0),

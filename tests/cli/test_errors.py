@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
                 "--out",
                 "b.npz",
             ],
-            "no Parquet file is found at none.parquet",
+            "no Parquet, CSV or Arrow file is found at none.parquet",
         ),
         (["keys", "list", "--store", "sqlite:///none.db"], "there is no store at none.db"),
         (["serve", "--store", "sqlite:///s.db", "--role", "king"], "ranker, learner or all"),

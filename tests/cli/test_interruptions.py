@@ -130,6 +130,23 @@ def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, 
     assert not (tmp_path / "b.npz").exists()
 
 
+def test_evaluate_keeps_what_it_read_in_the_clear_and_shows_nothing_of_a_release(
+    dpbandit_, ctrl_c, log
+):
+    arguments = ["evaluate", "log.parquet", "--delta", "1e-6", "--seed", "1", "--json"]
+    ctrl_c(0.4)
+    said = dpbandit_(*arguments)
+    assert said.status == 130
+    found = json.loads(said.out)
+    assert found["complete"] is False
+    assert 500 < found["rows"] < 1_500
+    assert len(found["estimates"]) == 10
+    ctrl_c(0.4)
+    said = dpbandit_(*arguments, "--release-epsilon", "1", "--release-delta", "1e-6")
+    assert (said.status, said.out) == (130, "")
+    assert "nothing was shown" in said.err
+
+
 def test_a_verification_without_a_case_says_nothing(dpbandit_, ctrl_c):
     ctrl_c(0.0)
     said = dpbandit_(

@@ -12,7 +12,7 @@ from dpbandit.cli.shared import app, join_lines, typer
 from dpbandit.errors import DpbanditError
 
 # In the order of the help; importing them adds their commands.
-from dpbandit.cli import doctor, compare, privacy, planning, clone, warmstart, service  # noqa: F401  # isort: skip
+from dpbandit.cli import doctor, compare, privacy, planning, clone, evaluate, warmstart, service  # noqa: F401  # isort: skip
 
 # Of Click, or of the copy of it inside newer versions of Typer.
 ClickException: type[Exception] = next(

@@ -19,7 +19,9 @@ from dpbandit.cli.shared import app, interrupted, note, print_json, room_for, sa
 def warm_start(
     log: Annotated[
         list[str],
-        Argument(help="Parquet files, folders of them, or globs in quotes.", metavar="LOG.parquet"),
+        Argument(
+            help="Parquet, CSV or Arrow files, folders of them, or globs in quotes.", metavar="LOG"
+        ),
     ],
     file: Annotated[Path, Option("--out", help="Save the bandit here (.npz). Trusted side only.")],
     algorithm: str = Option("anytime", help="What to make of it.", autocompletion=names.algorithm),
@@ -34,6 +36,13 @@ def warm_start(
     missing_reward: float | None = Option(
         None,
         help="What a row without a reward is worth; if not given, such rows are left out, and which ones is public.",
+    ),
+    encoder: Path | None = Option(
+        None,
+        help="How records become contexts: what Encoder.save wrote. --context is not used then.",
+    ),
+    least_used: float = Option(
+        0.5, help="Which share of the rows must be usable; below it nothing is released."
     ),
     epsilon: float = Option(defaults.EPSILON, help="ε: smaller is stronger."),
     delta: float | None = Option(None, help="δ, well below one over the number of rewards."),
@@ -68,10 +77,13 @@ def warm_start(
 
     dpbandit warm-start logs --user visitor --user-rewards 10 --reward-range 1 5 --delta 1e-9 --algorithm tree-gauss --out bandit.npz
 
+    dpbandit warm-start log.csv --encoder encoder.json --reward clicked --reward-range 0 1 --delta 1e-6 --out bandit.npz
+
     dpbandit warm-start /shared/logs --reward-range 0 1 --delta 1e-9 --cluster ray://head:10001 --out bandit.npz
     """
     from dpbandit.cli.progress import bar
-    from dpbandit.errors import OptionError, PrivacyWarning
+    from dpbandit.encoder import Encoder
+    from dpbandit.errors import LogWarning, OptionError, PrivacyWarning
     from dpbandit.warmstart.start import warm_start as start
 
     for target in (file, export):
@@ -88,7 +100,8 @@ def warm_start(
     began = time.perf_counter()
     columns = [name.strip() for name in context.split(",")] if "," in context else context
     with bar("starting") as show, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", PrivacyWarning)
+        for kind in (PrivacyWarning, LogWarning):
+            warnings.simplefilter("always", kind)
         try:
             bandit = start(
                 log,
@@ -97,9 +110,13 @@ def warm_start(
                 reward=reward,
                 user=user,
                 missing_reward=missing_reward,
+                encoder=None if encoder is None else Encoder.load(encoder),
+                least_used=least_used,
                 workers=workers,
                 cluster=cluster,
-                progress=lambda done, total: show(f"{total:,} rows", done, total),
+                progress=lambda done, total: show(
+                    f"{total:,} rows" if total else f"{done:,} rows read", done, total
+                ),
                 **options,
             )
         except KeyboardInterrupt:

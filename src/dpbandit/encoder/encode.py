@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from itertools import product
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -131,8 +133,8 @@ class Encoder:
             )
         self.dim = end
         self.weight = math.sqrt(1.0 / len(self._blocks)) * SLACK
-        self._of_item = tuple(f for f in fields if f in set(self.item))
-        self._of_person = tuple(f for f in fields if f not in set(self.item))
+        self.item_fields = tuple(f for f in fields if f in set(self.item))
+        self.person_fields = tuple(f for f in fields if f not in set(self.item))
 
     @classmethod
     def from_public(
@@ -192,7 +194,10 @@ class Encoder:
             for name in block:
                 at = at * self.features[name].size + places[name]
             # In the order of `Slate`, so that both give the same bits.
-            for name in (*(n for n in reversed(block) if n in self._of_item), *self._of_person):
+            for name in (
+                *(n for n in reversed(block) if n in self.item_fields),
+                *self.person_fields,
+            ):
                 value = value * values[name] if name in block else value
             contexts[rows, start + at] = value
         return contexts
@@ -262,6 +267,18 @@ class Encoder:
         found._fixed = True
         return found
 
+    def save(self, path: str | Path) -> None:
+        """Write what was declared, as JSON: public."""
+        Path(path).write_text(json.dumps(self.to_record(), indent=1))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Encoder:
+        """What `save` wrote, or SaveError."""
+        try:
+            return cls.from_record(json.loads(Path(path).read_text()))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise SaveError(f"{path} is not an encoder that can be read: {error}") from error
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Encoder) and self.to_record() == other.to_record()
 
@@ -329,17 +346,17 @@ class Slate:
     """What can be shown, with all that does not depend on the person worked out once."""
 
     def __init__(self, encoder: Encoder, items: Any) -> None:
-        if not encoder._of_item:
+        if not encoder.item_fields:
             raise OptionError("no field describes what is shown: give the encoder item=[...]")
-        columns, _ = _columns(items, encoder._of_item)
+        columns, _ = _columns(items, encoder.item_fields)
         self.encoder, self.arms = encoder, len(columns[0])
         if self.arms == 0:
             raise ShapeError("a slate needs at least one item")
         found = {
             name: [encoder._place(name, value) for value in column]
-            for name, column in zip(encoder._of_item, columns, strict=True)
+            for name, column in zip(encoder.item_fields, columns, strict=True)
         }
-        fields = encoder._of_person
+        fields = encoder.person_fields
         self._fields = [(name, encoder.features[name].place) for name in fields]
         width = len(encoder._blocks)
         self._flat = np.zeros((self.arms, width), dtype=np.int64)
@@ -362,14 +379,26 @@ class Slate:
         self._shape = (self.arms, encoder.dim)
         self._numbers = [i for i, n in enumerate(fields) if isinstance(encoder.features[n], Number)]
 
+    def subset(self, rows: Sequence[int]) -> Slate:
+        """Some of the items, in this order: nothing is encoded again."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        found = copy(self)
+        found.arms = len(chosen)
+        found._flat = (
+            self._flat[chosen] + self.encoder.dim * (np.arange(len(chosen)) - chosen)[:, None]
+        )
+        found._value = self._value[chosen]
+        found._shape = (len(chosen), self.encoder.dim)
+        return found
+
     def contexts(self, person: Mapping[str, Any]) -> Matrix:
         """A row for each item, for this person: what `select` takes."""
         if len(person) != len(self._fields):
-            _refuse(person, self.encoder._of_person)
+            _refuse(person, self.encoder.person_fields)
         try:
             found = [place(person[name]) for name, place in self._fields]
         except KeyError:
-            _refuse(person, self.encoder._of_person)
+            _refuse(person, self.encoder.person_fields)
         except OptionError:
             for name, _ in self._fields:
                 self.encoder._place(name, person[name])  # says which field it was

@@ -141,6 +141,12 @@ def _enter(bandit: Bandit, start: Start, sums: Sums, log: Log, people: People) -
         bandit.open_short_way()
 
 
+def why_left_out(sums: Sums) -> str:
+    """How many rows of which kind cannot be learned from."""
+    bad = _log_of(sums, None).bad.items()
+    return ", ".join(f"{count:,} {kind}" for kind, count in bad if count) or "none"
+
+
 def _log_of(sums: Sums, people: People | None) -> Log:
     """What was read, in numbers that no reward decides."""
     return Log(

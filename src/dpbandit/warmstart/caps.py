@@ -24,13 +24,13 @@ from dpbandit.spread import Place, Task, Tell
 from dpbandit.warmstart.ahead import ahead
 from dpbandit.warmstart.rows import Rows
 from dpbandit.warmstart.scan import Reading, Seen, look, rows_of, scan
-from dpbandit.warmstart.source import Part
+from dpbandit.warmstart.source import AnyPart
 
 Counts = Tally | Persons
 
 
 def scan_in_order(
-    parts: Iterable[Part], reading: Reading, tally: Counts, seen: Seen, *, threads: bool
+    parts: Iterable[AnyPart], reading: Reading, tally: Counts, seen: Seen, *, threads: bool
 ) -> Generator[Sums, None, None]:
     """The sums of each part, in one pass."""
 
@@ -73,21 +73,21 @@ def asked_of(rows: Rows, steps: Steps | None) -> Asked:
 
 
 def scan_twice(
-    place: Place, parts: Iterable[Part], reading: Reading, tally: Counts, seen: Seen
+    place: Place, parts: Iterable[AnyPart], reading: Reading, tally: Counts, seen: Seen
 ) -> Generator[Sums, None, None]:
     """The sums of each part, in order. Either reading counts for half of the work."""
     parts = list(parts)
-    tasks = [Task(reading, part, part.rows) for part in parts]
+    tasks = [Task(reading, part, part.rows or 0) for part in parts]
     with closing(place.stream(find_users, tasks, lambda _, rows: seen(rows // 2))) as found:
         answers = [decide(names, steps, tally) for names, steps in found]
     tasks = [
-        Task(reading, (part, answer), part.rows)
+        Task(reading, (part, answer), part.rows or 0)
         for part, answer in zip(parts, answers, strict=True)
     ]
     yield from place.stream(scan_answered, tasks, lambda _, rows: seen(rows - rows // 2))
 
 
-def find_users(reading: Reading, part: Part, tell: Tell) -> tuple[Hashes, Totals]:
+def find_users(reading: Reading, part: AnyPart, tell: Tell) -> tuple[Hashes, Totals]:
     """A task: whose rows of a part are asked of, in order, and for how much."""
     names = [np.empty(0, dtype=np.uint64)]
     steps = [np.empty(0, dtype=np.int64)]
@@ -109,7 +109,7 @@ def decide(names: Hashes, steps: Totals, tally: Counts) -> Answer:
     return Answer(len(names), np.packbits(status == OVER_CAP))
 
 
-def scan_answered(reading: Reading, own: tuple[Part, Answer], tell: Tell) -> Sums:
+def scan_answered(reading: Reading, own: tuple[AnyPart, Answer], tell: Tell) -> Sums:
     """A task: the sums of a part whose answer is known."""
     part, answer = own
     taken: Totals | NDArray[np.bool_] = answer.taken.astype(np.int64, copy=False)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.errors import LogError, OptionError
 from dpbandit.logs.sums import LENGTH, MISSING, NO_REWARD, NO_USER, Status, hash_names
 from dpbandit.warmstart.source import Columns, arrow
 
@@ -28,6 +29,14 @@ class Rows(NamedTuple):
 
 def contexts_of(batch: Any, columns: Columns, status: Status) -> Matrix:
     """The contexts of a record batch, whose first columns are theirs."""
+    if columns.encoder is not None:
+        pa = arrow("pyarrow")
+        fields = list(columns.context)
+        try:
+            found = columns.encoder.transform(pa.Table.from_batches([batch]).select(fields))
+        except OptionError as error:
+            raise LogError(f"a row cannot be encoded: {error}. Nothing was released") from None
+        return np.ascontiguousarray(found)
     if columns.is_list:
         return _lists(batch.column(0), columns.dim, status)
     contexts = np.empty((batch.num_rows, columns.dim))

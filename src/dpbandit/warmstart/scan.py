@@ -15,7 +15,7 @@ from dpbandit.logs.sums import GOOD, Recipe, Sums, absorb, inspect, new_sums
 from dpbandit.logs.users import Steps
 from dpbandit.spread import Tell
 from dpbandit.warmstart.rows import Rows, read
-from dpbandit.warmstart.source import Columns, Part
+from dpbandit.warmstart.source import AnyPart, Columns
 
 Seen = Callable[[int], None]
 # Gives rows that are over their user's cap that status; or leaves less of a person's rewards.
@@ -58,13 +58,13 @@ def look(rows: Rows, recipe: Recipe) -> None:
     rows.contexts[bad != GOOD] = 0.0
 
 
-def rows_of(part: Part, reading: Reading, *, threads: bool = False) -> Iterator[Rows]:
+def rows_of(part: AnyPart, reading: Reading, *, threads: bool = False) -> Iterator[Rows]:
     """The rows of a part, a batch at a time."""
     for batch in part.batches(reading.columns.names, threads=threads):
         hides = reading.recipe.directions > 0
         yield read(batch, reading.columns, reading.missing_reward, hides)
 
 
-def scan_part(reading: Reading, part: Part, tell: Tell) -> Sums:
+def scan_part(reading: Reading, part: AnyPart, tell: Tell) -> Sums:
     """A task: the sums of a part in which nobody has a cap."""
     return scan(rows_of(part, reading), reading.recipe, seen=tell)

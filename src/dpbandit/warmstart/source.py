@@ -1,7 +1,8 @@
 """Which files a log is made of, which columns it has, and how it is cut into parts.
 
 A part is a stretch of row groups of one file: small enough to share work, and the same whoever
-reads it. Needs pyarrow (extra `lab`), which is imported when a log is opened.
+reads it; of CSV and Arrow it is a file, or a stream (`streams`). Needs pyarrow (extra `lab`), which is
+imported when a log is opened.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpbandit.encoder import Encoder
 from dpbandit.errors import LogError, nearest
 from dpbandit.frames import is_frame
+from dpbandit.warmstart.streams import KINDS, FilePart, StreamPart, ends, kind_of, schema_of
 
 # Rows decoded at a time: with 25 features they take 3 MB.
 BATCH = 16_384
@@ -37,6 +40,7 @@ class Columns:
     is_list: bool
     dim: int
     single: bool  # whether any feature has single precision or less
+    encoder: Encoder | None = None  # then its fields are the context's columns
 
     @property
     def names(self) -> list[str]:
@@ -88,16 +92,22 @@ class Part:
         return f"{self.file} on {socket.gethostname()}"  # on a cluster any node may have read it
 
 
+AnyPart = Part | FilePart | StreamPart
+
+
 @dataclass(frozen=True)
 class Source:
     """A log: its parts in order, and its schema."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[AnyPart, ...]
     schema: Any
 
     @property
-    def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
+    def rows(self) -> int | None:
+        """How many there are; None if nobody knows before they are read."""
+        counts = [part.rows for part in self.parts]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
 
 def arrow(module: str) -> Any:
@@ -111,8 +121,11 @@ def arrow(module: str) -> Any:
 
 
 def open_log(given: Any) -> Source:
-    """A log, from a Parquet file, a folder of them, a glob, a list of these, a table or a frame."""
+    """A log, from files (Parquet, CSV, Arrow), a folder of them, a glob, a list of these, a table, a
+    frame or a stream of Arrow."""
     pa = arrow("pyarrow")
+    if isinstance(given, pa.RecordBatchReader):
+        return Source((StreamPart(given),), given.schema)
     if isinstance(given, pa.Table):
         return Source((Part("a table", (), given.num_rows, table=given),), given.schema)
     if is_frame(given):
@@ -127,6 +140,14 @@ def open_log(given: Any) -> Source:
             ) from None
         return open_log(table)
     files = _files(given)
+    kinds = {kind_of(file) for file in files}
+    if len(kinds) > 1:
+        raise LogError(
+            f"a log is of one kind of files, not of {' and '.join(sorted(kinds))}: the same rows could "
+            "stand in it twice"
+        )
+    if kinds != {"parquet"}:
+        return _others(files, *kinds)
     parts: list[Part] = []
     schema = None
     for file in files:
@@ -135,16 +156,32 @@ def open_log(given: Any) -> Source:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise LogError(f"{file} is not a Parquet file that can be read: {error}") from error
         with meta:
-            if schema is None:
-                schema = meta.schema_arrow
-            elif not _same(schema, meta.schema_arrow):
-                raise LogError(
-                    f"{file} has other columns than {files[0]}: {_listed(meta.schema_arrow)} "
-                    f"instead of {_listed(schema)}"
-                )
+            schema = _agree(schema, meta.schema_arrow, file, files[0])
             sizes = [meta.metadata.row_group(i).num_rows for i in range(meta.num_row_groups)]
         parts += _cut(file, sizes, stamp(file))
     return Source(tuple(parts), schema)
+
+
+def _others(files: list[str], kind: str) -> Source:
+    """A log of CSV or Arrow files."""
+    pa, parts, schema = arrow("pyarrow"), [], None
+    for file in files:
+        try:
+            found = schema_of(file, kind)
+            parts.append(FilePart(file, kind, found, ends(file)))
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise LogError(f"{file} is not a file of {kind} that can be read: {error}") from error
+        schema = _agree(schema, found, file, files[0])
+    return Source(tuple(parts), schema)
+
+
+def _agree(schema: Any, found: Any, file: str, first: str) -> Any:
+    """The schema of all files, or an error if one has other columns; columns are found by name."""
+    if schema is not None and not _same(schema, found):
+        raise LogError(
+            f"{file} has other columns than {first}: {_listed(found)} instead of {_listed(schema)}"
+        )
+    return found if schema is None else schema
 
 
 def _files(given: Any) -> list[str]:
@@ -156,21 +193,22 @@ def _files(given: Any) -> list[str]:
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
             raise LogError(
-                "a log is a path, a folder, a glob, a list of these, an Arrow table or a frame, "
+                "a log is a path, a folder, a glob, a list of these, an Arrow table or stream, or a frame, "
                 f"not {type(name).__name__}"
             )
         path = Path(name)
         if path.is_dir():
             inside = [
                 p
-                for p in path.rglob("*.parquet")
-                if not any(part[0] in "._" for part in p.relative_to(path).parts)
+                for p in path.rglob("*")
+                if p.suffix.lower() in KINDS
+                and not any(part[0] in "._" for part in p.relative_to(path).parts)
             ]
             here = [str(p) for p in inside]
         else:
             here = [str(path)] if path.is_file() else glob.glob(str(name), recursive=True)
         if not here:
-            raise LogError(f"no Parquet file is found at {name}")
+            raise LogError(f"no Parquet, CSV or Arrow file is found at {name}")
         found |= {os.path.realpath(file) for file in here}
     return sorted(found)
 
@@ -217,13 +255,15 @@ def find_columns(
     user: str | None,
     dim_given: int | None = None,
     private: bool = False,
+    encoder: Encoder | None = None,
 ) -> Columns:
     """The columns by name, or an error that lists those there are.
 
     Where contexts are `private` nothing is read off them, not even how long they are.
     """
-    types = arrow("pyarrow").types
     names = (context,) if isinstance(context, str) else tuple(context)
+    if encoder is not None:
+        names = tuple(encoder.features)
     if not names:
         raise LogError(
             f"name the context's column or columns; the log has {_listed(source.schema)}"
@@ -240,6 +280,19 @@ def find_columns(
     if len({*names, reward, user}) < len(names) + 2:
         asked = f"context {', '.join(names)}; reward {reward}; user {user}"
         raise LogError(f"one column is asked for twice: {asked}")
+    if encoder is None:
+        is_list, dim, single = _numbers_in(source, names, dim_given, private)
+    else:
+        is_list, dim, single = False, encoder.dim, False
+    _check_reward_and_user(source, reward, user)
+    return Columns(names, reward, user, is_list, dim, single, encoder)
+
+
+def _numbers_in(
+    source: Source, names: tuple[str, ...], dim_given: int | None, private: bool
+) -> tuple[bool, int, bool]:
+    """Whether the context is one column of lists, how many numbers it has, and whether they are short."""
+    types = arrow("pyarrow").types
     kinds = [source.schema.field(name).type for name in names]
     lists = [
         types.is_list(k) or types.is_large_list(k) or types.is_fixed_size_list(k) for k in kinds
@@ -253,6 +306,19 @@ def find_columns(
                 f"the context's column {name!r} holds {kind}: numbers are needed "
                 f"(columns: {_listed(source.schema)})"
             )
+    dim = len(names)
+    if any(lists):
+        dim = (
+            kinds[0].list_size
+            if types.is_fixed_size_list(kinds[0])
+            else (_known_length(dim_given) if private else _usual_length(source, names[0]))
+        )
+    single = any(types.is_float32(k) or types.is_float16(k) for k in values)
+    return any(lists), dim, single
+
+
+def _check_reward_and_user(source: Source, reward: str, user: str | None) -> None:
+    types = arrow("pyarrow").types
     if not _is_number(kind := source.schema.field(reward).type):
         raise LogError(f"the reward's column {reward!r} holds {kind}: numbers are needed")
     if user is not None:
@@ -264,15 +330,6 @@ def find_columns(
             raise LogError(
                 f"the user's column {user!r} holds {kind}: text or whole numbers are needed"
             )
-    dim = len(names)
-    if any(lists):
-        dim = (
-            kinds[0].list_size
-            if types.is_fixed_size_list(kinds[0])
-            else (_known_length(dim_given) if private else _usual_length(source, names[0]))
-        )
-    single = any(types.is_float32(k) or types.is_float16(k) for k in values)
-    return Columns(names, reward, user, any(lists), dim, single)
 
 
 def _is_number(kind: Any) -> bool:

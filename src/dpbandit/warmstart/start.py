@@ -14,11 +14,12 @@ from dpbandit.algorithms import registry
 from dpbandit.algorithms.given import Given
 from dpbandit.algorithms.registry import Name
 from dpbandit.bandit import Bandit
+from dpbandit.encoder import Encoder
 from dpbandit.engine import backend_for
-from dpbandit.errors import LogError, OptionError, PrivacyWarning
+from dpbandit.errors import LogError, LogWarning, OptionError, PrivacyWarning
 from dpbandit.logs import enter
 from dpbandit.logs.record import Log
-from dpbandit.logs.sums import GOOD, Recipe, inspect
+from dpbandit.logs.sums import GOOD, OVER_CAP, Recipe, inspect
 from dpbandit.logs.users import Persons, Steps, Tally
 from dpbandit.model import NORM_TOLERANCE
 from dpbandit.options import whole
@@ -49,6 +50,8 @@ def warm_start(
     reward: str = "reward",
     user: str | None = None,
     missing_reward: float | None = None,
+    encoder: Encoder | None = None,
+    least_used: float = 0.5,
     workers: int | None = None,
     cluster: str | Place | None = None,
     progress: Progress | None = None,
@@ -58,15 +61,15 @@ def warm_start(
 
     The logged rewards pay for one release, with all of their budget; online rewards pay as always.
     **Starting twice from the same log spends the same rewards' budget twice.** Rows whose contexts
-    cannot be learned from are counted by kind and left out: see `bandit.log`. A reward that is NaN
+    cannot be learned from are counted by kind and left out, with a warning: see `bandit.log`. A reward that is NaN
     or infinite stands in the middle of `reward_range`, and counts as clipped: which rows are learned
     from is public, so no reward decides it. (With persons it counts for nothing.)
 
     Parameters
     ----------
-    source : path, list of paths, Arrow table or frame
-        A Parquet file, a folder, a glob, a list of these, an Arrow table, or a frame of pandas or
-        polars.
+    source : path, list of paths, Arrow table or stream, or frame
+        A Parquet, CSV or Arrow file, a folder, a glob, a list of these, an Arrow table, a
+        RecordBatchReader, or a frame of pandas or polars.
     algorithm : str, default 'anytime'
         What to make of it.
     context : str or list of str
@@ -78,6 +81,11 @@ def warm_start(
     missing_reward : float, optional
         What a row without a reward is worth. Without it such rows are left out, and that they lack
         one is public. pandas writes a missing reward as NaN.
+    encoder : Encoder, optional
+        How records become contexts: its fields are columns of the log, found by name, and `context`
+        is not used. It stays with the bandit.
+    least_used : float, default 0.5
+        Which share of the rows must be usable, users' caps aside. Below it nothing is released.
     workers : int, optional
         How many parts are read at a time; one a core if not given.
     cluster : str, optional
@@ -95,7 +103,8 @@ def warm_start(
     Raises
     ------
     LogError
-        If the log cannot be read. Nothing was released then.
+        If the log cannot be read, or fewer of its rows can be used than `least_used` says. Nothing
+        was released then.
     OptionError
         If an option is not allowed, or the algorithm cannot start from a log.
 
@@ -115,12 +124,14 @@ def warm_start(
     """
     if workers is not None:
         whole("workers", workers, least=1)
+    if not 0 <= least_used <= 1:
+        raise OptionError(f"least_used must lie between 0 and 1, not {least_used!r}")
     opened = open_log(source)
     elsewhere = cluster is not None and getattr(cluster, "elsewhere", True)
-    if elsewhere and any(part.table is not None for part in opened.parts):
+    if elsewhere and any(part.table is not None or part.rows is None for part in opened.parts):
         raise OptionError(
-            "a cluster reads Parquet files that all its nodes see, not a table in the memory of "
-            "one machine"
+            "a cluster reads Parquet files that all its nodes see, not CSV, a stream, or a table in "
+            "the memory of one machine"
         )
     private = registry.find(algorithm).contexts_are_private
     columns = find_columns(
@@ -130,6 +141,7 @@ def warm_start(
         user=user,
         dim_given=options.get("dim"),
         private=private,
+        encoder=encoder,
     )
     if options.get("dim", columns.dim) != columns.dim:
         raise OptionError(
@@ -141,6 +153,8 @@ def warm_start(
     given = {**options, "dim": columns.dim}
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
+    if encoder is not None:
+        given["encoder"] = encoder
     bandit = registry.make_named(algorithm, **given)
     log = learn_log(
         bandit,
@@ -151,7 +165,10 @@ def warm_start(
         workers=workers,
         cluster=cluster,
         progress=progress,
+        least_used=least_used,
     )
+    if any(log.bad.values()):
+        warnings.warn(f"rows of the log are left out: {log}", LogWarning, stacklevel=2)
     if bandit.claim.status != "none" and bandit.claim.delta * log.learned > 1:
         warnings.warn(
             f"delta = {bandit.claim.delta:g} is above 1/{log.learned:,}, one over the number of "
@@ -174,6 +191,7 @@ def learn_log(
     workers: int | None = None,
     cluster: str | Place | None = None,
     progress: Progress | None = None,
+    least_used: float = 0.0,
 ) -> Log:
     """Read the log into a bandit that has learned nothing yet.
 
@@ -197,10 +215,16 @@ def learn_log(
     if isinstance(unit, Person):
         steps = Steps(ready.options.width, ready.design.reward_bits)
         tally = Persons(unit, steps)
-    seen = spread.adding_up(lambda rows: progress(rows, source.rows) if progress else None)
+    seen = spread.adding_up(lambda rows: progress(rows, source.rows or 0) if progress else None)
     reading = Reading(columns, start.recipe, missing_reward, steps)
     with spread.over(cluster, workers) as place:
         sums = scan_all(place, source, reading, tally=tally, seen=seen)
+    usable = sums.learned + int(sums.counts[OVER_CAP])
+    if usable < least_used * sums.rows:
+        raise LogError(
+            f"only {usable:,} of {sums.rows:,} rows can be learned from, and least_used = "
+            f"{least_used:g}: {enter.why_left_out(sums)}. Nothing was released"
+        )
     return enter.enter(ready, start, sums, None if tally is None else tally.people())
 
 

@@ -21,7 +21,7 @@ def scan_all(
     `tally` counts users' rows, or adds up persons' rewards, and is left as the log leaves it.
     """
     if tally is None:
-        tasks = [Task(reading, part, part.rows) for part in source.parts]
+        tasks = [Task(reading, part, part.rows or 0) for part in source.parts]
         parts = place.stream(scan_part, tasks, lambda _, rows: seen(rows))
     elif place.elsewhere:
         parts = caps.scan_twice(place, source.parts, reading, tally, seen)
@@ -31,7 +31,7 @@ def scan_all(
     with closing(parts):
         for sums in parts:
             merge(total, sums)
-    if total.rows != source.rows:
+    if source.rows is not None and total.rows != source.rows:
         # A part left out or added twice: the noise would be that of another sum.
         raise LogError(
             f"{total.rows:,} rows were added up, and the log has {source.rows:,}. Nothing was "

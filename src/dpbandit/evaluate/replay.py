@@ -1,0 +1,309 @@
+"""`replay`: what algorithms would have earned, from a log of what another one showed."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from dpbandit.encoder import Encoder
+from dpbandit.errors import LogError, LogWarning, OptionError
+from dpbandit.evaluate import players as contestants
+from dpbandit.evaluate.estimates import Estimate, Spread, estimates
+from dpbandit.evaluate.release import Terms, agree, show
+from dpbandit.evaluate.rounds import Round, Rounds, open_rounds
+from dpbandit.evaluate.tally import Range, Tally
+from dpbandit.options import positive, whole
+from dpbandit.privacy.claim import Claim
+from dpbandit.privacy.ledger import Ledger
+from dpbandit.privacy.unit import find_unit
+
+Progress = Callable[[int, int], None]
+EVERY = 256  # rows between two calls of `progress`
+IN_THE_CLEAR = Claim("anybody in the log", "none", math.inf, 1.0, None, "none", "none")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `dpb.replay` found. `estimates` are values with intervals; `claim` says who may see them."""
+
+    estimates: list[Estimate]
+    claim: Claim
+    rows: int
+    used: int
+    bad: dict[str, int] = field(default_factory=dict)
+    clipped: dict[str, int] = field(default_factory=dict)  # rows with a weight above clip, by label
+    ledger: Ledger | None = None  # of the release; None in the clear
+    complete: bool = True
+
+    def best(self, estimator: str = "snips") -> Estimate:
+        """The highest estimate."""
+        return max((e for e in self.estimates if e.estimator == estimator), key=lambda e: e.value)
+
+    def of(self, algorithm: str, estimator: str = "snips") -> Estimate:
+        """One estimate, or an error that lists those there are."""
+        for one in self.estimates:
+            if (one.algorithm, one.estimator) == (algorithm, estimator):
+                return one
+        there = ", ".join(f"{e.algorithm} {e.estimator}" for e in self.estimates)
+        raise OptionError(f"there is no estimate {algorithm!r}, {estimator!r}: {there or 'none'}")
+
+    def summary(self) -> Any:
+        """A data frame of pandas, a row for each estimate."""
+        import pandas as pd
+
+        return pd.DataFrame([one.to_dict() for one in self.estimates])
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "estimates": [one.to_dict() for one in self.estimates],
+            "claim": self.claim.to_dict(),
+            "rows": self.rows,
+            "used": self.used,
+            "bad": self.bad,
+            "clipped": self.clipped,
+            "ledger": None if self.ledger is None else self.ledger.to_dict(),
+            "complete": self.complete,
+        }
+
+    def __str__(self) -> str:
+        left = ", ".join(f"{count:,} {kind}" for kind, count in self.bad.items()) or "none"
+        lines = [f"{self.used:,} of {self.rows:,} rows used; left out: {left}"]
+        return "\n".join([*lines, *map(str, self.estimates), str(self.claim)])
+
+
+def replay(
+    log: Any,
+    algorithms: Any,
+    *,
+    action: str = "action",
+    reward: str = "reward",
+    propensity: str | None = None,
+    clip: float | None = None,
+    user: str | None = None,
+    offered: str | None = None,
+    contexts: str = "contexts",
+    items: Any = None,
+    encoder: Encoder | None = None,
+    release: float | tuple[float, float] | None = None,
+    rows_per_user: int | None = None,
+    ledger: Ledger | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    missing_reward: float | None = None,
+    level: float = 0.95,
+    seed: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Evaluation:
+    """What algorithms would have earned a round, from a log of what another one showed at random.
+
+    Each algorithm goes through the log once. Where it chooses what the log shows, it learns the
+    reward, as it would online; where not, the reward stays unseen. Estimators: `replay` (the rows
+    that an online run would have had), `ips`, `snips` (propensity weights, also self-normalised),
+    `dr`, `sndr` (doubly robust, with the algorithm's own released parameter).
+
+    Parameters
+    ----------
+    log : path, frame, stream of Arrow, list or iterator of records, or dict of arrays
+        Parquet, CSV or Arrow files, also folders and globs. Read once, a batch at a time.
+    algorithms : str, list or dict
+        As for `dpb.run`: names, (name, options), or {label: …}; also released models, which do not
+        learn.
+    action : str
+        The column with what was shown: an item's name, or without an encoder a row's number.
+    reward : str
+        The rewards' column.
+    propensity : str, optional
+        With which probability it was shown. Without it all that was on offer was equally likely.
+    clip : float, optional
+        The largest weight 1/propensity; larger ones are brought down, which biases estimates.
+        Needed with `propensity`. Without it as many as the first row offers, which clips nothing
+        where rows offer equally many.
+    user : str, optional
+        Whose row it is, for unit=('user', m) or ('person', C).
+    offered : str, optional
+        With an encoder: a column of lists of names, where not every item is on offer.
+    contexts : str
+        Without encoder and items: the column with an array of shape (arms, dim) in each row.
+    items : list of records, frame, or array of shape (arms, dim)
+        All that can be shown. With an encoder records with its fields of the item and `action`;
+        not needed if `action` is a category and the only field.
+    encoder : Encoder, optional
+        How records become contexts.
+    release : ε or (ε, δ), optional
+        What all estimates together may cost each unit, beside what the algorithms' own learning
+        costs: they are then shown with noise, and the claim covers both. Without it they are in the
+        clear, for eyes that may see the log.
+    rows_per_user : int, optional
+        At most so many matched rows of a user count in the estimate: fewer, and less noise.
+    ledger : Ledger, optional
+        One to charge, such as the last evaluation's; BudgetError if it has not enough left.
+    reward_range : (float, float), default (0, 1)
+        Rewards are clipped to it, here and by the algorithms.
+    missing_reward : float, optional
+        What a row without a reward is worth. Without it such rows are left out.
+    level : float, default 0.95
+        How often intervals shall hold.
+    seed : int, optional
+        A simulation. Without it all noise is real.
+    progress : callable, optional
+        Called with the rows read and all rows, or 0 if nobody knows how many.
+    **options
+        Those of `dpb.make`, for all algorithms.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    LogError
+        If the log cannot be read, or less than half of its rows can be used. Nothing is shown then.
+    OptionError
+        If an option is not allowed, or a release of it cannot be proven.
+
+    Notes
+    -----
+    Intervals cover the rows' chance and the noise. Rows are taken as drawn one by one: where many are
+    one person's, or the world moves, they are too narrow.
+
+    Examples
+    --------
+    >>> import dpbandit as dpb, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> arms = np.eye(2)
+    >>> shown = rng.integers(0, 2, 4000)
+    >>> clicked = (rng.random(4000) < np.array([0.2, 0.6])[shown]).astype(float)
+    >>> log = {"action": shown, "reward": clicked}
+    >>> given = {"items": arms, "epsilon": 1.0, "delta": 1e-6, "seed": 1}
+    >>> found = dpb.replay(log, ["random", "anytime"], release=(0.5, 1e-7), **given)
+    >>> found.of("anytime").low > found.of("random").high
+    True
+    >>> found.claim.status, round(found.claim.epsilon, 2)
+    ('proven', 1.11)
+    """
+    low, high = _range(reward_range)
+    if not 0 < level < 1:
+        raise OptionError(f"level must lie strictly between 0 and 1, not {level!r}")
+    if rows_per_user is not None:
+        whole("rows_per_user", rows_per_user, least=1)
+        if user is None:
+            raise OptionError("rows_per_user needs the log's column of users, user=...")
+    if clip is not None and positive("clip", clip) < 1:
+        raise OptionError(f"clip must be at least 1, a weight of 1/propensity, not {clip!r}")
+    if propensity is not None and clip is None:
+        raise OptionError(
+            "clip is missing: with a column of propensities say the largest weight 1/propensity, at "
+            "most; learning by replay keeps a row with probability weight/clip"
+        )
+    if ledger is not None and release is None:
+        raise OptionError("a ledger is charged for a release: give release=(ε, δ)")
+    wanted = contestants.wanted(algorithms, {**options, "reward_range": (low, high)})
+    rounds = open_rounds(
+        log,
+        action=action,
+        reward=reward,
+        propensity=propensity,
+        user=user,
+        offered=offered,
+        contexts=contexts,
+        items=items,
+        encoder=encoder,
+        missing_reward=missing_reward,
+    )
+    first = next(iter(rounds), None)
+    if first is None:
+        raise LogError(f"no row can be used: {_left_out(rounds)}")
+    chosen = contestants.players(wanted, first.contexts.shape[1], encoder, seed)
+    terms: Terms | None = None
+    if release is not None:
+        unit = find_unit(options.get("unit", "reward"))
+        terms = agree(release, chosen, unit, (low, high), user=user, seed=seed, ledger=ledger)
+    most = len(first.contexts) if clip is None else clip
+    tallies = [
+        Tally(p, Range(low, high), float(most), protects=terms is not None, most=rows_per_user)
+        for p in chosen
+    ]
+    complete = _play(chain([first], rounds), rounds, tallies, seed, progress, terms is not None)
+    used = rounds.rows - sum(rounds.bad.values())
+    if used < rounds.rows / 2:
+        raise LogError(
+            f"less than half of the log's rows can be used: {_left_out(rounds)}. Nothing was shown"
+        )
+    if rounds.bad:
+        warnings.warn(f"rows are left out: {_left_out(rounds)}", LogWarning, stacklevel=2)
+    clipped = {t.player.label: t.public.clipped for t in tallies if t.public.clipped}
+    if clipped:
+        warnings.warn(
+            f"weights above clip = {most:g} were brought down, which biases estimates: {clipped} rows",
+            LogWarning,
+            stacklevel=2,
+        )
+    totals = [0.0 if t.seen is None else t.seen.wy for t in tallies]
+    spreads = [Spread() for _ in tallies]
+    after = None
+    if terms is not None:
+        totals, spreads, after = show(terms, tallies)
+    found = [
+        one
+        for t, total, spread in zip(tallies, totals, spreads, strict=True)
+        for one in estimates(
+            t.player.label,
+            t.public,
+            total,
+            t.seen,
+            rewards=t.rewards,
+            noise=spread,
+            level=level,
+        )
+    ]
+    claim = IN_THE_CLEAR if terms is None else terms.claim
+    return Evaluation(found, claim, rounds.rows, used, dict(rounds.bad), clipped, after, complete)
+
+
+def _play(
+    rows: Any,
+    rounds: Rounds,
+    tallies: Sequence[Tally],
+    seed: int | None,
+    progress: Progress | None,
+    protects: bool,
+) -> bool:
+    """Everybody goes through the log, side by side. Whether it came to its end."""
+    coins = np.random.default_rng(seed)
+    row: Round
+    try:
+        for row in rows:
+            coin = float(coins.random())
+            for tally in tallies:
+                tally.add(row, coin)
+            if progress is not None and rounds.rows % EVERY == 0:
+                progress(rounds.rows, rounds.total)
+    except KeyboardInterrupt:
+        if protects:
+            raise  # nothing was shown, and half a log is not what was paid for
+        return False
+    if progress is not None:
+        progress(rounds.rows, rounds.total or rounds.rows)
+    return True
+
+
+def _left_out(rounds: Rounds) -> str:
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in rounds.bad.items())
+    return f"{kinds or 'none'}, of {rounds.rows:,} rows"
+
+
+def _range(given: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(v) for v in given)
+    except (TypeError, ValueError):
+        raise OptionError(f"reward_range must be two numbers (low, high), not {given!r}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise OptionError(f"reward_range must be two finite numbers, low < high, not {given!r}")
+    return low, high

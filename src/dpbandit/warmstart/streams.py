@@ -1,0 +1,175 @@
+"""Parts of a log that are no Parquet: CSV files, Arrow files, and a stream of Arrow that comes once.
+
+Nobody knows how many rows they have before they are read, and each is one part: one thread reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpbandit.errors import LogError
+
+HEAD = 65_536  # rows of a stream that are kept, so that it can be looked at before it is read
+ENDS = 1 << 16  # bytes at either end that tell a file from another one
+
+# Kinds of files by how their names end.
+KINDS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+
+
+def kind_of(file: str) -> str:
+    """What a file holds, by its name; Parquet where it does not say.
+
+    >>> kind_of("log.csv"), kind_of("log.ARROW"), kind_of("log")
+    ('csv', 'arrow', 'parquet')
+    """
+    return KINDS.get(Path(file).suffix.lower(), "parquet")
+
+
+def schema_of(file: str, kind: str) -> Any:
+    """The columns of a CSV or Arrow file; of CSV as its first megabyte suggests."""
+    with _reader(file, kind, None, None) as reader:
+        return reader.schema
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A whole CSV or Arrow file."""
+
+    file: str
+    kind: str
+    schema: Any
+    stamp: str
+    rows: int | None = None
+    table: Any = None  # it is not in memory
+
+    def batches(
+        self, names: list[str], rows: int = 16_384, *, threads: bool = False
+    ) -> Iterator[Any]:
+        """Its rows as Arrow record batches, in order."""
+        import pyarrow as pa
+
+        del threads  # CSV is parsed by several anyway
+        where = f"{self.file} on {socket.gethostname()}"
+        try:
+            if ends(self.file) != self.stamp:
+                raise LogError(
+                    f"{where} is not the file that was opened at the start. Nothing was released"
+                )
+            with _reader(self.file, self.kind, self.schema, names) as reader:
+                for batch in reader:
+                    yield from _slices(batch.select(names), rows)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            words = f"{where} cannot be read: {error}. Nothing was released"
+            raise LogError(words) from error
+
+
+@dataclass(eq=False)
+class StreamPart:
+    """A stream of record batches. Its head may be looked at; the rest comes once."""
+
+    reader: Any
+    file: str = "a stream"
+    rows: int | None = None
+    table: Any = None
+    head: list[Any] = field(default_factory=list)
+    kept: int = 0
+    gone: bool = False
+
+    def batches(
+        self, names: list[str], rows: int = 16_384, *, threads: bool = False
+    ) -> Iterator[Any]:
+        """Its rows as Arrow record batches, in order."""
+        import pyarrow as pa
+
+        del threads
+        for batch in list(self.head):
+            yield from _slices(batch.select(names), rows)
+        while True:
+            if self.gone:
+                raise LogError("a stream can be read once, and this one was. Nothing was released")
+            try:
+                batch = self.reader.read_next_batch()
+            except StopIteration:
+                return
+            except (OSError, ValueError, pa.ArrowException) as error:
+                words = f"the stream cannot be read: {error}. Nothing was released"
+                raise LogError(words) from error
+            if self.kept < HEAD:
+                self.head.append(batch)
+                self.kept += batch.num_rows
+                yield from _slices(batch.select(names), rows)
+                continue
+            yield from self._rest(batch, names, rows)
+            return
+
+    def _rest(self, batch: Any, names: list[str], rows: int) -> Iterator[Any]:
+        """What is not kept: from here on it is gone."""
+        self.gone = True
+        yield from _slices(batch.select(names), rows)
+        for following in self.reader:
+            yield from _slices(following.select(names), rows)
+
+
+def _slices(batch: Any, rows: int) -> Iterator[Any]:
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _reader(file: str, kind: str, schema: Any, names: list[str] | None) -> Any:
+    """A reader of record batches, to be closed."""
+    import pyarrow as pa
+
+    if kind == "csv":
+        from pyarrow import csv
+
+        given = csv.ConvertOptions(
+            column_types=schema, include_columns=names or [], strings_can_be_null=True
+        )
+        return csv.open_csv(file, convert_options=given)
+    if kind == "arrow":
+        source = pa.memory_map(file)
+        try:
+            return _FileBatches(pa.ipc.open_file(source))
+        except pa.ArrowInvalid:
+            source.seek(0)
+            return pa.ipc.open_stream(source)
+    raise LogError(f"{file} is of no kind that can be read: {kind}")
+
+
+class _FileBatches:
+    """An Arrow file, read like a stream."""
+
+    def __init__(self, reader: Any) -> None:
+        self.reader, self.schema = reader, reader.schema
+
+    def __enter__(self) -> _FileBatches:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.reader.__exit__(*error)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.reader.get_batch(i) for i in range(self.reader.num_record_batches))
+
+
+def ends(file: str) -> str:
+    """What tells a file from another one of its name: its size, its beginning and its end."""
+    with open(file, "rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(0)
+        first = opened.read(ENDS)
+        opened.seek(max(size - ENDS, 0))
+        return hashlib.sha256(size.to_bytes(8, "little") + first + opened.read()).hexdigest()[:16]

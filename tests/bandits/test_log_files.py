@@ -1,0 +1,121 @@
+"""A log as CSV, as an Arrow file or stream, with texts and an encoder: the same bandit, and no silent losses."""
+
+import numpy as np
+import pytest
+
+import dpbandit as dpb
+from dpbandit import errors
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import csv, feather  # noqa: E402
+from pyarrow import parquet as pq  # noqa: E402
+
+GIVEN = {"epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 3, "reward": "clicked"}
+
+
+def table(rows=3000):
+    rng = np.random.default_rng(5)
+    country = rng.choice(["de", "fr", "uk"], rows)
+    article = rng.choice(["a", "b"], rows)
+    chance = 0.3 + 0.4 * ((country == "de") == (article == "a"))
+    clicked = (rng.random(rows) < chance).astype(float)
+    ages = rng.uniform(0, 90, rows)
+    return pa.table({"age": ages, "country": country, "article": article, "clicked": clicked})
+
+
+def encoder():
+    fields = {
+        "age": dpb.Number(0, 100),
+        "country": dpb.Category(["de", "fr", "uk"]),
+        "article": dpb.Category(["a", "b"]),
+    }
+    return dpb.Encoder(fields, crosses=[("country", "article")], item=["article"])
+
+
+def written(folder, kind, log):
+    file = str(folder / f"log.{kind}")
+    if kind == "csv":
+        csv.write_csv(log, file)
+    elif kind == "parquet":
+        pq.write_table(log, file)
+    elif kind == "feather":
+        feather.write_feather(log, file)
+    elif kind == "arrows":
+        with pa.ipc.new_stream(file, log.schema) as writer:
+            writer.write_table(log, max_chunksize=700)
+    else:
+        raise AssertionError(kind)
+    return file
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "arrows"])
+def test_every_kind_of_file_gives_the_same_bandit(tmp_path, kind):
+    log = table()
+    want = dpb.warm_start(log, encoder=encoder(), **GIVEN)
+    found = dpb.warm_start(written(tmp_path, kind, log), encoder=encoder(), **GIVEN)
+    assert found.theta == pytest.approx(want.theta, abs=1e-9)  # public sums: batches differ
+    assert found.log == want.log
+    assert found.encoder == encoder()
+    folder = dpb.warm_start(tmp_path, encoder=encoder(), **GIVEN)
+    assert np.array_equal(folder.theta, found.theta)
+
+
+def test_a_stream_longer_than_its_head_is_read_once(monkeypatch):
+    from dpbandit.warmstart import streams
+
+    monkeypatch.setattr(streams, "HEAD", 1000)
+    log = table(9000)
+    given = {**GIVEN, "context": ["age"], "max_norm": 100.0}
+    reader = pa.RecordBatchReader.from_batches(log.schema, log.to_batches(max_chunksize=500))
+    part = streams.StreamPart(reader)
+    names = ["age", "clicked"]
+    looked = part.batches(names)
+    assert sum(next(looked).num_rows for _ in range(2)) == 1000
+    rows = sum(batch.num_rows for batch in part.batches(names))
+    assert rows == 9000
+    with pytest.raises(errors.LogError, match="read once"):
+        list(part.batches(names))
+    monkeypatch.undo()
+    stream = pa.RecordBatchReader.from_batches(log.schema, log.to_batches(max_chunksize=500))
+    found = dpb.warm_start(stream, **given)
+    assert found.log.learned == 9000
+    assert found.theta == pytest.approx(dpb.warm_start(log, **given).theta, abs=1e-9)
+
+
+def test_columns_are_found_by_name_in_any_order(tmp_path):
+    log = table()
+    other = log.select(["clicked", "article", "age", "country"])
+    one = dpb.warm_start(written(tmp_path, "csv", other), encoder=encoder(), **GIVEN)
+    want = dpb.warm_start(log, encoder=encoder(), **GIVEN).theta
+    assert one.theta == pytest.approx(want, abs=1e-9)
+    with pytest.raises(errors.LogError, match="no column 'country'"):
+        dpb.warm_start(log.drop_columns("country"), encoder=encoder(), **GIVEN)
+
+
+def test_rows_that_are_left_out_are_said_aloud_and_too_many_are_refused():
+    """Once 102 of 20,000 rows were learned from without a word, and the budget was spent."""
+    long = np.full(2000, 7.0)
+    long[:102] = 0.5
+    log = pa.table({"x": long, "clicked": np.ones(2000)})
+    with pytest.raises(errors.LogError, match=r"only 102 of 2,000 rows.*longer.*Nothing was rel"):
+        dpb.warm_start(log, context=["x"], **GIVEN)
+    with pytest.warns(errors.LogWarning, match="1,898 context longer than max_norm"):
+        bandit = dpb.warm_start(log, context=["x"], least_used=0.01, **GIVEN)
+    assert bandit.log.learned == 102
+
+
+def test_files_of_two_kinds_and_broken_ones_are_refused(tmp_path):
+    log = table(50)
+    written(tmp_path, "csv", log)
+    file = written(tmp_path, "parquet", log)
+    with pytest.raises(errors.LogError, match="one kind of files, not of csv and parquet"):
+        dpb.warm_start(tmp_path, encoder=encoder(), **GIVEN)
+    (tmp_path / "broken.arrow").write_bytes(b"no arrow")
+    with pytest.raises(errors.LogError, match="not a file of arrow"):
+        dpb.warm_start(tmp_path / "broken.arrow", encoder=encoder(), **GIVEN)
+    (tmp_path / "late.csv").write_text("x,clicked\n" + "0.5,1\n" * 400_000 + "word,1\n")
+    with pytest.raises(errors.LogError, match="Nothing was released"):
+        dpb.warm_start(tmp_path / "late.csv", context=["x"], **GIVEN)
+    with pytest.raises(errors.LogError, match="'age'"):
+        dpb.warm_start(log.set_column(0, "age", [["old"] * 50]), encoder=encoder(), **GIVEN)
+    assert file.endswith("parquet")
