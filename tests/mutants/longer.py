@@ -795,3 +795,47 @@ def the_table_of_algorithms_is_whole() -> Any:
 def made_claim(name: str) -> str:
     label = next(label for label, (algorithm, _, _) in BANDITS.items() if algorithm == name)
     return str(made(label).claim.status)
+
+
+@judge
+def factors_never_fail() -> Any:
+    """Of singular, indefinite and other bad matrices: what the core would make of them."""
+    from dpbandit.reference import algebra
+
+    good = np.array([[4.0, 2.0, 1.0], [2.0, 3.0, 0.5], [1.0, 0.5, 2.0]])
+    lower = algebra.factor(good)
+    close(lower @ lower.T, good, 1e-12, 0)
+    close(algebra._with_pivots(good), lower, 1e-12, 1e-15)
+    close(algebra.inverse(good) @ good, np.eye(3), 0, 1e-12)
+    close(algebra.solved(good, np.arange(3.0)), np.linalg.solve(good, np.arange(3.0)), 1e-12, 0)
+    assert algebra.inverse_if_positive(np.diag([1.0, -1.0])) is None
+    assert algebra.inverse_if_positive(np.zeros((2, 2))) is None
+    close(algebra.inverse_if_positive(good), np.linalg.inv(good), 1e-12, 0)
+    values, vectors = algebra.eigen(good)
+    close((vectors * values) @ vectors.T, good, 1e-12, 0)
+    seen: list[Any] = [lower, values]
+    # What rounding left of a pivot is at least 10⁻¹⁶ of its diagonal, and 10⁻³⁰⁰.
+    singular = algebra.factor(np.array([[4.0, 2.0], [2.0, 1.0]]))
+    assert (singular == [[2.0, 0.0], [1.0, 1e-8]]).all()
+    tiny = algebra.factor(np.zeros((2, 2)))
+    assert (tiny == np.eye(2) * 1e-150).all()
+    close(algebra.inverse(np.diag([0.0, 4.0])), np.diag([1e300, 0.25]), 1e-12, 0)
+    close(algebra.solved(np.diag([0.0, 4.0]), np.array([1.0, 8.0])), [1e300, 2.0], 1e-12, 0)
+    ones = np.ones((3, 3))
+    half = algebra._with_pivots(ones)
+    close(half[:, 0], np.ones(3), 0, 0)
+    close(np.diag(half), [1.0, 1e-8, 1e-8], 1e-12, 0)
+    close(algebra.below(half, half), np.eye(3), 0, 1e-9)
+    # A lower triangle with a 0 on its diagonal: what does not hang on it is solved all the same.
+    broken = np.array([[2.0, 0.0, 0.0], [1.0, 4.0, 0.0], [1.0, 1.0, 0.0]])
+    solved = algebra.below(broken, np.array([2.0, 5.0, 3.0]))
+    close(solved[:2], [1.0, 1.0], 0, 0)
+    assert solved[2] == np.inf
+    turned = algebra.inverse_of_lower(broken)
+    close(turned[:2], np.array([[0.5, 0.0, 0.0], [-0.125, 0.25, 0.0]]), 0, 0)
+    nothing = np.full((2, 2), np.nan)
+    values, vectors = algebra.eigen(nothing)
+    assert np.isnan(values).all()
+    assert vectors.shape == (2, 2)
+    assert algebra.factor(nothing).shape == algebra.inverse(nothing).shape == (2, 2)
+    return [*seen, singular, half, turned[:2], solved]
