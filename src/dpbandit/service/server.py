@@ -71,6 +71,12 @@ def _end_soon(settings: Settings) -> None:
     backstop.start()
 
 
+def one_thread() -> None:
+    """Products of matrices on one thread: a second one waits for the first, and on a busy machine
+    that takes ten times as long as the product. Before NumPy is loaded, or it does nothing."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def serve_http(
     settings: Settings,
     *,
@@ -79,7 +85,7 @@ def serve_http(
 ) -> None:
     """The API in this process; `healthy` is what else must be so for it to be ready, and `stop` is
     set when it begins to end."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers: no second thread
+    one_thread()
     import numpy as np
     import uvicorn
 
