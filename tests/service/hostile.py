@@ -141,6 +141,8 @@ class Attack:
         if which < 0.8:
             what = [report] * rng.choice([0, 2, 999, 1001]) if rng.random() < 0.2 else report
             return "POST", f"/v1/bandits/{name}/rewards", what
+        if rng.random() < 0.2:
+            return self._event(name)
         if which < 0.81:
             bandit = {"name": f"b{rng.randrange(20)}", "algorithm": "tree-gauss", "dim": 3}
             bandit |= {"epsilon": 1.0, "delta": 1e-9, "reward_range": [0, 1]}
@@ -154,6 +156,29 @@ class Attack:
         if rng.random() < 0.5:
             page += "?" + rng.choice(QUERIES)
         return rng.choice(["GET", "GET", "HEAD", "PUT", "POST"]), page, None
+
+    def _event(self, name):
+        """As clients of Personalizer ask."""
+        rng = self.rng
+        event = rng.choice(["e1", "e2", "a/b", "%00", "x" * 256, "x" * 257, str(rng.random())])
+        many = rng.choice(["", "multislot/", "v1.0/", "v1.0/multislot/"])
+        at = f"/v1/bandits/{name}/personalizer/{many}"
+        features = [{"price": rng.random(), "deep": {"a": [1, "x", True]}}, {"_user": "ann"}]
+        idents = ["a", "b", "ü" * 256, "d"]
+        if rng.random() < 0.4:
+            one = {"value": rng.uniform(-1, 2)}
+            report = {"reward": [{"slotId": "top", **one}]} if "multislot" in many else one
+            return "POST", f"{at}events/{event}/{rng.choice(['reward', 'activate'])}", report
+        asked = {"actions": [{"id": one, "features": features[:1]} for one in idents]}
+        asked |= {"contextFeatures": features, "eventId": event}
+        asked["deferActivation"] = rng.random() < 0.5
+        if "multislot" in many:
+            slots = [{"id": one, "baselineAction": one, "features": []} for one in idents[:3]]
+            slots[0]["excludedActions"] = ["b", "zzz"]
+            asked["slots"] = slots
+        else:
+            asked["excludedActions"] = rng.choice([[], ["a"], idents])
+        return "POST", f"{at}rank", asked
 
     def _mutated(self, what):
         """One value replaced by something else, or one name."""

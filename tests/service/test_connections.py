@@ -5,11 +5,12 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import time
 from pathlib import Path
 
 import pytest
-from harness import Service, make_key, until
+from harness import Service, certificate, make_key, until
 
 MOST = 12
 PATIENT, WHOLE = (
@@ -138,3 +139,33 @@ def test_a_large_head_is_refused_though_it_comes_at_once(small, size):
             answer.begin()
             assert answer.status == 431
             assert "head" in json.loads(answer.read())["error"]
+
+
+def test_a_tls_handshake_that_does_not_end_is_ended(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_key(url)
+    options = ("--body-seconds", "1")
+    service = Service(url, tmp_path, *options, role="ranker", tls=certificate(tmp_path))
+    try:
+        with contextlib.ExitStack() as stack:
+            began = time.monotonic()
+            for sent in (b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"):
+                silent = stack.enter_context(connected(service))
+                silent.sendall(sent)
+                with contextlib.suppress(ConnectionError):
+                    while silent.recv(1000):
+                        pass
+            assert time.monotonic() - began < 15
+            # One that has shaken hands, and rests in the middle of a head, ends as without TLS.
+            context = ssl.create_default_context(cafile=service.tls)
+            safe = stack.enter_context(
+                context.wrap_socket(connected(service), server_hostname="127.0.0.1")
+            )
+            safe.sendall(PATIENT)
+            began = time.monotonic()
+            with contextlib.suppress(OSError):
+                while safe.recv(1000):
+                    pass
+            assert time.monotonic() - began < 8
+    finally:
+        service.stop()

@@ -20,7 +20,7 @@ SLACK = 10
     "requests", [2_000, pytest.param(100_000, marks=pytest.mark.slow)], ids=["short", "long"]
 )
 def test_hostile_requests(store_url, tmp_path, requests):
-    keys = [make_key(store_url, role) for role in ("rank", "reward", "admin")]
+    keys = [make_key(store_url, role) for role in ("rank", "reward", "app", "admin")]
     service = Service(store_url, tmp_path, settings=SETTINGS)
     try:
         call = service.caller(keys[-1])

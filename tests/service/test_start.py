@@ -235,3 +235,21 @@ def test_a_ranker_that_makes_a_bandit_loads_no_sampler(tmp_path):
     modules = modules_of_a_ranker(tmp_path, use)
     assert "dpbandit.bandit" in modules
     assert not HEAVY & modules
+
+
+def test_a_ranker_multiplies_on_one_thread(tmp_path):
+    """With two, decisions of 100 arms with 100 features took twenty times as long on a busy
+    machine."""
+    program = """
+from threadpoolctl import threadpool_info
+from dpbandit.service import server
+server.serve = lambda *_, **__: print({one["num_threads"] for one in threadpool_info()})
+from dpbandit.cli import main
+main()
+"""
+    command = [sys.executable, "-c", program, "serve", "--store", f"sqlite:///{tmp_path}/s.db"]
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    said = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, env=environment
+    )
+    assert said.stdout == "{1}\n"

@@ -134,6 +134,11 @@ def serve(
     _needs_service()
     settings.check_environment(os.environ)
     told = settings.settings_of(given)
+    from dpbandit.service.server import one_thread
+    from dpbandit.service.server import serve as run
+
+    if told.role != "learner":
+        one_thread()
     _wait_for(told.store, told.start_seconds)
     with _opened(told.store, create=True) as opened:
         if told.cap_epsilon is not None and told.cap_delta is not None:
@@ -141,8 +146,6 @@ def serve(
         in_force = "SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"
         if told.role != "learner" and not opened.connection.all(in_force):
             note("nobody has a key yet: dpbandit keys create --role admin --store …")
-    from dpbandit.service.server import serve as run
-
     run(told, health_port=told.role != "learner" or given["port"] is not None)
 
 

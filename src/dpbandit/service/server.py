@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("dpbandit.service")
 
+# Seconds; set by `serve_http`, for the loop that the HTTP server makes.
+_TLS = {"handshake": 10.0}
+
 
 def serve(settings: Settings, *, health_port: bool = True) -> None:
     """Run until told to stop. `health_port` False: a learner that listens nowhere."""
@@ -68,6 +71,12 @@ def _end_soon(settings: Settings) -> None:
     backstop.start()
 
 
+def one_thread() -> None:
+    """Products of matrices on one thread: a second one waits for the first, and on a busy machine
+    that takes ten times as long as the product. Before NumPy is loaded, or it does nothing."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def serve_http(
     settings: Settings,
     *,
@@ -76,7 +85,7 @@ def serve_http(
 ) -> None:
     """The API in this process; `healthy` is what else must be so for it to be ready, and `stop` is
     set when it begins to end."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 25 × 25 numbers: no second thread
+    one_thread()
     import numpy as np
     import uvicorn
 
@@ -98,7 +107,7 @@ def serve_http(
         timeout_graceful_shutdown=int(settings.shutdown_seconds / 2),
         http=LimitedConnection,
         ws="none",
-        loop=fastest(),
+        loop="dpbandit.service.server:deadlined_loop",
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
         # A key that needs a password is refused: nobody is there to be asked for one.
@@ -111,6 +120,7 @@ def serve_http(
             raise
         why = error.strerror or type(error).__name__
         raise StoreError(f"the TLS certificate and its key cannot be used: {why}") from None
+    _TLS["handshake"] = settings.body_seconds
     LimitedConnection.limits = Limits(
         connections=settings.max_connections,
         sending=settings.body_seconds,
@@ -167,6 +177,27 @@ def _announce(settings: Settings, port: int | None) -> None:
 def where(settings: Settings, port: int) -> str:
     """The address that callers use."""
     return f"http{'' if settings.tls_cert is None else 's'}://{settings.host}:{port}"
+
+
+def deadlined_loop() -> asyncio.AbstractEventLoop:
+    """The event loop that is installed. A TLS handshake takes no longer than a head, and an end
+    waits for nobody: until then no connection of ours is there to see to it."""
+    if fastest() == "uvloop":
+        import uvloop
+
+        base: Any = uvloop.Loop
+    else:
+        base = asyncio.SelectorEventLoop
+    seconds = _TLS["handshake"]
+
+    class Deadlined(base):  # type: ignore[misc]
+        async def create_server(self, *given: Any, **more: Any) -> Any:
+            if more.get("ssl") is not None:
+                more |= {"ssl_handshake_timeout": seconds, "ssl_shutdown_timeout": 1.0}
+            return await super().create_server(*given, **more)
+
+    loop: asyncio.AbstractEventLoop = Deadlined()
+    return loop
 
 
 def fastest() -> Literal["uvloop", "asyncio"]:
