@@ -117,6 +117,9 @@ def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, 
     arguments = [
         "warm-start",
         "log.parquet",
+        "--reward-range",
+        "0",
+        "1",
         "--delta",
         "1e-6",
         "--algorithm",
@@ -133,7 +136,8 @@ def test_warm_start_releases_nothing_and_writes_nothing(dpbandit_, ctrl_c, log, 
 def test_evaluate_keeps_what_it_read_in_the_clear_and_shows_nothing_of_a_release(
     dpbandit_, ctrl_c, log
 ):
-    arguments = ["evaluate", "log.parquet", "--delta", "1e-6", "--seed", "1", "--json"]
+    arguments = ["evaluate", "log.parquet", "--reward-range", "0", "1", "--delta", "1e-6"]
+    arguments += ["--seed", "1", "--json"]
     ctrl_c(0.4)
     said = dpbandit_(*arguments)
     assert said.status == 130

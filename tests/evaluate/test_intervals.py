@@ -19,6 +19,7 @@ ALL = ("ips", "snips", "dr", "sndr")
 def coverage(monkeypatch, algorithms, seeds, *, uniform, rare, rows=1500, **options):
     """How often the truth, the mean of what was chosen, lies inside; by algorithm and estimator."""
     hits, count = collections.Counter(), collections.Counter()
+    options["reward_range"] = (0, 1)
     more = {} if uniform else {"propensity": "p", "clip": 25.0}
     choose = players.Player.choose
     for seed in seeds:
@@ -103,9 +104,9 @@ def test_an_interval_that_forgets_the_noise_is_found_out(monkeypatch):
 def test_with_less_and_less_noise_estimates_become_those_in_the_clear():
     log, _ = logs.log_of(1, 2000)
     model = {"fixed": logs.fixed_model()}
-    clear = dpb.replay(log, model, seed=0)
+    clear = dpb.replay(log, model, seed=0, reward_range=(0, 1))
     for epsilon, apart in ((10.0, 0.05), (1000.0, 5e-4), (1e6, 1e-5)):
-        noisy = dpb.replay(log, model, seed=0, release=(epsilon, 1e-9))
+        noisy = dpb.replay(log, model, seed=0, reward_range=(0, 1), release=(epsilon, 1e-9))
         for name in (*ALL, "replay"):
             one, other = noisy.of("fixed", name), clear.of("fixed", name)
             assert abs(one.value - other.value) < apart

@@ -1,5 +1,6 @@
 """Replay: the estimators' formulas, every form of a log, and what is refused."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from dpbandit import errors
 sys.path.insert(0, str(Path(__file__).parent))
 import logs
 
-PRIVATE = {"epsilon": 1.0, "delta": 1e-6}
-PLAIN = {"release": None, "seed": 0}
+PLAIN = {"seed": 0, "reward_range": (0, 1)}
+PRIVATE = {"epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1)}
 
 
 def choices(model, log):
@@ -52,7 +53,7 @@ def test_replay_is_li_chu_langford_and_wang():
     """The rows that match, played one by one by a bandit of our own."""
     log, _ = logs.log_of(2, 3000)
     found = dpb.replay(log, "anytime", seed=4, **PRIVATE)
-    bandit = dpb.make("anytime", dim=logs.DIM, reward_range=(0, 1), seed=4, **PRIVATE)
+    bandit = dpb.make("anytime", dim=logs.DIM, seed=4, **PRIVATE)
     matched, earned = 0, 0.0
     for x, action, reward in zip(log["contexts"], log["action"], log["reward"], strict=True):
         if bandit.select(x) == action:
@@ -206,20 +207,21 @@ def test_memory_does_not_grow_with_the_log():
 def test_what_is_wrong_is_said():
     log, _ = logs.log_of(1, 20)
     rows = records(20)
+    replay = functools.partial(dpb.replay, reward_range=(0, 1))
     for words, call in {
-        "clip is missing": lambda: dpb.replay(log, "random", propensity="p"),
-        "no 'who'": lambda: dpb.replay(log, "random", user="who"),
-        "did you mean 'clicked'": lambda: dpb.replay(rows, "random", **{**TABLE, "reward": "click"}, encoder=encoder()),
-        "has an option 'epsilonn'": lambda: dpb.replay(log, "random", epsilonn=1.0),
-        "would learn from the log": lambda: dpb.replay(log, dpb.make("linucb", dim=4, seed=0)),
-        "repeat": lambda: dpb.replay(log, ["random", "random"]),
-        "rows_per_user needs": lambda: dpb.replay(log, "random", rows_per_user=2),
-        "no algorithm is called": lambda: dpb.replay(log, "randomm"),
-        "level must": lambda: dpb.replay(log, "random", level=95),
-        "has 9 columns": lambda: dpb.replay(log, dpb.make("linucb", dim=9, seed=0).model()),
-        "items=.* is missing": lambda: dpb.replay(rows, "random", encoder=encoder(), action="more"),
-        "a log is a path": lambda: dpb.replay(7, "random"),
-        "is charged for a release": lambda: dpb.replay(log, "random", ledger=dpb.Ledger(1.0, "mu²")),
+        "clip is missing": lambda: replay(log, "random", propensity="p"),
+        "no 'who'": lambda: replay(log, "random", user="who"),
+        "did you mean 'clicked'": lambda: replay(rows, "random", action="article", reward="click", encoder=encoder()),
+        "has an option 'epsilonn'": lambda: replay(log, "random", epsilonn=1.0),
+        "would learn from the log": lambda: replay(log, dpb.make("linucb", dim=4, seed=0)),
+        "repeat": lambda: replay(log, ["random", "random"]),
+        "rows_per_user needs": lambda: replay(log, "random", rows_per_user=2),
+        "no algorithm is called": lambda: replay(log, "randomm"),
+        "level must": lambda: replay(log, "random", level=95),
+        "has 9 columns": lambda: replay(log, dpb.make("linucb", dim=9, seed=0).model()),
+        "items=.* is missing": lambda: replay(rows, "random", encoder=encoder(), action="more"),
+        "a log is a path": lambda: replay(7, "random"),
+        "is charged for a release": lambda: replay(log, "random", ledger=dpb.Ledger(1.0, "mu²")),
     }.items():  # fmt: skip
         with pytest.raises(errors.DpbanditError, match=words):
             call()

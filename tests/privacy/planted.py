@@ -1018,7 +1018,7 @@ def evaluated(log, name, *, release, unit="reward", script=None, seed=1, **optio
         terms = agree(*given, **more)
         return dataclasses.replace(terms, source=tuple(estimate for _ in terms.source))
 
-    given = {"items": np.eye(1), "unit": unit, "seed": seed, **options}
+    given = {"items": np.eye(1), "reward_range": (0, 1), "unit": unit, "seed": seed, **options}
     if unit != "reward":
         given["user"] = "who"
     with pytest.MonkeyPatch.context() as patch:

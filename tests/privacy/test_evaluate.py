@@ -62,7 +62,7 @@ def test_all_that_is_public_is_the_same_for_neighbours_who_released_the_same():
 
 
 def test_the_claim_is_the_composition_written_out():
-    given = {"items": np.eye(2), "seed": 1, "epsilon": 1.0, "delta": 1e-6}
+    given = {"items": np.eye(2), "reward_range": (0, 1), "seed": 1, "epsilon": 1.0, "delta": 1e-6}
     log = {"action": np.array([0, 1] * 50), "reward": np.ones(100)}
     found = dpb.replay(log, ["anytime", "random"], release=(0.5, 1e-7), **given)
     learning = dpb.budget.mu_of(epsilon=1.0, delta=0.99e-6)
@@ -77,12 +77,12 @@ def test_the_claim_is_the_composition_written_out():
     assert {row["what"] for row in found.ledger.table()} == {
         "anytime: learning", "anytime: estimate", "random: estimate"
     }  # fmt: skip
-    pure = dpb.replay(log, ["private-linucb", "random"], release=0.5, items=np.eye(2), seed=1, epsilon=1.0)  # fmt: skip
+    pure = dpb.replay(log, ["private-linucb", "random"], release=0.5, items=np.eye(2), reward_range=(0, 1), seed=1, epsilon=1.0)  # fmt: skip
     assert (pure.claim.epsilon, pure.claim.delta, pure.claim.notion) == (1.5, 0.0, "pure")
 
 
 def test_evaluations_of_one_log_share_a_ledger():
-    given = {"items": np.eye(2), "seed": 1, "release": (0.5, 1e-7)}
+    given = {"items": np.eye(2), "reward_range": (0, 1), "seed": 1, "release": (0.5, 1e-7)}
     log = {"action": np.array([0, 1] * 50), "reward": np.ones(100)}
     mu = dpb.budget.mu_of(epsilon=0.5, delta=0.99e-7)
     ledger = dpb.Ledger(limit=2.5 * mu**2, currency="mu²")
@@ -130,7 +130,7 @@ def test_pure_epsilon_is_that_much_gdp():
 )  # fmt: skip
 def test_what_is_not_proven_is_refused_before_a_row_is_learned(words, algorithms, more):
     log = {"action": np.array([0, 1]), "reward": np.ones(2)}
-    given = {"release": (1.0, 1e-6), "items": np.eye(2), "seed": 1, **more}
+    given = {"release": (1.0, 1e-6), "items": np.eye(2), "reward_range": (0, 1), "seed": 1, **more}
     with pytest.raises(OptionError, match=words):
         dpb.replay(log, algorithms, **given)
 
@@ -149,15 +149,20 @@ def test_a_black_box_is_refused():
     dpb.register("first-of-evaluate", First, replace=True)
     log = {"action": np.array([0, 1]), "reward": np.ones(2)}
     assert (
-        dpb.replay(log, "first-of-evaluate", items=np.eye(2)).of("first-of-evaluate").matched == 1
+        dpb.replay(log, "first-of-evaluate", items=np.eye(2), reward_range=(0, 1))
+        .of("first-of-evaluate")
+        .matched
+        == 1
     )
     with pytest.raises(OptionError, match="nothing is proven"):
-        dpb.replay(log, "first-of-evaluate", items=np.eye(2), release=(1.0, 1e-6))
+        dpb.replay(
+            log, "first-of-evaluate", items=np.eye(2), reward_range=(0, 1), release=(1.0, 1e-6)
+        )
 
 
 def test_real_noise_is_on_the_grid_and_of_the_charged_scale():
     log = {"action": np.zeros(200, dtype=int), "reward": np.ones(200)}
-    given = {"items": np.eye(1), "release": (1.0, 1e-6)}
+    given = {"items": np.eye(1), "reward_range": (0, 1), "release": (1.0, 1e-6)}
     seen = []
 
     class Kept(Real):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from dpbandit import defaults
 from dpbandit.cli import names
 from dpbandit.cli.options import Json, PersonClicks, UserRewards, unit_of
 from dpbandit.cli.shared import app, interrupted, new_table, note, print_json, print_table, say
@@ -58,7 +59,9 @@ def evaluate(
     missing_reward: float | None = Option(
         None, help="What a row without a reward is worth; if not given, such rows are left out."
     ),
-    epsilon: float = Option(1.0, help="ε of what algorithms learn: smaller is stronger."),
+    epsilon: float = Option(
+        defaults.EPSILON, help="ε of what algorithms learn: smaller is stronger."
+    ),
     delta: float | None = Option(None, help="Its δ."),
     release_epsilon: float | None = Option(
         None,
@@ -67,7 +70,7 @@ def evaluate(
     ),
     release_delta: float = Option(0.0, help="Its δ; Laplace noise if 0."),
     reward_range: tuple[float, float] = Option(
-        (0.0, 1.0), help="Rewards are clipped to this range.", metavar="LOW HIGH"
+        ..., help="Rewards are clipped to this range: 0 1 for clicks.", metavar="LOW HIGH"
     ),
     user_rewards: UserRewards = 0,
     person_clicks: PersonClicks = 0,
@@ -84,11 +87,11 @@ def evaluate(
 
     [dim]Examples:[/dim]
 
-    dpbandit evaluate log.csv --encoder encoder.json --action article --reward clicked --delta 1e-6
+    dpbandit evaluate log.csv --encoder encoder.json --action article --reward clicked --reward-range 0 1 --delta 1e-6
 
-    dpbandit evaluate log.parquet --algorithm anytime --algorithm linucb --propensity p --clip 50 --delta 1e-6
+    dpbandit evaluate log.parquet --algorithm anytime --algorithm linucb --propensity p --clip 50 --reward-range 0 1 --delta 1e-6
 
-    dpbandit evaluate logs --encoder encoder.json --items items.csv --action article --user visitor --person-clicks 1 --delta 1e-6 --release-epsilon 0.5 --release-delta 1e-7 --json
+    dpbandit evaluate logs --encoder encoder.json --items items.csv --action article --user visitor --person-clicks 1 --reward-range 0 1 --delta 1e-6 --release-epsilon 0.5 --release-delta 1e-7 --json
     """
     from dpbandit.cli.progress import bar
     from dpbandit.encoder import Encoder

@@ -82,6 +82,7 @@ def replay(
     log: Any,
     algorithms: Any,
     *,
+    reward_range: tuple[float, float],
     action: str = "action",
     reward: str = "reward",
     propensity: str | None = None,
@@ -94,7 +95,6 @@ def replay(
     release: float | tuple[float, float] | None = None,
     rows_per_user: int | None = None,
     ledger: Ledger | None = None,
-    reward_range: tuple[float, float] = (0.0, 1.0),
     missing_reward: float | None = None,
     level: float = 0.95,
     seed: int | None = None,
@@ -115,6 +115,8 @@ def replay(
     algorithms : str, list or dict
         As for `dpb.run`: names, (name, options), or {label: …}; also released models, which do not
         learn.
+    reward_range : (float, float)
+        Rewards are clipped to it, here and by the algorithms: (0, 1) for clicks.
     action : str
         The column with what was shown: an item's name, or without an encoder a row's number.
     reward : str
@@ -144,8 +146,6 @@ def replay(
         At most so many matched rows of a user count in the estimate: fewer, and less noise.
     ledger : Ledger, optional
         One to charge, such as the last evaluation's; BudgetError if it has not enough left.
-    reward_range : (float, float), default (0, 1)
-        Rewards are clipped to it, here and by the algorithms.
     missing_reward : float, optional
         What a row without a reward is worth. Without it such rows are left out.
     level : float, default 0.95
@@ -182,6 +182,7 @@ def replay(
     >>> clicked = (rng.random(4000) < np.array([0.2, 0.6])[shown]).astype(float)
     >>> log = {"action": shown, "reward": clicked}
     >>> given = {"items": arms, "epsilon": 1.0, "delta": 1e-6, "seed": 1}
+    >>> given["reward_range"] = (0, 1)
     >>> found = dpb.replay(log, ["random", "anytime"], release=(0.5, 1e-7), **given)
     >>> found.of("anytime").low > found.of("random").high
     True

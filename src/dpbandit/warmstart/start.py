@@ -14,7 +14,6 @@ from dpbandit.algorithms import registry
 from dpbandit.algorithms.given import Given
 from dpbandit.algorithms.registry import Name
 from dpbandit.bandit import Bandit
-from dpbandit.encoder import Encoder
 from dpbandit.engine import backend_for
 from dpbandit.errors import LogError, LogWarning, OptionError, PrivacyWarning
 from dpbandit.logs import enter
@@ -50,7 +49,6 @@ def warm_start(
     reward: str = "reward",
     user: str | None = None,
     missing_reward: float | None = None,
-    encoder: Encoder | None = None,
     least_used: float = 0.5,
     workers: int | None = None,
     cluster: str | Place | None = None,
@@ -81,9 +79,6 @@ def warm_start(
     missing_reward : float, optional
         What a row without a reward is worth. Without it such rows are left out, and that they lack
         one is public. pandas writes a missing reward as NaN.
-    encoder : Encoder, optional
-        How records become contexts: its fields are columns of the log, found by name, and `context`
-        is not used. It stays with the bandit.
     least_used : float, default 0.5
         Which share of the rows must be usable, users' caps aside. Below it nothing is released.
     workers : int, optional
@@ -94,7 +89,8 @@ def warm_start(
     progress : callable, optional
         Called with the rows read and all rows.
     **options
-        Those of `dpb.make`; `dim` is inferred.
+        Those of `dpb.make`; `dim` is inferred. With an encoder its fields are columns of the log, found
+        by name, and `context` is not used.
 
     Returns
     -------
@@ -133,6 +129,7 @@ def warm_start(
             "a cluster reads Parquet files that all its nodes see, not CSV, a stream, or a table in "
             "the memory of one machine"
         )
+    encoder = options.get("encoder")
     private = registry.find(algorithm).contexts_are_private
     columns = find_columns(
         opened,
@@ -153,8 +150,6 @@ def warm_start(
     given = {**options, "dim": columns.dim}
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
-    if encoder is not None:
-        given["encoder"] = encoder
     bandit = registry.make_named(algorithm, **given)
     log = learn_log(
         bandit,
