@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+ESSENTIAL = ["numpy", "opendp", "rich", "scipy", "typer"]
+PROOFS = "dpbandit/proofs.md"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
         if fnmatch.fnmatch(name, "dpbandit/_core.*") and not name.endswith(".pyi")
     }
     assert len(cores) == 1
-    assert {name for name in names if name.startswith("dpbandit/")} == inside | cores
+    assert {name for name in names if name.startswith("dpbandit/")} == inside | cores | {PROOFS}
     for name in (
         "py.typed",
         "gpu/kernels.cu",
@@ -94,8 +96,8 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
         for line in metadata.splitlines()
         if line.startswith("Requires-Dist") and "extra ==" not in line
     ]
-    assert sorted(line.split(">=")[0] for line in needed) == ["numpy", "opendp", "scipy"]
-    assert wheel.stat().st_size < 1_500_000  # most of it is the core, for three instruction sets
+    assert sorted(line.split(">=")[0] for line in needed) == ESSENTIAL
+    assert wheel.stat().st_size < 1_600_000  # the core, for three instruction sets, and the proofs
 
 
 def command(folder, *words, cwd=None):
@@ -126,10 +128,8 @@ def test_an_installed_package_finds_them_in_a_clone_when_they_are_asked_for(unpa
     )
 
 
-def test_without_extras_the_library_works_and_the_command_says_what_to_install(unpacked):
+def test_without_extras_the_library_works_and_so_does_the_command_line(unpacked):
     extras = (
-        "typer",
-        "rich",
         "pandas",
         "pyarrow",
         "polars",
@@ -149,11 +149,23 @@ print(dpb.__file__, bandit.claim.status, bandit.backend)
     ran = alone(unpacked, code, extras)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == [str(unpacked / "dpbandit" / "__init__.py"), "proven", "core"]
-    ran = alone(unpacked, "from dpbandit.cli import main; main()", extras)
-    assert ran.returncode == 1
-    assert (
-        ran.stderr.strip() == "the command line needs the extra 'lab': pip install 'dpbandit[lab]'"
-    )
+    for words, said in (
+        (["--help"], "doctor"),
+        (["algorithms"], "anytime"),
+        (["doctor"], "dpbandit can work here"),
+        (["claim", "anytime"], "PROVEN"),
+        (["proofs"], "# Privacy: what is promised"),
+        (["plan", "anytime", "--dim", "2", "--arms", "3", "--horizon", "200"], "recommended"),
+        (["verify", "local", "--dim", "2", "--horizon", "16", "--runs", "0"], "HOLDS"),
+        (["audit", "local", "--horizon", "4", "--runs", "1000"], "no violation found"),
+    ):
+        code = f"sys.argv = ['dpbandit', *{words}]; from dpbandit.cli import main; main()"
+        ran = alone(unpacked, code, extras)
+        assert (ran.returncode, said in ran.stdout) == (0, True), (words, ran.stdout, ran.stderr)
+    code = "sys.argv = ['dpbandit', 'run', 'linucb']; from dpbandit.cli import main; main()"
+    ran = alone(unpacked, code, extras)
+    assert ran.returncode == 2
+    assert "pip install 'dpbandit[lab]'" in ran.stderr
 
 
 def test_the_source_archive_holds_all_that_building_needs_and_nothing_built(tmp_path):

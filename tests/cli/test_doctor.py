@@ -2,7 +2,9 @@
 the library can work."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -131,3 +133,12 @@ def test_a_section_that_fails_is_a_line(monkeypatch):
     found = checks.everything()
     assert found["Data"][0].words == "OSError: the disk is gone"
     assert not checks.works(found)
+
+
+def test_the_readme_lists_every_extra_that_is_for_users():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    table = text[text.index("| extra | for |") : text.index("`dpbandit doctor` says")]
+    listed = re.findall(
+        r"`([a-z]+)`", "".join(row.split("|")[1] for row in table.splitlines() if row)
+    )
+    assert sorted(listed) == sorted(extras.EXTRAS)

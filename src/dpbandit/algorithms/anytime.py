@@ -32,7 +32,7 @@ DESCRIPTION = (
     "instrument sums released for ever, Kalman filter, upper confidence bounds: the lowest price of "
     "privacy here"
 )
-REFERENCE = "this project (docs/privacy.md)"
+REFERENCE = "this project (dpbandit proofs)"
 CLAIM = "GDP, proven"
 OPTIONS = (
     "rewards",

@@ -29,7 +29,7 @@ from dpbandit.release.pair import Pair, packed_size
 from dpbandit.types import Matrix
 
 DESCRIPTION = "two sums released for ever, moments and directions; Thompson sampling: contexts are private too"
-REFERENCE = "this project (docs/privacy.md)"
+REFERENCE = "this project (dpbandit proofs)"
 CLAIM = "joint, as GDP, proven"
 OPTIONS = (
     "rewards",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from dpbandit import __version__
@@ -17,8 +18,8 @@ NOTIONS = {
     "none": "no notion of privacy",
 }
 STATUS = {
-    "proven": "PROVEN: derived in docs/privacy.md, checked by `dpbandit verify` and attacked by "
-    "`dpbandit audit`",
+    "proven": "PROVEN: derived in the proofs that come with dpbandit (`dpbandit proofs` prints them), "
+    "checked by `dpbandit verify` and attacked by `dpbandit audit`",
     "as-published": "AS PUBLISHED, NOT PROVEN: do not rely on it",
     "none": "NO CLAIM: do not use it to protect anyone",
 }
@@ -32,6 +33,17 @@ PAST_REWARDS = "- features made from people's past rewards: they count as public
 SIGNATURE = (
     "Reviewed by: ______________________   Date: ______________   Signature: ______________________"
 )
+
+
+def proofs() -> str:
+    """What claims cite, as Markdown: it lies in the wheel, or in the clone.
+
+    >>> proofs().splitlines()[0][0]
+    '#'
+    """
+    package = Path(__file__).parents[1]
+    places = (package / "proofs.md", package.parents[1] / "docs" / "privacy.md")
+    return next(place for place in places if place.is_file()).read_text(encoding="utf-8")
 
 
 def claim_sheet(name: str, **options: Any) -> str:

@@ -46,7 +46,7 @@ def library() -> Findings:
     fix = "" if enough else "dpbandit needs Python 3.11 or newer"
     yield Finding("Python", "fine" if enough else "broken", words, fix)
     yield Finding("dpbandit", "fine", f"{dpbandit.__version__} in {Path(dpbandit.__file__).parent}")
-    for name in ("numpy", "scipy", "opendp"):
+    for name in extras.ESSENTIAL:
         try:
             __import__(name)
         except ImportError as error:

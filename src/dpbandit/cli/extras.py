@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 # As in pyproject.toml; a test compares them.
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "lab": ("matplotlib", "pandas", "pyarrow", "rich", "sklearn", "typer"),
+    "lab": ("matplotlib", "pandas", "pyarrow", "sklearn"),
     "audit": ("dp_accounting",),
     "service": ("msgspec", "uvicorn", "uvloop", "httptools"),
     "postgres": ("psycopg",),
@@ -16,9 +16,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "adapters": ("coba", "river", "gymnasium"),
     "bench": ("vowpalwabbit", "mabwiser", "contextualbandits", "river", "bayesianbandits"),
 }
-ESSENTIAL = ("numpy", "scipy", "opendp")
+ESSENTIAL = ("numpy", "scipy", "opendp", "rich", "typer")
 WHAT_FOR = {
-    "lab": "comparisons, figures, this command line",
+    "lab": "comparisons, figures, Parquet, frames",
     "audit": "a second opinion on budgets",
     "service": "dpbandit serve",
     "postgres": "a PostgreSQL store",

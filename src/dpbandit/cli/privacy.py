@@ -271,6 +271,17 @@ def fuzz(
 
 
 @app.command()
+def proofs() -> None:
+    """Print the proofs behind every claim that says "proven", as Markdown.
+
+    [dim]Example:[/dim]  dpbandit proofs | less
+    """
+    from dpbandit.auditor.sheet import proofs as found
+
+    print(found())
+
+
+@app.command()
 def claim(
     name: Algorithm,
     epsilon: float = Option(defaults.EPSILON, help="ε."),

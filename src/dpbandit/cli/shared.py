@@ -9,11 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-try:
-    import typer as typer
-    from rich.console import Console
-except ImportError:  # the library alone was installed
-    sys.exit("the command line needs the extra 'lab': pip install 'dpbandit[lab]'")
+import typer as typer
+from rich.console import Console
 
 from dpbandit.errors import OptionError
 
