@@ -71,16 +71,14 @@ class Shop:
         self.offers: dict[str, deque[str]] = {hour: deque(maxlen=200) for hour in HOURS}
         client.create_bandit(
             BANDIT,
-            "tree-gauss",
+            "anytime",
             dim=DIM,
             epsilon=epsilon,
             delta=1e-6,
             reward_range=(0, 1),
             reward_window=window,
             max_norm=1.000001,
-            # Noise weighs most in directions that were hardly tried; with few visitors a strong ridge keeps it down.
-            ridge=20.0,
-            alpha=1.0,
+            public_contexts=contexts("morning") + contexts("evening"),
         )
 
     def offer(self, hour: str) -> dpbandit.Decision:
@@ -211,6 +209,7 @@ def service(store: str):
     try:
         # The client waits for the service to come up: it tries again until it is answered.
         with dpbandit.Client(f"http://127.0.0.1:{port}", key=key, patience=60) as client:
+            print(f"the service: http://127.0.0.1:{port} shows its dashboard to this key: {key}", flush=True)
             yield client
     finally:
         running.terminate()
@@ -221,10 +220,10 @@ def service(store: str):
 
 
 def simulate(shop: Shop, visitors: int, seed: int) -> None:
-    """Visitors in ten waves; the shop learns in between."""
+    """Visitors in twenty waves; the shop learns in between."""
     chances = [random.Random(f"{seed}/{number}") for number in range(visitors)]
-    for wave in range(10):
-        begin, end = visitors * wave // 10, visitors * (wave + 1) // 10
+    for wave in range(20):
+        begin, end = visitors * wave // 20, visitors * (wave + 1) // 20
         with ThreadPoolExecutor(4) as crowd:
             liked = list(crowd.map(shop.visit, chances[begin:end]))
         wait_until_learned(shop)

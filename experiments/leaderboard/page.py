@@ -15,7 +15,7 @@ import pandas as pd
 
 from dpbandit import __version__
 from dpbandit.engine import core_status
-from experiments.leaderboard import drawing, grid, table
+from experiments.leaderboard import drawing, grid, summary, table
 from experiments.leaderboard.runner import Run
 from experiments.leaderboard.store import code_version
 
@@ -25,9 +25,11 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
     found = table.winners(standings)
     parts = [
         "# What privacy costs: the leaderboard",
-        "This page is written by `dpbandit bench privacy-cost`; change the code, not the page.",
-        "![Added regret of every algorithm at every budget, and its growth with "
-        f"rounds]({picture})",
+        "<!-- Written by `dpbandit bench privacy-cost`: change the code, not this page. -->",
+        "![What the default and the best proven line add to LinUCB's regret in every world, as a share of "
+        f"what random play adds]({picture.replace('.png', '-small.png')})",
+        f"[Every algorithm at every budget, and how it grows with rounds]({picture}): the same in one "
+        "large picture.",
         _caption(run, standings),
         "## How to read it",
         _prose("reading"),
@@ -243,6 +245,8 @@ def write(
     }
     standings.to_parquet(files["parquet"])
     standings.to_csv(files["csv"], index=False, float_format="%.6g")
+    files["small"] = folder / "leaderboard-small.png"
+    summary.figure(standings).savefig(files["small"], dpi=150)
     picture = drawing.figure(standings)
     picture.savefig(files["svg"], metadata={"Date": None})
     picture.savefig(files["png"], dpi=150)
@@ -255,6 +259,8 @@ def write(
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page(run, standings, f"{target.stem}.png"))
         written.append(target)
+        small = target.with_name(f"{target.stem}-small.png")
+        written.append(Path(shutil.copyfile(files["small"], small)))
         for ending in ("png", "svg", "csv"):
             written.append(Path(shutil.copyfile(files[ending], target.with_suffix(f".{ending}"))))
     return written

@@ -126,7 +126,7 @@ def test_the_chart_and_its_table_hold_every_release(open_page, shop):
     timed = card(page, "timed")
     assert timed.locator("svg .rug").count() == len(noisy)
     assert f"the {'only' if len(noisy) == 1 else f'last {len(noisy)}'} from" in timed.locator(
-        "svg"
+        "[data-is=chart]"
     ).get_attribute("aria-label")
     timed.get_by_text("The latest models as a table").click()
     rows = timed.locator("tbody tr").all_inner_texts()
@@ -134,9 +134,29 @@ def test_the_chart_and_its_table_hold_every_release(open_page, shop):
     assert rows[0].split("\t")[0] == str(releases[-1]["model_version"])
     assert timed.locator("caption").inner_text().startswith("The latest")
     assert (
-        card(page, "a.quiet-one").locator("svg text").text_content()
+        card(page, "a.quiet-one").locator("[data-is=chart] text").text_content()
         == "No model has been learned yet."
     )
+
+
+def test_offers_times_of_decisions_and_errors_are_what_the_service_counted(open_page, shop):
+    service, key = shop
+    page = open_page()
+    sign_in(page, key)
+    call = service.caller(key)
+    offers = call.get("/v1/bandits/shop")["offers"]
+    assert sum(one["offers"] for one in offers) == call.get("/v1/bandits/shop")["decisions"] == 30
+    rows = card(page, "shop").locator("[data-is=offers] li").all_inner_texts()
+    assert [row.split("\n")[0].strip() for row in rows] == [one["arm"] for one in offers][:8]
+    assert f"{100 * offers[0]['offers'] / 30:.0f}%" in rows[0]
+    assert (
+        "Nothing was offered"
+        in card(page, "a.quiet-one").locator("[data-is=offers-note]").inner_text()
+    )
+    assert re.fullmatch(r"under [\d.]+ m?s", page.locator("[data-is=latency]").inner_text())
+    assert page.locator("[data-is=errors]").inner_text() == "0"
+    label = card(page, "shop").locator("[data-is=traffic]").get_attribute("aria-label")
+    assert label.startswith("Decisions a second since this page was opened")
 
 
 def test_there_is_no_reward_rate_and_the_page_says_why(open_page, shop):
@@ -238,7 +258,7 @@ def test_a_screen_reader_finds_names_for_everything(open_page, shop):
     assert (
         page.locator("table").count()
         == page.locator("table caption").count()
-        == page.locator("svg[role=img]").count()
+        == page.locator("svg[role=img]").count() // 2  # traffic and noise
     )
     assert page.evaluate("[...document.querySelectorAll('th')].every((e) => e.scope === 'col')")
     assert page.evaluate(

@@ -340,13 +340,15 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     for ending in ("parquet", "csv", "svg", "png", "md"):
         assert (out / f"leaderboard.{ending}").stat().st_size > 500
     assert {path.name for path in docs.iterdir()} == {
-        f"leaderboard.{e}" for e in ("md", "png", "svg", "csv")
+        *(f"leaderboard.{e}" for e in ("md", "png", "svg", "csv")),
+        "leaderboard-small.png",
     }
     text = (docs / "leaderboard.md").read_text()
     for words in (
         "# What privacy costs",
         "![",
         "](leaderboard.png)",
+        "](leaderboard-small.png)",
         "## Who wins",
         "## Lower bounds",
         "*dgs-figure* †",

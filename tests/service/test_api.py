@@ -229,7 +229,7 @@ def test_privacy_says_claim_spent_remaining_releases_and_ledger(shop):
     privacy = shop.get("/v1/bandits/shop/privacy")
     assert {"claim", "spent", "remaining", "releases", "ledger"} <= set(privacy)
     assert 0 < privacy["spent"]["epsilon"] <= privacy["claim"]["epsilon"] * 1.001
-    assert privacy["claim"]["words"].startswith("(ε = 1")
+    assert privacy["claim"]["words"].startswith("proven: ε = 1")
     assert sum(row["releases"] for row in privacy["ledger"]) == privacy["releases"]
     # JSON has no infinity: None is one that forgets nothing.
     assert privacy["memory"] is None

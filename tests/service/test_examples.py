@@ -33,7 +33,7 @@ def test_five_hundred_visitors_come_to_the_shop(tmp_path):
         timeout=240,
     )
     assert ran.returncode == 0, ran.stderr
-    assert "visitors 451 to 500" in ran.stdout
+    assert "visitors 476 to 500" in ran.stdout
     assert "offered in the morning" in ran.stdout
     assert "proven" in ran.stdout
     kept = Store(store)

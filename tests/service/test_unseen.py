@@ -38,9 +38,15 @@ PAGES = (
 # Times of day, and how long decisions took: never the same in two runs. What they say is compared
 # apart. A release is drawn at random, and so are the arms that follow from it.
 TIMES = r'"(created_at|store_time|lease_until|made_at|decisions_per_second)":[0-9.e+-]+'
+# What was offered follows from releases, arm by arm; how many offers there were does not.
+OFFERS = r'"offers":\[(.*?)\]'
 # How often this test had to look is its own affair.
 ASKED = r'requests_total\{action="metrics",status="200"\}'
 TIMED = rf"^dpbandit_(start_time_seconds|decision_seconds_(sum|bucket\{{.*\}})|{ASKED}) .*$"
+
+
+def counted(found):
+    return str(sum(map(int, re.findall(r'"offers":(\d+)', found[1]))))
 
 
 def report(service, path, keys, decision):
@@ -100,6 +106,7 @@ def seen(service, rank):
             answer = call.connection.getresponse()
             head = [(name, value) for name, value in answer.getheaders() if name != "date"]
             text = re.sub(TIMES, r"\1", answer.read().decode())
+            text = re.sub(OFFERS, counted, text)
             text = re.sub(TIMED, r"\1", text, flags=re.MULTILINE)
             found[bool(key), path] = answer.status, text, head
     return {

@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from dpbandit.errors import StoreError
 from dpbandit.model import ReleasedModel
 from dpbandit.service.keys import KeyRing
 from dpbandit.service.loops import Lane, Loop, Remembered, words_of
+from dpbandit.service.records import Decision
 from dpbandit.service.store import DELETED, Line, Store
 
 log = logging.getLogger("dpbandit.service")
@@ -35,6 +36,8 @@ KEYS_SECONDS = 1.5
 # A learner prolongs its lease three times while it lasts. One that was not prolonged for so long is
 # dead, whatever the clock says.
 LEASE_SECONDS = 60.0
+# So many arms are counted by name; what is offered besides is counted together.
+MOST_ARMS, OTHER_ARMS = 1_000, "all others"
 
 
 class Served:
@@ -49,6 +52,7 @@ class Served:
         low, high = line.config["reward_range"]
         self.reward_range = (float(low), float(high))
         self.traffic: deque[tuple[float, int]] = deque(maxlen=241)  # (when, decisions so far)
+        self.offers: Counter[str] = Counter()  # by this process, since it started
         self._prolonged = (0, 0.0)  # (the lease's end, when it was first seen)
 
     def see(self, line: Line, now: float) -> None:
@@ -59,6 +63,16 @@ class Served:
         self.traffic.append((now, line.decisions))
         while len(self.traffic) > 2 and now - self.traffic[0][0] > 60:
             self.traffic.popleft()
+
+    def offered(self, decisions: Iterable[Decision]) -> None:
+        """Count what was offered. Public, since decisions are; where contexts are private, arms are
+        too, and nothing is counted."""
+        if self.model.gate.private:
+            return
+        for _, arm, name, *_ in decisions:
+            shown = f"arm {arm}" if name is None else name
+            known = shown in self.offers or len(self.offers) < MOST_ARMS
+            self.offers[shown if known else OTHER_ARMS] += 1
 
     def learner_up(self, store_now: int) -> bool:
         """Whether a learner holds the lease, and prolongs it."""

@@ -27,6 +27,8 @@ TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
 # Bandits in one list.
 MOST_LISTED = 1_000
+# Arms of one bandit, those that were offered most.
+MOST_SHOWN = 50
 
 _REQUEST = msgspec.json.Decoder(blueprint.Request)
 
@@ -104,7 +106,8 @@ async def bandit(app: App, name: str, key: str, receive: Receive) -> Answer:
 
 async def _one(app: App, served: Served) -> bytes:
     whole = await app.catalog.with_store(lambda store: store.config(served.id))
-    return encode(_describe(app, served) | whole)
+    offers = [{"arm": arm, "offers": count} for arm, count in served.offers.most_common(MOST_SHOWN)]
+    return encode(_describe(app, served) | whole | {"offers": offers})
 
 
 def _describe(app: App, served: Served) -> dict[str, Any]:

@@ -167,6 +167,8 @@ async def rank(app: App, name: str, key: str, receive: Receive) -> Answer:
     action = actions[open_[order[0]]][0]
     if isinstance(placed, Earlier):
         action, ranking = placed.arm_id or "", _RANKING.decode(placed.details or "[]")
+    else:
+        served.offered([decision])
     app.metrics.decided(time.perf_counter() - began)
     shown = [{"id": ident, "probability": chance} for ident, chance in ranking]
     return 201, JSON, encode({"ranking": shown, "eventId": event, "rewardActionId": action})
@@ -206,6 +208,8 @@ async def rank_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
     placed = await _write(app, decisions, asked, MANY + event, encode(chosen))
     if isinstance(placed[0], Earlier):
         chosen = _CHOSEN.decode(placed[0].details or "[]")
+    else:
+        served.offered(decisions)
     app.metrics.decided(time.perf_counter() - began)
     slots = [{"id": ident, "rewardActionId": action} for ident, action, _ in chosen]
     return 201, JSON, encode({"slots": slots, "eventId": event})

@@ -148,6 +148,9 @@ async def decide(app: App, name: str, key: str, receive: Receive) -> Answer:
     # One is what nearly everybody asks for. Of many, all are waited for: none fails unseen.
     places = iter([await futures[0]] if len(futures) == 1 else await asyncio.gather(*futures))
     answers = [_answer(name, one, [next(places) for _ in one.entries]) for one in ready]
+    for one, (status, _) in zip(ready, answers, strict=True):
+        if status == 201:
+            served.offered(decision for decision, _ in one.entries)
     if many is asked:
         app.metrics.decided(time.perf_counter() - began)
         # In a list one that is refused does not hide the others.

@@ -1,6 +1,6 @@
 // One card for each bandit: filled again at every update, never rebuilt, so that focus and what was opened stay.
 
-import { clock, formal, health, number, precise, projection, promise, rate, span } from "./dashboard-words.js";
+import { clock, formal, health, number, precise, projection, promise, rate, span, who } from "./dashboard-words.js";
 
 const LISTED = 20; // models in a card's table
 
@@ -74,23 +74,56 @@ export function fillCard(card, bandit) {
   put("words", promise(claim));
   put("formal", formal(claim));
   if (!card.at("assumptions").children.length) card.at("assumptions").append(...bandit.claim.assumptions.map((text) => filled("li", text)));
+  follow(card);
   return changed ? `${bandit.name}: ${state.badge}.` : "";
 }
 
-export function fillDetails(card, privacy, releases) {
+const OFFERED = 8; // arms in a card
+const KEPT = 360; // points of traffic: half an hour
+
+// How many decisions a second, since this page was opened: the service keeps the last minute alone.
+function follow(card) {
+  card.traffic = [...(card.traffic || []), [card.bandit.store_time, card.bandit.decisions_per_second]].slice(-KEPT);
+  const points = card.traffic, [first] = points[0], [last, now] = points[points.length - 1];
+  const most = Math.max(...points.map(([, each]) => each));
+  const words = `Decisions a second since this page was opened: now ${rate(now)}, at most ${rate(most)}.`;
+  drawTraffic(card.at("traffic"), points, most, words);
+  write(card.at("traffic-caption"), last > first ? `${words} ${span(last - first)} are shown.` : words);
+}
+
+function fillOffers(card, offers) {
+  const total = offers.reduce((sum, one) => sum + one.offers, 0), hidden = card.bandit.claim.notion === "joint";
+  card.at("offers").replaceChildren(...offers.slice(0, OFFERED).map((one) => {
+    const row = document.createElement("li"), bar = filled("div", ""), fill = filled("div", "");
+    bar.className = "meter";
+    fill.className = "fill";
+    bar.setAttribute("aria-hidden", "true");
+    fill.style.width = `${100 * one.offers / total}%`;
+    bar.append(fill);
+    row.append(filled("span", one.arm), bar, filled("output", `${number(100 * one.offers / total)}%`));
+    return row;
+  }));
+  const more = offers.length > OFFERED ? ` ${number(offers.length - OFFERED)} more arms are not shown.` : "";
+  write(card.at("offers-note"), hidden ? "What was offered is private here, and is not counted."
+    : total ? `Of ${number(total)} offers by the process that answers, since it started.${more} Offers are public; clicks are not shown.`
+      : "Nothing was offered by the process that answers, since it started.");
+}
+
+export function fillDetails(card, privacy, releases, offers) {
+  fillOffers(card, offers);
   const { bandit } = card, limit = privacy.claim.epsilon, spent = privacy.spent.epsilon;
   card.claim = privacy.claim;
   const counted = Boolean(limit) && spent !== null;
   card.at("meter").closest(".meter-row").hidden = !counted;
   if (counted) {
     const percent = Math.min(100, 100 * spent / limit);
-    write(card.at("spent-label"), `Most spent by one ${bandit.unit === "reward" ? "reward" : "user"}`);
+    write(card.at("spent-label"), `Most spent by one ${who(privacy.claim.unit)}`);
     meter(card.at("meter"), card.at("spent"), percent, `${number(percent)}%: ε ${number(spent, 2)} of ${number(limit, 2)}`);
   }
   const latest = releases[releases.length - 1];
   const age = bandit.store_time - latest.made_at;
   const made = latest.model_version === 0 ? "nothing learned yet" : age < 2 ? "made just now" : `made ${span(age)} ago`;
-  write(card.at("published"), latest.memory === null ? made : `${made}; remembers some ${number(latest.memory)} decisions, since tastes seem to move`);
+  write(card.at("published"), latest.memory === null ? `${made}; forgets nothing` : `${made}; remembers some ${number(latest.memory)} decisions, since tastes seem to move`);
   card.releases = releases;
   card.root.classList.remove("loading");
   chart(card);
@@ -132,13 +165,32 @@ export function meter(bar, output, percent, text) {
 
 // ---------------------------------------------------------------- the chart
 
+function made(name, attributes, text) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function drawTraffic(svg, points, most, label) {
+  const width = svg.clientWidth || 480, height = svg.clientHeight || 110, left = 48, right = 8, top = 10, bottom = 10;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("aria-label", label);
+  const [first] = points[0], length = points[points.length - 1][0] - first || 1, ceiling = most || 1;
+  const x = (at) => left + (at - first) / length * (width - left - right);
+  const y = (each) => top + (1 - each / ceiling) * (height - top - bottom);
+  const path = points.map(([at, each], index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(each).toFixed(1)}`);
+  const [last, now] = points[points.length - 1];
+  svg.replaceChildren(
+    ...[0, ceiling].flatMap((tick) => [
+      made("line", { class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
+      made("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, rate(tick)),
+    ]),
+    made("path", { class: "curve", d: path.join("") }),
+    made("circle", { class: "end", cx: x(last), cy: y(now), r: 4 }));
+}
+
 function draw(svg, releases, label) {
-  const made = (name, attributes, text) => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
-    if (text !== undefined) element.textContent = text;
-    return element;
-  };
   const shown = releases.filter((release) => release.noise_scale !== null);
   const children = [];
   svg.classList.toggle("empty", !shown.length);

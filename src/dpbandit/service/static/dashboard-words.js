@@ -16,6 +16,7 @@ export function power(value) { // 1e-6 → 10⁻⁶
 export function span(seconds) {
   const units = [["year", 31557600], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   if (seconds > 1e9) return "more than 30 years";
+  if (seconds < 1) return `${precise(seconds)} seconds`;
   const [name, size] = units.find(([, size]) => seconds >= 2 * size) || units[4];
   const count = Math.round(seconds / size);
   return `${number(count)} ${name}${count === 1 ? "" : "s"}`;
@@ -34,10 +35,34 @@ function cautious(value, round) {
   return round(value / unit + (round === Math.floor ? 1e-6 : -1e-6)) * unit;
 }
 
+// Who has a budget of their own: a reward, a user or a person.
+export const who = (unit) => ["user", "person"].find((kind) => unit.startsWith(`one ${kind}`)) || "reward";
+
+export const milliseconds = (seconds) => (seconds < 1 ? `${precise(1000 * seconds)} ms` : `${precise(seconds)} s`);
+
+// What Prometheus would be told of this process, as numbers: the times of decisions, answers and errors.
+export function measured(text) {
+  const buckets = [], answers = { all: 0, failed: 0 };
+  for (const line of text.split("\n")) {
+    const bucket = line.match(/^dpbandit_decision_seconds_bucket{le="([^"]+)"} (\S+)/);
+    const answer = line.match(/^dpbandit_requests_total{.*status="(\d+)"} (\S+)/);
+    if (bucket) buckets.push([bucket[1] === "+Inf" ? Infinity : Number(bucket[1]), Number(bucket[2])]);
+    if (answer) {
+      answers.all += Number(answer[2]);
+      if (answer[1] >= "500") answers.failed += Number(answer[2]);
+    }
+  }
+  const total = buckets.length ? buckets[buckets.length - 1][1] : 0;
+  const within = (share) => (buckets.find(([, count]) => count >= share * total) || [0])[0];
+  return { decided: total > 0, median: within(0.5), slow: within(0.99), ...answers };
+}
+
 export function promise(claim) {
   if (claim.status === "none" || claim.epsilon === null) return "No privacy is promised. What this bandit shows may give rewards away.";
   if (claim.epsilon === 0) return "It never learns from rewards, so nothing it shows says anything about them.";
-  const whom = claim.unit.startsWith("one user") ? "any one user’s rewards" : "any one reward (say, whether somebody clicked)";
+  const whose = `any one ${who(claim.unit)}’s rewards`, visit = "any one visit, with its reward";
+  const reward = claim.notion === "joint" ? visit : "any one reward (say, whether somebody clicked)";
+  const whom = who(claim.unit) === "reward" ? reward : claim.notion === "joint" ? `${whose} and visits` : whose;
   const factor = precise(cautious(Math.exp(claim.epsilon), Math.ceil));
   const slack = claim.delta ? `, up to a slack in probability of 1 in ${precise(cautious(1 / claim.delta, Math.floor))}` : "";
   const proof = claim.status === "proven" ? "" : " The argument for this is published, but not proven.";
@@ -53,7 +78,7 @@ export function formal(claim) {
 
 // What the budget will do. It belongs to each reward (or user), not to the bandit: the meter shows whoever has paid most.
 export function projection(bandit) {
-  const unit = bandit.unit === "reward" ? "reward" : "user";
+  const unit = who(bandit.claim.unit);
   if (bandit.claim.epsilon === 0) return ["The budget never runs out: nothing is spent.", ""];
   if (bandit.claim.epsilon === null) return ["There is no budget.", ""];
   if (bandit.status === "spent") return ["Learning has ended. The last model stays in use.", "The promise keeps holding: no more is ever spent."];
@@ -69,7 +94,7 @@ export function projection(bandit) {
 }
 
 export function health(bandit) {
-  const away = "No learner is at work. Decisions go on with the last model, rewards are kept, learning waits.";
+  const away = "No learner is at work. Decisions go on with the last model, rewards are kept, learning waits. Start one: dpbandit serve --role learner; its log says why the last one ended.";
   if (bandit.status === "learning") {
     return bandit.learner.alive
       ? { badge: "Learning", tone: "good", learner: "At work", lease: "its lease is in force", notice: "" }

@@ -2,7 +2,7 @@
 // It must never ask for, compute or show anything that comes from rewards: docs/dashboard.md says why.
 
 import { cards, fillCard, fillDetails, filled, forget, meter, newCard, part, show, whenSeen, write } from "./dashboard-cards.js";
-import { number, power, rate } from "./dashboard-words.js";
+import { measured, milliseconds, number, power, rate } from "./dashboard-words.js";
 
 const EVERY = 5000; // milliseconds between updates
 const PATIENCE = 15000;
@@ -17,7 +17,7 @@ class Problem extends Error {
   constructor(text, status = 0) { super(text); this.status = status; }
 }
 
-async function ask(path, key) {
+async function ask(path, key, read = (answer) => answer.json()) {
   if (!/^[\x21-\x7e]+$/.test(key)) throw new Problem("not a key", 401);
   let answer;
   try {
@@ -25,7 +25,7 @@ async function ask(path, key) {
       headers: { Authorization: `Bearer ${key}` }, cache: "no-store", credentials: "omit", redirect: "error",
       signal: AbortSignal.timeout(PATIENCE),
     });
-    if (answer.ok) return await answer.json();
+    if (answer.ok) return await read(answer);
   } catch (error) {
     throw new Problem(error.name === "TimeoutError" ? "The service takes too long to answer." : "The service cannot be reached.");
   }
@@ -51,6 +51,15 @@ function fillTotal(answer, bandits) {
     meter(byId("cap-meter"), byId("cap-value"), percent, `${number(percent)}%: ε ${number(total.epsilon, 2)} of ${number(cap.epsilon, 2)}`);
   }
   show(byId("restored"), answer.restored ? `This store is ${answer.restored}. No bandit can be made until an operator has decided.` : "");
+}
+
+function fillMeasured(text) {
+  const put = (field, text) => write(part(byId("totals"), field), text), found = measured(text);
+  const under = (seconds) => (seconds === Infinity ? "over 2.5 s" : `under ${milliseconds(seconds)}`);
+  put("latency", found.decided ? under(found.median) : "–");
+  put("slow", found.decided ? `half of them; 99 in 100 ${under(found.slow)}` : "no decision since this process started");
+  put("errors", number(found.failed));
+  put("requests", `of ${number(found.all)} answers since this process started`);
 }
 
 function fillBoard(bandits) {
@@ -92,17 +101,20 @@ async function refresh() {
   mine.busy = true;
   wanted = false;
   try {
-    const [list, total] = await Promise.all([ask("v1/bandits", mine.key), ask("v1/privacy", mine.key)]);
+    const [list, total, metrics] = await Promise.all([
+      ask("v1/bandits", mine.key), ask("v1/privacy", mine.key), ask("metrics", mine.key, (answer) => answer.text()),
+    ]);
     if (session !== mine) return;
     const first = byId("board").hidden, news = fillBoard(list.bandits);
     fillTotal(total, list.bandits);
+    fillMeasured(metrics);
     if (first) welcome(list.bandits.length);
     else if (news) say(news);
     for (const card of [...cards.values()].filter((card) => card.near)) { // one after the other: never a flood
       const path = `v1/bandits/${encodeURIComponent(card.name)}`;
-      const [privacy, history] = await Promise.all([ask(`${path}/privacy`, mine.key), ask(`${path}/releases`, mine.key)]);
+      const [privacy, history, whole] = await Promise.all(["/privacy", "/releases", ""].map((more) => ask(path + more, mine.key)));
       if (session !== mine) return;
-      fillDetails(card, privacy, history.releases);
+      fillDetails(card, privacy, history.releases, whole.offers);
     }
     if (byId("problem").textContent) say("The service answers again.");
     show(byId("problem"), "");
