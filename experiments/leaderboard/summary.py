@@ -63,10 +63,10 @@ def figure(standings: pd.DataFrame) -> Figure:
     made = Figure(figsize=(4.2, 1.6 + 0.32 * max(len(table), 1)), layout="constrained")
     axes = made.subplots()
     rows = range(len(table), 0, -1)
-    for row, one in zip(rows, table.itertuples(), strict=True):
+    for row, label in zip(rows, table["label"].astype(str), strict=True):
         axes.axhline(row, color="#e3e7ee", lw=0.8, zorder=0)
-        if not one.label.startswith(DEFAULT):
-            axes.text(RIGHT, row + 0.14, one.label, fontsize=7, ha="right", color="#545e6e")
+        if not label.startswith(DEFAULT):
+            axes.text(RIGHT, row + 0.14, label, fontsize=7, ha="right", color="#545e6e")
     for column, marker, face, words in (
         ("best", "s", "white", "best proven line, named if another"),
         ("default", "o", "#2554a8", "anytime, the default"),
