@@ -191,6 +191,33 @@ def test_in_lots_and_after_a_crash(opened, monkeypatch):
     assert store.connection.one("SELECT count(*) FROM rewards") == (5,)
 
 
+def test_a_learner_that_is_between_two_lots_does_not_take_the_mark_back(opened, monkeypatch):
+    """She had never been learned of when the first lot went, so there was nothing to mark; her third
+    decision is learned before the other lot goes, and her fourth is being learned when it does."""
+    bandit, store, learner = opened(unit=("user", 3))
+    write(store, bandit, [ANN, ANN, ANN])
+    lots, erase = [], Store._erase_some_of
+
+    def erase_later(self, *given):
+        if len(lots) != 1:
+            lots.append(erase(self, *given))
+            return lots[-1]
+        turns(learner)
+        assert of(store, bandit, ANN) == (1, (1,))
+        write(store, bandit, [ANN])
+        learner.before_publishing = lambda held: lots.append(erase(self, *given))
+        turns(learner)
+        learner.before_publishing = lambda held: None
+        assert len(lots) == 2
+        return lots[-1]
+
+    monkeypatch.setattr(Store, "_erase_some_of", erase_later)
+    store.erase_person(bandit, ANN, lot=2)
+    turns(learner)
+    assert store.lines()[0].learned == 4
+    assert of(store, bandit, ANN)[1] == (ERASED_COUNT,)
+
+
 def test_only_a_bandit_that_will_never_learn_again_forgets_the_mark_too(opened):
     bandit, store, learner = opened(unit=("user", 3))
     write(store, bandit, [ANN])

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from dpbandit.errors import DpbanditError, LeaseError
-from dpbandit.service.schema import LOCK_REWARDS
+from dpbandit.service.schema import ERASED_COUNT, LOCK_REWARDS
 from dpbandit.service.store import (
     DELETED,
     ERASE_LOT,
@@ -246,8 +246,9 @@ class TrustedStore(Store):
             for person, count in people.items():
                 db.run(
                     "INSERT INTO people (bandit, person, decisions) VALUES (?, ?, ?) ON CONFLICT "
-                    "(bandit, person) DO UPDATE SET decisions = excluded.decisions",
-                    (bandit, person, count),
+                    "(bandit, person) DO UPDATE SET decisions = excluded.decisions WHERE "
+                    "people.decisions <> ?",  # an erasure came meanwhile: its mark stays
+                    (bandit, person, count, ERASED_COUNT),
                 )
 
     def _thin(self, bandit: int, newest: int) -> None:
