@@ -402,6 +402,6 @@ def connect(url: str, *, create: bool = True, patience: float = PATIENCE) -> Con
         return Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1), patience=patience)
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         return SQLite(Path(unquote(url[len("sqlite:///") :])), create=create, patience=patience)
-    raise OptionError(
+    raise StoreError(
         "a store is sqlite:///file.db or postgresql://user@host/name, and what was said is neither"
     )
