@@ -12,6 +12,8 @@ from urllib.parse import quote
 import pytest
 from harness import ARMS, BANDIT, Caller, decide, dpbandit, learned, make_key, reward, until
 
+import dpbandit as dpb
+
 
 @pytest.fixture
 def call(shared):
@@ -45,17 +47,20 @@ def test_lists_come_in_pages_and_without_contexts_known_in_advance(call):
     for name in ("zz-1", "zz-2", "zz-3"):
         known = {**BANDIT, "name": name, "algorithm": "anytime"}
         known["options"] = {"public_contexts": contexts, "alpha": 0.5}
+        known["encoder"] = dpb.Encoder({"b": dpb.Hashed(1)}).to_record()
         assert call("POST", "/v1/bandits", known)[0] == 201
         assert call("POST", "/v1/bandits", known)[0] == 200
     page = call.get("/v1/bandits?after=zz&limit=2")
     assert [one["name"] for one in page["bandits"]] == ["zz-1", "zz-2"]
     assert page["bandits"][0]["options"] == {"alpha": 0.5}
+    assert "encoder" not in page["bandits"][0]
     assert page["next"] == "zz-2"
     rest = call.get(f"/v1/bandits?limit=2&after={page['next']}")
     assert [one["name"] for one in rest["bandits"]] == ["zz-3"]
     assert rest["next"] is None
     assert call.get("/v1/bandits")["next"] is None
-    assert call.get("/v1/bandits/zz-1")["options"]["public_contexts"] == contexts
+    whole = call.get("/v1/bandits/zz-1")
+    assert (whole["options"]["public_contexts"], whole["encoder"]) == (contexts, known["encoder"])
     for wrong in ("0", "1001", "x", "-1", "²", "9" * 5_000):
         assert call("GET", f"/v1/bandits?limit={quote(wrong)}")[0] == 422
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,13 +11,19 @@ from harness import ARMS, BANDIT, decide, learned, make_key, reward, until
 from test_leases import add_decisions, make_bandit
 
 from dpbandit.files import OLD
-from dpbandit.service import restore
+from dpbandit.service import restore, schema
+from dpbandit.service.backup import versions
+from dpbandit.service.database import connect
 from dpbandit.service.learner import Learner
 from dpbandit.service.settings import Settings
 from dpbandit.service.trusted import TrustedStore as Store
 from dpbandit.service.witness import Witness
 
 THETA = [-1.0, 0.5, 0.25]
+# A store and a witness that the service of 0.1 (commit 3c200cb) left: shop and people
+# (tree-gauss, people with a cap of two rewards), front (anytime), empty, and gone, which was
+# deleted; twelve decisions each, under request ids, and every other one had a reward.
+REAL = Path(__file__).parent / "store-0.1.tar.gz"
 
 
 def model_of_0_1(claim):
@@ -116,6 +124,46 @@ def test_a_model_of_0_1_ranks_and_a_new_bandit_learns_beside_it(old, tmp_path, s
     assert reward(call, decide(call, "second"), 1.0, "second")[0] == 200
     learned(call, 1, "second")
     assert call.get("/v1/privacy")["total"]["bandits"] == 2
+
+
+def test_a_store_of_0_1_goes_on_while_rankers_of_0_1_still_run(tmp_path, serve):
+    with tarfile.open(REAL) as packed:
+        packed.extractall(tmp_path, filter="data")
+    url, witness = f"sqlite:///{tmp_path}/store-0.1/store.db", tmp_path / "store-0.1" / "witness"
+    assert versions(url) == (3, len(schema.MIGRATIONS))
+    ranker = serve(url, role="ranker")  # the first process of this version: it migrates
+    call = ranker.caller(make_key(url))
+    assert versions(url)[0] == len(schema.MIGRATIONS)
+    # Asked again under the request ids of then, decisions are those of then.
+    asked = {"contexts": ARMS, "arms": ["tea", "coffee", "water"], "request": "shop-3"}
+    status, answer = call("POST", "/v1/bandits/shop/decisions", asked)
+    assert (status, answer["decision"].split("-")[0]) == (200, "4")
+    # What a ranker of 0.1 writes beside: it knows none of the newer columns.
+    db = connect(url)
+    with db.write():
+        db.run("UPDATE streams SET last_seq = last_seq + 1 WHERE bandit = 1")
+        row = {"bandit": 1, "seq": 13, "nonce": 7, "decided_at": db.now(), "arm": 0}
+        row |= {"arm_id": "tea", "context": np.array(ARMS[0]).tobytes(), "person": None}
+        db.add("decisions", **row, version=1, key="old", request="old", digest=b"0" * 16)
+    db.close()
+    shown = {"contexts": ARMS}
+    for name in ("shop", "front", "empty"):
+        assert call("POST", f"/v1/bandits/{name}/decisions", shown)[0] == 201
+    assert call("POST", "/v1/bandits/people/decisions", {**shown, "user": "user 1"})[0] == 201
+    assert call("POST", "/v1/bandits/gone/decisions", shown)[0] == 404
+    assert reward(call, "d-0000000000000007", 1.0)[0] == 200
+    serve(url, "--witness", str(witness), role="learner", listens=False)
+    for name in ("shop", "people", "front"):  # it had learned: sums of floats cannot go on
+        until(lambda name=name: call.get(f"/v1/bandits/{name}")["status"] == "failed")
+        found = call.get(f"/v1/bandits/{name}")
+        assert OLD in found["reason"]
+        assert (found["learned"], found["model_version"]) == (12, 1)
+    # Persons are counted as then, and can be erased.
+    assert call("DELETE", "/v1/bandits/people/users/user%201")[1]["decisions"] == 4
+    assert call("POST", "/v1/bandits", {**BANDIT, "name": "next"})[0] == 201
+    assert reward(call, decide(call, "next"), 1.0, "next")[0] == 200
+    learned(call, 1, "next")
+    assert call.get("/v1/privacy")["total"]["bandits"] == 6
 
 
 def test_a_model_that_nobody_can_read_is_refused_by_name_and_the_others_go_on(tmp_path, serve):

@@ -1,5 +1,6 @@
 """What an operator expects: copies, a look at migrations, patience at the start, strangers kept short."""
 
+import json
 import sqlite3
 import stat
 import threading
@@ -125,6 +126,29 @@ def test_a_database_that_is_still_starting_is_waited_for(new_database, tmp_path)
         proxy.close()
     finally:
         service.stop()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://127.0.0.1:1/db?user=app&password=secret",
+        "postgresql://127.0.0.1:1/db?password=x@secret",
+        "postgresql://app:%ZZsecret@127.0.0.1:1/db",
+        "postgresql:///db?password=se secret",
+        "postgress://app:secret@127.0.0.1/db",
+        "host=127.0.0.1 password=secret",
+        "mysql://db/db?password=secret",
+        "sqlite:///secret\0",
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_said_in_a_line_without_its_password(tmp_path, url):
+    config = tmp_path / "config.toml"
+    config.write_text(f"store = {json.dumps(url)}\nstart_seconds = 0.1\n")
+    said = dpbandit("serve", "--config", str(config))
+    assert said.returncode == 2
+    assert "secret" not in said.stderr + said.stdout
+    assert "Traceback" not in said.stderr
+    assert len(said.stderr.splitlines()) <= 3
 
 
 def test_it_does_not_wait_for_ever(tmp_path):

@@ -130,6 +130,9 @@ def test_a_learner_listens_if_a_port_was_said_anywhere(told):
         ("cap_epsilon = 1.0", "both"),
         ('tls_key = "key.pem"', "both --tls-cert and --tls-key"),
         ("port 8080", "not TOML"),
+        ("port = " + "[" * 5_000, "not TOML"),
+        ('host = "a\\u0000b"', "NUL"),
+        ('witness = "a\\u0000b"', "NUL"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_refused(told, tmp_path, text, words):

@@ -152,9 +152,9 @@ def serve(
 def _wait_for(url: str, seconds: float) -> None:
     """Until a PostgreSQL can be reached: it may still be starting, as machines and containers do in
     any order. A file is there or is not."""
-    from dpbandit.service.database import connect
+    from dpbandit.service.database import POSTGRES, connect
 
-    if not url.startswith("postgres"):
+    if not url.startswith(POSTGRES):
         return
     until, said = time.monotonic() + seconds, ""
     while True:

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from dpbandit.errors import StoreError
+from dpbandit.errors import OptionError, StoreError
 
 Row = tuple[Any, ...]
 
+# What URLs of a PostgreSQL begin with.
+POSTGRES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 # SQLite compiles a statement for each number of rows; powers of two keep the set of statements
 # small and cached.
 CHUNKS = tuple(1 << k for k in range(8, -1, -1))
@@ -307,6 +309,12 @@ class Postgres(_Shared):
 
         try:
             own = conninfo_to_dict(self._url)
+        except self._problems:  # its words quote the URL, the password included
+            raise OptionError(
+                "the URL of this PostgreSQL cannot be read: special characters of a password are "
+                "written as %40, and what comes after a ? are options of libpq"
+            ) from None
+        try:
             limit = int(1000 * self._patience)
             # A process that is paused inside a transaction must not hold its locks for ever. Plans
             # are made while the tables are empty and kept for the life of a connection: reading a
@@ -322,9 +330,8 @@ class Postgres(_Shared):
             self._db.deadline = self._patience + GRACE
         except self._problems as error:
             why = str(error).strip().split("\n", 1)[0]
-            raise StoreError(
-                f"cannot reach the store {_without_password(self._url)}: {why}"
-            ) from None
+            where = f"{own.get('dbname', '')} at {own.get('host', 'its socket')}"
+            raise StoreError(f"cannot reach the store {where}: {why}") from None
 
     def _execute(self, sql: str, parameters: Sequence[Any]) -> Any:
         if self._db.closed:
@@ -391,16 +398,10 @@ Connection = SQLite | Postgres
 def connect(url: str, *, create: bool = True, patience: float = PATIENCE) -> Connection:
     """Open a store by URL: `sqlite:///file.db` (four slashes for an absolute path) or
     `postgresql://…`. No statement takes longer than `patience`, in seconds."""
-    if url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+    if url.startswith(POSTGRES):
         return Postgres(url.replace("postgresql+psycopg://", "postgresql://", 1), patience=patience)
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         return SQLite(Path(unquote(url[len("sqlite:///") :])), create=create, patience=patience)
     raise StoreError(
-        "a store is sqlite:///file.db or postgresql://user@host/name, not "
-        f"{_without_password(url)!r}"
+        "a store is sqlite:///file.db or postgresql://user@host/name, and what was said is neither"
     )
-
-
-def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    return f"{head.split('//')[0]}//…@{tail}" if at else url

@@ -170,6 +170,8 @@ class Setting:
             if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
                 raise OptionError(f"{self.name} is a list of names")
             return tuple(value)
+        if isinstance(value, str | Path) and "\0" in str(value):
+            raise OptionError(f"{self.name} holds a NUL, which no name does")
         if self.kind is Path and isinstance(value, str | Path):
             return Path(value)
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -216,7 +218,7 @@ def read_file(path: Path) -> dict[str, Any]:
         said = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise OptionError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         raise OptionError(f"{path} is not TOML in UTF-8: lines like port = 8080") from None
     table = {one.name: one for one in TABLE}
     for name in said:

@@ -42,8 +42,9 @@ ERASE_LOT = 5_000
 # Bandits whose config and claim are read by one statement.
 SETTLED_LOT = 256
 
-# Options that no list shows.
+# Options that no list shows, and what else of a config none shows: megabytes may be in them.
 LEFT_OUT = ("public_contexts",)
+LEFT_OUT_WHOLE = ("encoder",)
 
 # How long an erasure waits for a reader to let it empty the log.
 EMPTY_SECONDS = 2.0
@@ -81,10 +82,11 @@ _CONFIG, _ANY = msgspec.json.Decoder(_Config), msgspec.json.Decoder(dict[str, ms
 
 
 def short(text: str) -> dict[str, Any]:
-    """A config without contexts known in advance, megabytes of them: rankers and learners need none
-    of those, and hold thousands of configs."""
+    """A config without contexts known in advance and encoders, megabytes of them: rankers and
+    learners need none of those, and hold thousands of configs."""
     options = _CONFIG.decode(text).options
-    rest = {name: raw for name, raw in _ANY.decode(text).items() if name != "options"}
+    without = ("options", *LEFT_OUT_WHOLE)
+    rest = {name: raw for name, raw in _ANY.decode(text).items() if name not in without}
     kept = {name: raw for name, raw in options.items() if name not in LEFT_OUT}
     config: dict[str, Any] = {name: msgspec.json.decode(raw) for name, raw in rest.items()}
     return config | {"options": {name: msgspec.json.decode(raw) for name, raw in kept.items()}}
