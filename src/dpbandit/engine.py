@@ -168,7 +168,7 @@ class Engine(Protocol):
         """The same, to work on. Until `go_on` this one neither chooses nor learns: BUSY."""
 
     def go_on(self) -> None:
-        """The draft came to nothing, or this one is nobody's."""
+        """The draft was dropped, or this engine is no longer in use."""
 
     def trace(
         self,

@@ -17,7 +17,7 @@ from dpbandit.privacy.noise import NOISES, find_noise
 from dpbandit.privacy.unit import Unit, find_unit
 from dpbandit.types import Matrix
 
-LOOK_INTO_MEMORY = ", also against one look into memory between two updates"
+LOOK_INTO_MEMORY = ", also if memory is inspected once between two updates"
 BACKENDS = ("core", "reference")
 MOST_FEATURES = 100_000  # as in src/core/module/spec.hpp
 

@@ -23,12 +23,12 @@ ROUNDS = 100_000
 PARTICLES = 24
 # What a plan is not told, it cannot count.
 UNCAPPED = (
-    "noise is that of {0}, and everything is learned from, as if nobody went beyond. What the cap "
-    "leaves out of those who come often makes learning slower: say visits={1}"
+    "noise is for {0}, but every reward is learned from, as if nobody exceeded the cap. The cap slows "
+    "learning from people who come often: say visits={1}"
 )
 MAYBE_CLICKS = (
-    "rewards are taken to be numbers, {0}. If they are clicks, say click_rate: most are 0 then, and "
-    "both the regret and the price of privacy are others"
+    "rewards are assumed to be numbers, {0}. If they are clicks, say click_rate: most clicks are 0, "
+    "which changes both the regret and the price of privacy"
 )
 
 Algorithms = Sequence[str | tuple[str, Mapping[str, Any]]]

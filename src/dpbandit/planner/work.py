@@ -92,7 +92,7 @@ class Work:
         except KeyboardInterrupt:
             finished = [f for f in self.found.values() if f.course is not None]
             if self.found[REFERENCE].course is None or all(f.status != "proven" for f in finished):
-                raise  # nothing that could be recommended
+                raise  # nothing to recommend
         return self.found
 
     def _forecast(self, label: str, effort: Effort, tell: Callable[[float], None]) -> None:
@@ -135,8 +135,8 @@ def notes_on(
         words = "; ".join(f"{played:,} ({', '.join(names)})" for played, names in shorter.items())
         notes.append(
             f"of {problem.rounds:,} rounds these were played, to answer in seconds: {words}. The "
-            "rest is extrapolated: what a doubling of time adds to regret goes on growing as it last "
-            "did, by at least 1 and at most 2. Fewer algorithms are played longer"
+            "rest is extrapolated: with each doubling of time, added regret keeps growing by its last "
+            "factor, between 1 and 2. Ask for fewer algorithms to have them played longer"
             + (". Drift after the rounds played is not seen" if problem.in_order else "")
         )
     return notes

@@ -85,6 +85,6 @@ class Spent:
         return (
             f"spent: ε = {self.epsilon:.6g} of {claim.epsilon:g} at δ = {self.delta:g} "
             f"({claim.status}, for {claim.unit})\n"
-            "  This is the most that any one of them has paid. Each has a budget of its own, which its own "
-            "rewards use once: it fills up, and learning goes on."
+            "  This is the most that any one of them has paid. Each has its own budget, so learning goes on "
+            "when this one is full."
         )

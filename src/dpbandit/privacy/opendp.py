@@ -159,7 +159,7 @@ def _look(measurement: Any, dim: int, kind: Kind) -> Library | None:
     import opendp._lib
 
     _lib: Any = opendp._lib
-    # The wrappers declare a function when they call it. What is drawn here is nobody's.
+    # The wrappers declare a function when they call it. What is drawn here is never used.
     measurement.map(1.0)
     measurement([kind.dtype(0).item()] * dim)
     result = dict(_lib.FfiResult._fields_)

@@ -395,7 +395,7 @@ class Engine:
         return made
 
     def go_on(self) -> None:
-        """The draft came to nothing, or this one is nobody's."""
+        """The draft was dropped, or this engine is no longer in use."""
         self._held = False
 
     # ------------------------------------------------------------------ loops

@@ -198,7 +198,7 @@ class Learner:
         if time.monotonic() - self._erased > min(ERASE_SECONDS, self.settings.retain_rewards + 0.5):
             self.store.erase_access_log(self.settings.retain_access_log)
             for line in lines:
-                # Deleted ones at the start only: whoever deleted one may have died over it.
+                # Deleted ones at the start only: who deleted one may have crashed while doing it.
                 if line.status != DELETED or not self._erased:
                     self._erase(line)
             self.store.connection.empty_log()
