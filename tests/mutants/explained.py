@@ -23,7 +23,7 @@ PYTHON: Reasons = {
         "privacy.unit:<module> | Unit('one reward', 'one context with its reward', 'reward'…"
     ],
     "how far to explore: arms differ, not what protects": [
-        "algorithms.anytime_joint:<module> | 0.4 → 0.8",
+        "algorithms.anytime_joint:<module> | 0.2 → 0.4",
         "algorithms.rewards:<module> | 0.6 → 1.2",
         "algorithms.rewards:<module> | 0.5 → 1.0",
     ],

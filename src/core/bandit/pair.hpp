@@ -17,12 +17,14 @@ struct TwoSums : Common {
     static constexpr bool is_whole = true;
     static constexpr int WIDTHS = 4, GUESSES = 2 * WIDTHS;
     static constexpr int REWARD_BITS = 20;  // of a person's residuals: privacy/unit.py
-    // Where a constant is looked for, and after how many rounds per unit of noise that is decided.
-    static constexpr i64 UNDECIDED = 0, IN_INTERCEPT = 1, ALONG_CONTEXTS = 2;
+    // Whether contexts are alike, and after how many rounds per unit of noise that is decided.
+    static constexpr i64 UNDECIDED = 0, DIFFERENT = 1, ALIKE = 2;
     static constexpr double SURE = 50;
-    static constexpr double EXPLORES = 1.25;  // how much more where contexts are not alike
+    static constexpr double DOUBT = 2;  // nats against a constant along contexts until then
+    static constexpr double CLOSE = 0.5;  // to a constant: R², without which none is along contexts that differ
+    static constexpr double EXPLORES = 2.5;  // how much more unless contexts are alike
     struct Times {
-        i64 due, change_due, version, releases, rounds_shown, constant_kind;
+        i64 due, change_due, version, releases, rounds_shown, alike;
         i64 people, people_shown;  // who came so far, and by the last release
         double before;  // rounds of a log, before round 1
     };
@@ -261,13 +263,13 @@ struct TwoSums : Common {
         cleaner.clear_of_noise(one, expected, sd, known);
         around(l, of(factors, v), known, one, two, second);
         scale_by(l, 1 / second[(i64)d * l.s + d], second);
-        if (times->constant_kind != IN_INTERCEPT) copy(second, prior_second, l.square());
+        if (times->alike != DIFFERENT) copy(second, prior_second, l.square());
         find_constant();
         const double seen = o.persons ? (double)times->people : times->before + (double)clock->rounds;
-        if (turns && times->constant_kind == UNDECIDED && seen > SURE * o.scale) {
+        if (turns && times->alike == UNDECIDED && seen > SURE * o.scale) {
             double along = 0;
             for (int i = 0; i < d; i++) along += mean_entry(i) * mean_entry(i);
-            times->constant_kind = along > 0.5 * (trace_of(l, second) - 1) ? ALONG_CONTEXTS : IN_INTERCEPT;
+            times->alike = along > 0.5 * (trace_of(l, second) - 1) ? ALIKE : DIFFERENT;
         }
         for (i64 m = 0; m <= v; m++) design(m, of(designs, m));
         clear(known, l.square());
@@ -318,14 +320,15 @@ struct TwoSums : Common {
     // θ under several priors, averaged by how well they expected the releases.
     void average(double share) {
         double logs[GUESSES], best = -__builtin_inf(), total = 0;
+        const double against_along = along_contexts();
         for (int w = 0; w < GUESSES; w++) {
             logs[w] = -__builtin_inf();
-            if (!is_open(w)) continue;
+            if (w < WIDTHS ? times->alike == ALIKE : !(against_along < __builtin_inf())) continue;
             const int power = w % WIDTHS - 1;
             set_prior(w, one);
             factor(l, one, nullptr, two);
             solve_lower(l, two, prior_pull, row);
-            double likely = -0.5 * dot_of(row, row) - 0.5 * power * power;
+            double likely = -0.5 * dot_of(row, row) - 0.5 * power * power - (w < WIDTHS ? 0 : against_along);
             for (int i = 0; i < l.n; i++) likely += log1(two[(i64)i * l.s + i]);
             for (i64 i = 0; i < l.square(); i++) one[i] += share * known[i];
             factor(l, one, nullptr, two);
@@ -355,9 +358,13 @@ struct TwoSums : Common {
                     posterior[(i64)i * l.s + k] += likely * (one[(i64)i * l.s + k] + row[i] * row[k]);
         }
     }
-    bool is_open(int guess) const {
-        return times->constant_kind == UNDECIDED ||
-               times->constant_kind == (guess < WIDTHS ? IN_INTERCEPT : ALONG_CONTEXTS);
+    // How many nats speak against a constant along contexts from the start; ∞: none is looked for there.
+    double along_contexts() const {
+        if (times->alike == ALIKE) return 0;
+        if (times->alike == UNDECIDED) return DOUBT;
+        double close = 0;
+        for (int i = 0; i < z.n; i++) close += mean_entry(i) * constant[i];
+        return close > CLOSE ? 0 : __builtin_inf();
     }
     double dot_of(const double* a, const double* b) const {
         double sum = 0;
@@ -449,7 +456,7 @@ struct TwoSums : Common {
     // What `choose` looks at, of the posterior.
     void loaded() {
         const double unit = 1 / o.max_norm;
-        const double wider = unit * (times->constant_kind == IN_INTERCEPT ? EXPLORES : 1);
+        const double wider = unit * (times->alike == ALIKE ? 1 : EXPLORES);
         for (int i = 0; i < z.n; i++) {
             released[i] = estimate[i] * unit;
             for (int k = 0; k < z.s; k++)
@@ -467,7 +474,7 @@ struct TwoSums : Common {
         f.number("version", &times->version);
         f.number("releases", &times->releases);
         f.number("rounds_shown", &times->rounds_shown);
-        f.number("constant_kind", &times->constant_kind);
+        f.number("alike", &times->alike);
         f.real("before", &times->before);
         if (o.persons) {
             f.number("people", &times->people);

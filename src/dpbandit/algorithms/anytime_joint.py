@@ -52,7 +52,7 @@ FIRST_ETA2 = 0.25
 LATER_ETA2 = 0.125
 # Of persons nothing is free: noise grows by √(1 + 2η²), and all whiteners share it.
 PERSONS_ETA2 = 0.125
-ALPHA = 0.4  # of the posterior's standard deviation
+ALPHA = 0.2  # of the posterior's standard deviation; the learner widens it where arms differ more
 VISITS = (
     "who comes when, and how often, is public, and does not depend on their own contexts and rewards "
     "except through what was released"

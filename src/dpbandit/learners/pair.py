@@ -45,12 +45,18 @@ INTERCEPT = 0.01
 POWERS = (-1, 0, 1, 2)
 # A ridge for the linear function of contexts that comes closest to a constant, in mean squares.
 RIDGE = 0.5
-# Where a constant is looked for: in both, in an intercept, or along contexts. That is decided after so
-# many rounds per unit of noise, when the Gram matrix is shown whole.
-UNDECIDED, IN_INTERCEPT, ALONG_CONTEXTS = 0, 1, 2
+# Where a prior looks for what all rewards have in common: in an intercept, or along contexts.
+IN_INTERCEPT, ALONG_CONTEXTS = 0, 1
+# Whether contexts are alike. That is decided after so many rounds per unit of noise, when the Gram
+# matrix is shown whole. If they are, a constant is along them; if not, both priors compete.
+UNDECIDED, DIFFERENT, ALIKE = 0, 1, 2
 SURE = 50.0
-# How much wider posterior samples are where contexts are not alike: play teaches less there.
-EXPLORES = 1.25
+# Until then so many nats speak against a constant along contexts: their mean is that of few, played arms.
+DOUBT = 2.0
+# Contexts that differ have no prior along them if they come no closer to a constant than this, as R².
+CLOSE = 0.5
+# How much wider posterior samples are unless contexts are alike: play teaches less there.
+EXPLORES = 2.5
 
 
 class Directions(Holder):
@@ -145,7 +151,7 @@ class PairLearner(Learner, Holder):
     )
     releases = Number(int)
     rounds_shown = Number(int)  # the round of the last release
-    constant_kind = Number(int)  # where a constant is looked for
+    alike = Number(int)  # whether contexts are
     people = Number(int)  # who came so far, and by the last release: public
     people_shown = Number(int)
     before = Number(float)  # rounds of a log, before round 1
@@ -193,7 +199,7 @@ class PairLearner(Learner, Holder):
             self._whiten(0)
         self.prior_second = self.second.copy()
         self.constant = np.zeros(self.dim)  # w, with w·x ≈ 1
-        self.releases = self.rounds_shown = self.constant_kind = 0
+        self.releases = self.rounds_shown = self.alike = 0
         self.people = self.people_shown = 0
         self.before = 0.0
         self.estimate, self.posterior = np.zeros(n), np.zeros((n, n))
@@ -228,7 +234,7 @@ class PairLearner(Learner, Holder):
         return math.sqrt(self.n if whitened else 2.0)
 
     def matrix(self, alpha: float) -> Matrix:
-        wider = EXPLORES if self.constant_kind == IN_INTERCEPT else 1.0
+        wider = 1.0 if self.alike == ALIKE else EXPLORES
         found: Matrix = self.posterior[: self.dim, : self.dim]
         return found * (wider / float(self.spec["max_norm"])) ** 2
 
@@ -353,17 +359,16 @@ class PairLearner(Learner, Holder):
         design = clear_of_noise(noisy, self.expected, sd)
         second = self.factors[v] @ design @ self.factors[v].T
         self.second[:] = second / second[d, d]
-        if self.constant_kind != IN_INTERCEPT:
+        if self.alike != DIFFERENT:
             self.prior_second[:] = self.second
         size, mean = float(np.trace(self.prior_second)) - 1.0, self.prior_second[:d, d]
         within = self.prior_second[:d, :d] + RIDGE * size / d * np.eye(d)
         self.constant[:] = solved(within, mean)
         seen = self.people if self.persons else self.before + self.clock.rounds
         sure = turns and seen > SURE * self.noise_scale
-        if sure and self.constant_kind == UNDECIDED:
+        if sure and self.alike == UNDECIDED:
             # Decided once: later, those arms that are played would decide which contexts are alike.
-            alike = float(mean @ mean) > 0.5 * size
-            self.constant_kind = ALONG_CONTEXTS if alike else IN_INTERCEPT
+            self.alike = ALIKE if float(mean @ mean) > 0.5 * size else DIFFERENT
         designs = np.array([self._design(m) for m in range(v + 1)])
         # B_m, and the information on θ that the releases have with them.
         matrices = np.array(
@@ -409,7 +414,7 @@ class PairLearner(Learner, Holder):
     def _average(self, information: Matrix, pull: Vector) -> None:
         """θ under several priors, averaged by how well they expected the releases."""
         logs, means, covariances = [], [], []
-        kinds = [self.constant_kind] if self.constant_kind else [IN_INTERCEPT, ALONG_CONTEXTS]
+        kinds = self._kinds()
         for kind, power in itertools.product(kinds, POWERS):
             precision, prior_pull = self._prior(4.0**power, kind)
             root = factor(information + precision)
@@ -422,6 +427,7 @@ class PairLearner(Learner, Holder):
                 + 0.5 * float(towards @ towards)
                 - 0.5 * float(expected @ expected)
                 - 0.5 * power * power
+                - kinds[kind]
             )
             means.append(upward.T @ towards)
             covariances.append(upward.T @ upward)
@@ -432,6 +438,17 @@ class PairLearner(Learner, Holder):
         for weight, mean, covariance in zip(weights, means, covariances, strict=True):
             off = mean - self.estimate
             self.posterior += weight * (covariance + np.outer(off, off))
+
+    def _kinds(self) -> dict[int, float]:
+        """Where a constant is looked for, and how many nats speak against it from the start."""
+        if self.alike == ALIKE:
+            return {ALONG_CONTEXTS: 0.0}
+        if self.alike == UNDECIDED:
+            return {IN_INTERCEPT: 0.0, ALONG_CONTEXTS: DOUBT}
+        if self.alike == DIFFERENT:
+            close = float(self.prior_second[: self.dim, self.dim] @ self.constant) > CLOSE
+            return {IN_INTERCEPT: 0.0, **({ALONG_CONTEXTS: 0.0} if close else {})}
+        raise ValueError(f"contexts are alike or not, or that is undecided, not {self.alike!r}")
 
     def _prior(self, factor: float, kind: int) -> tuple[Matrix, Vector]:
         """Precision and pull of (θ, intercept): arms differ little, and rewards lie around the middle
