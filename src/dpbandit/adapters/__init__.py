@@ -1,4 +1,4 @@
-"""dpbandit in other people's frameworks: coba's experiments, river's evaluation, Gymnasium's environments.
+"""dpbandit in other people's frameworks: coba's experiments, river's evaluation, Gymnasium's environments, obp's simulator.
 
 Each adapter needs its package (`pip install 'dpbandit[adapters]'`), which is imported when the adapter is first named.
 docs/how-to/adapters.md shows each of them at work.
@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 _PLACES = {
     "CobaLearner": "dpbandit.adapters.coba",
     "CobaWorld": "dpbandit.adapters.coba",
+    "ObpPolicy": "dpbandit.adapters.obp",
     "RiverPolicy": "dpbandit.adapters.river",
     "WorldEnv": "dpbandit.adapters.gymnasium",
+    "obp_rounds": "dpbandit.adapters.obp",
 }
 
-__all__ = ["CobaLearner", "CobaWorld", "RiverPolicy", "WorldEnv"]
+__all__ = ["CobaLearner", "CobaWorld", "ObpPolicy", "RiverPolicy", "WorldEnv", "obp_rounds"]
 
 if TYPE_CHECKING:
     from dpbandit.adapters.coba import CobaLearner, CobaWorld
     from dpbandit.adapters.gymnasium import WorldEnv
+    from dpbandit.adapters.obp import ObpPolicy, obp_rounds
     from dpbandit.adapters.river import RiverPolicy
 
 

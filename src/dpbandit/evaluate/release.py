@@ -229,6 +229,7 @@ def _ratio(epsilon: float, own: float) -> float:
 def _assumptions(players: Sequence[Player], reward_range: tuple[float, float]) -> tuple[str, ...]:
     clipped = f"[{reward_range[0]:g}, {reward_range[1]:g}]"
     fixed = [FIXED] if any(not player.learns for player in players) else []
-    own = [words for p in players if p.claim is not None for words in p.claim.assumptions]
+    learned = [p.claim for p in players if p.claim is not None and p.claim.epsilon > 0]
+    own = [words for claim in learned for words in claim.assumptions]
     ours = [words.format(clipped) for words in ASSUMED]
     return tuple(dict.fromkeys([*ours, *fixed, *own]))

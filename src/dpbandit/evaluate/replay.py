@@ -30,7 +30,14 @@ IN_THE_CLEAR = Claim("anybody in the log", "none", math.inf, 1.0, None, "none", 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `dpb.replay` found. `estimates` are values with intervals; `claim` says who may see them."""
+    """What `dpb.replay` found. `estimates` are values with intervals; `claim` says who may see them.
+
+    >>> import dpbandit as dpb
+    >>> log = [{"action": i % 2, "reward": float(i % 2)} for i in range(400)]
+    >>> found = dpb.replay(log, "linucb", items=[[1.0, 0.0], [0.0, 1.0]], reward_range=(0, 1), seed=0)
+    >>> found.best().algorithm, found.of("linucb").value > 0.9, found.claim.brief()
+    ('linucb', True, 'no claim: not private')
+    """
 
     estimates: list[Estimate]
     claim: Claim

@@ -17,6 +17,7 @@ from dpbandit.worlds.degenerate import Degenerate as Degenerate
 from dpbandit.worlds.drifting import Drifting as Drifting
 from dpbandit.worlds.labelled import Labelled as Labelled
 from dpbandit.worlds.lastfm import LastFM as LastFM
+from dpbandit.worlds.movielens import MovieLens as MovieLens
 from dpbandit.worlds.moving import Moving as Moving
 from dpbandit.worlds.open_bandit import OpenBandit as OpenBandit
 from dpbandit.worlds.open_bandit import Replay as Replay
