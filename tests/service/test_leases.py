@@ -27,7 +27,7 @@ def make_bandit(url, **change):
     made = store.create(
         config,
         text=blueprint.canonical(config),
-        **blueprint.records(bandit),
+        **blueprint.records(bandit, config),
         key="test",
     )
     assert made

@@ -212,7 +212,7 @@ def test_a_ranker_that_ranks_loads_no_code_that_learns(tmp_path):
         with contextlib.closing(Store(url)) as store:
             made = blueprint.draft(config, allow_unproven=False)
             text = blueprint.canonical(config)
-            assert store.create(config, text=text, key="test", **blueprint.records(made))
+            assert store.create(config, text=text, key="test", **blueprint.records(made, config))
         for _ in range(3):
             assert reward(call, decide(call), 1.0)[0] == 200
         for path in ("/v1/bandits", "/v1/privacy", "/v1/bandits/shop/privacy", "/metrics"):

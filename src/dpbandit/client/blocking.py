@@ -104,6 +104,8 @@ class Client:
         request: str | None = None,
         k: int | None = None,
         propensities: bool = False,
+        baseline: int | None = None,
+        baseline_propensity: float | None = None,
     ) -> Decision:
         """Choose one of the arms that `contexts` describe.
 
@@ -125,12 +127,26 @@ class Client:
             an id to report its reward under.
         propensities : bool
             Whether `slate` also says with which probability each of its arms is ranked first.
+        baseline : int, optional
+            The arm that another system shows. A bandit in the shadow needs it and answers with it;
+            once it is live it does not look at it.
+        baseline_propensity : float, optional
+            With which probability the other system shows that arm. Say it always or never.
 
         Returns
         -------
         Decision
         """
-        body = calls.question(contexts, arms, user, request=request, k=k, propensities=propensities)
+        body = calls.question(
+            contexts,
+            arms,
+            user,
+            request=request,
+            k=k,
+            propensities=propensities,
+            baseline=baseline,
+            baseline_propensity=baseline_propensity,
+        )
         return self._send(calls.post(f"{calls.place(bandit)}/decisions", body, Decision.read))
 
     def decide_many(self, bandit: str, questions: Iterable[Mapping[str, Any]]) -> list[Decision]:
@@ -164,6 +180,10 @@ class Client:
         default_reward: float | None = None,
         horizon: int | None = None,
         unit: str | tuple[str, float] | None = None,
+        shadow: bool = False,
+        holdout: float = 0.0,
+        measure_share: float | None = None,
+        measure_every: int | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Make a bandit; the key must be an admin's. The same again changes nothing.
@@ -178,6 +198,13 @@ class Client:
             Seconds after a decision in which its reward may be reported; half an hour.
         default_reward : float, optional
             What is learned where none was; the lower end of the range.
+        shadow : bool
+            Whether another system decides until `go_live`, and this one learns from what it shows.
+        holdout : float
+            The part of the decisions in which a lot decides, every arm alike.
+        measure_share, measure_every : float, int, optional
+            The part of the budget that tells what a shadow or a holdout earned (0.1), and after how
+            many rounds of it (1,000).
 
         Returns
         -------
@@ -198,9 +225,15 @@ class Client:
         }
         asked |= {"epsilon": epsilon, "delta": delta, "horizon": horizon, "unit": unit}
         asked |= {"reward_window": reward_window, "default_reward": default_reward}
+        asked |= {"shadow": shadow or None, "holdout": holdout or None}
+        asked |= {"measure_share": measure_share, "measure_every": measure_every}
         asked["options"] = options or None
         given = {field: value for field, value in asked.items() if value is not None}
         return self._send(calls.post("/v1/bandits", given, dict))
+
+    def go_live(self, bandit: str) -> dict[str, Any]:
+        """Take a bandit out of the shadow: from now on it decides. The key must be an admin's."""
+        return self._send(calls.post(f"{calls.place(bandit)}/live", {}, dict))
 
     def erase_user(self, bandit: str, user: str) -> dict[str, Any]:
         """Erase a person's decisions and rewards; the key must be an admin's. What was released
@@ -221,7 +254,7 @@ class Client:
         return self._send(Call("GET", calls.place(name), None, dict))
 
     def privacy(self, name: str | None = None) -> dict[str, Any]:
-        """What a bandit promises and has spent; without a name, the total over all bandits."""
+        """What a bandit promises and has spent, and what a shadow or a holdout earned; without a name, the total over all bandits."""
         path = "/v1/privacy" if name is None else f"{calls.place(name)}/privacy"
         return self._send(Call("GET", path, None, dict))
 

@@ -261,6 +261,8 @@ def question(
     request: str | None = None,
     k: int | None = None,
     propensities: bool = False,
+    baseline: int | None = None,
+    baseline_propensity: float | None = None,
 ) -> dict[str, Any]:
     """What is sent to ask for one decision."""
     body: dict[str, Any] = {"contexts": numbers(contexts)}
@@ -273,6 +275,10 @@ def question(
         body["k"] = k
     if propensities:
         body["propensities"] = True
+    if baseline is not None:
+        body["baseline"] = int(baseline)
+    if baseline_propensity is not None:
+        body["baseline_propensity"] = float(baseline_propensity)
     return body
 
 

@@ -38,8 +38,8 @@ def awaited(
 class AsyncClient:
     """`Client` for asyncio: the same calls, to be awaited; options as there.
 
-    `decide`, `decide_many`, `reward`, `rewards`, `create_bandit`, `erase_user`, `bandits`, `bandit`
-    and `privacy` take and answer what those of `Client` do.
+    `decide`, `decide_many`, `reward`, `rewards`, `create_bandit`, `erase_user`, `go_live`, `bandits`,
+    `bandit` and `privacy` take and answer what those of `Client` do.
 
     Parameters
     ----------
@@ -102,6 +102,7 @@ class AsyncClient:
     create_bandit = awaited(Client.create_bandit)
     bandits = awaited(Client.bandits)
     erase_user = awaited(Client.erase_user)
+    go_live = awaited(Client.go_live)
     bandit = awaited(Client.bandit)
     privacy = awaited(Client.privacy)
 

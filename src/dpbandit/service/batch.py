@@ -22,9 +22,10 @@ from dpbandit.privacy.noise import Noise
 from dpbandit.privacy.sources import Pending, Source
 from dpbandit.saving import pack
 from dpbandit.service import blueprint
+from dpbandit.service.measure import HOLDOUT, SHADOW, Measure
 from dpbandit.service.schema import ERASED_COUNT
 from dpbandit.service.store import Line
-from dpbandit.service.trusted import NewRelease, StreamError, TrustedStore
+from dpbandit.service.trusted import Learnable, NewRelease, StreamError, TrustedStore
 
 Vector = NDArray[np.float64]
 
@@ -66,10 +67,18 @@ class LearningBandit:
     position: int
     bandit: Bandit
     recorder: Recorder
+    measure: Measure | None = None  # of a shadow or a holdout
 
     @classmethod
     def open(
-        cls, line: Line, token: int, *, number: int, position: int, state: bytes
+        cls,
+        line: Line,
+        token: int,
+        *,
+        number: int,
+        position: int,
+        state: bytes,
+        measure: str | None = None,
     ) -> LearningBandit:
         """The bandit that a saved state holds, with a source that records its releases.
 
@@ -90,7 +99,18 @@ class LearningBandit:
                 "persons of a log are not served: what is left of them is not in the store"
             )
         bandit.source = recorder
-        return cls(line, token, number, position, bandit, recorder)
+        measured = None if measure is None else Measure.from_text(measure)
+        return cls(line, token, number, position, bandit, recorder, measured)
+
+    def measured(self, learned: list[Learnable], rewards: list[float]) -> None:
+        """What was just learned counts for a shadow or a holdout, if it is a round of one."""
+        if self.measure is None:
+            return
+        low, high = self.line.config["reward_range"]
+        for one, reward in zip(learned, rewards, strict=True):
+            for kind, weight in ((SHADOW, one.agreed), (HOLDOUT, one.by_lot)):
+                if weight is not None and self.measure.learned(kind, weight, reward, low, high):
+                    self.measure.release(kind, self.recorder.inner, self.bandit.rounds)
 
 
 def learn_batch(
@@ -131,13 +151,17 @@ def learn_batch(
             try:
                 bandit.update(contexts.reshape(-1, bandit.dim), rewards, user=user)
                 done += len(taken)
+                # Nothing beyond a user's cap is measured: it is not learned either.
+                if bandit.rounds - learned == len(taken):
+                    held.measured(taken, rewards)
             except HorizonError:
                 if rows > 1:  # none of them was learned: as many as fit, then
                     rows = 1
                     continue
                 ended = HORIZON_REACHED
             except BudgetError:
-                done += bandit.rounds - learned
+                done += (some := bandit.rounds - learned)
+                held.measured(taken[:some], rewards[:some])
                 ended = BUDGET_SPENT
     people = {bytes.fromhex(person): count for person, count in bandit.counters.items()}
     people = {person: count for person, count in people.items() if person not in gone}
@@ -149,11 +173,12 @@ def learn_batch(
         position=batch[done].seq - 1 if done < len(batch) else last,
         fingerprint=bandit.ledger.fingerprint,
         charged=bandit.ledger.releases,
-        privacy=json.dumps(blueprint.privacy_record(bandit)),
+        privacy=json.dumps(blueprint.privacy_record(bandit, held.measure)),
         noise_scale=recorder.scale,
         model=json.dumps(bandit.model().to_record()),
         noisy=np.concatenate(noisy).tobytes() if noisy else None,
         state=pack(bandit),
         people=people,
+        measure=None if held.measure is None else held.measure.to_text(),
     )
     return new, ended

@@ -8,12 +8,14 @@ import json
 import math
 import re
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dpbandit.encoder import Encoder
 from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning, SaveError
+from dpbandit.service import measure
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
@@ -30,6 +32,11 @@ REFUSED = {
     "backend": "the service chooses what runs a bandit",
     "context_noise": "the process that learns perturbs contexts, and here another one ranks",
 }
+
+# Of a shadow or a holdout: what part of the budget tells what it is worth, and how often.
+MEASURE_SHARE, LEAST_SHARE = 0.1, 0.001
+MEASURE_EVERY, MOST_EVERY = 1_000, 1_000_000
+MOST_HOLDOUT = 0.5
 
 GIVEN_APART = ("dim", "epsilon", "delta", "horizon")
 
@@ -48,6 +55,10 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
     default_reward: float | None = None
     horizon: int | None = None
     unit: str | tuple[str, int | float] = "reward"
+    shadow: bool = False
+    holdout: float = 0.0
+    measure_share: float | None = None
+    measure_every: int | None = None
     options: dict[str, Any] = {}
 
 
@@ -89,6 +100,11 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
     given = msgspec.structs.asdict(request)
     if request.encoder is None:  # as it was before there were any
         del given["encoder"]
+    measured = _measured(request)
+    for name in ("shadow", "holdout", "measure_share", "measure_every"):
+        if not measured:
+            del given[name]
+    given |= measured
     return given | {
         "dim": dim,
         "default_reward": default,
@@ -96,6 +112,26 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
         "unit": request.unit if isinstance(request.unit, str) else list(request.unit),
         "options": {k: v for k, v in request.options.items() if k not in REFUSED and v is not None},
     }
+
+
+def _measured(request: Request) -> dict[str, Any]:
+    """Settings of a shadow or a holdout; none if there is neither."""
+    share, every = request.measure_share, request.measure_every
+    if not request.shadow and not request.holdout:
+        if share is not None or every is not None:
+            raise OptionError("measure_share and measure_every are for a shadow or a holdout")
+        return {}
+    if not 0 <= request.holdout <= MOST_HOLDOUT:
+        raise OptionError(f"holdout is a part of the decisions, from 0 to {MOST_HOLDOUT:g}")
+    share = MEASURE_SHARE if share is None else share
+    every = MEASURE_EVERY if every is None else every
+    if not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
+        raise OptionError(
+            f"measure_share is a part of the budget, from {LEAST_SHARE:g} to {1 - LEAST_SHARE:g}"
+        )
+    if not 1 <= every <= MOST_EVERY:
+        raise OptionError(f"measure_every is a number of rounds, from 1 to {MOST_EVERY:,}")
+    return {"measure_share": share, "measure_every": every}
 
 
 def encoder_of(record: dict[str, Any]) -> Encoder:
@@ -113,7 +149,21 @@ def canonical(config: dict[str, Any]) -> str:
 
 
 def build(config: dict[str, Any]) -> Bandit:
-    """The bandit itself, with real noise."""
+    """The bandit itself, with real noise. A part of its budget is kept back for a shadow or a
+    holdout."""
+    bandit = _made(config)
+    if not measure.wanted(config):
+        return bandit
+    if bandit.contexts_are_private:
+        raise OptionError(
+            f"{config['algorithm']!r} protects contexts, and which rounds count for a shadow or a "
+            "holdout would tell of them: choose an algorithm whose contexts are public"
+        )
+    rest = measure.set_aside(bandit.claim, config["measure_share"], delta=config["delta"])
+    return _made(config | rest)
+
+
+def _made(config: dict[str, Any]) -> Bandit:
     from dpbandit.algorithms.registry import construct_with_encoder, find
 
     if find(config["algorithm"]).registered_by_user:
@@ -150,39 +200,55 @@ def draft(config: dict[str, Any], *, allow_unproven: bool) -> Bandit:
     return bandit
 
 
-def records(bandit: Bandit) -> dict[str, Any]:
+def records(bandit: Bandit, config: dict[str, Any]) -> dict[str, Any]:
     """What the store keeps of a new bandit."""
     from dpbandit.saving import pack
 
+    claim, measured = bandit.claim, None
+    if measure.wanted(config):
+        asked = {"epsilon": config["epsilon"], "delta": config["delta"] or 0.0}
+        whole = replace(claim, **asked)
+        measured = measure.measure_for(
+            bandit, whole, every=config["measure_every"], share=config["measure_share"]
+        )
+        claim = measure.with_measure(claim, whole)
     return {
         "identity": bandit.identity,
-        "claim": bandit.claim.to_dict() | {"words": str(bandit.claim)},
+        "claim": claim.to_dict() | {"words": str(claim)},
         "model": json.dumps(bandit.model().to_record()),
-        "privacy": json.dumps(privacy_record(bandit)),
+        "privacy": json.dumps(privacy_record(bandit, measured)),
         "state": pack(bandit),
+        "measure": None if measured is None else measured.to_text(),
     }
 
 
-def privacy_record(bandit: Bandit) -> dict[str, Any]:
+def privacy_record(bandit: Bandit, measured: measure.Measure | None = None) -> dict[str, Any]:
     """The public account of what was paid, and which memory acts (None: all that was learned).
 
     No reward decides any number in it but the memory, and that one through releases alone.
     """
     spent, ledger = bandit.spent, bandit.ledger
-    limit = ledger.limit if math.isfinite(ledger.limit) else None
+    whole, total, more = ledger.limit, ledger.total, {}
+    if measured is not None:
+        paid = measured.cost if measured.releases else 0.0
+        whole, total = whole + measured.cost, total + paid
+        spent = measure.spent_with(spent, paid, bandit.options.moves_per_unit)
+        more = {"measured": measured.public()}
+    limit = whole if math.isfinite(whole) else None
     return {
         "spent": {"epsilon": finite(spent.epsilon), "delta": spent.delta, "mu": spent.mu},
         "remaining": {
             "currency": ledger.currency,
             "limit": limit,
-            "left": finite(ledger.remaining),
-            "fraction": None if not limit else max(0.0, 1 - ledger.total / limit),
+            "left": finite(max(whole - total, 0.0)),
+            "fraction": None if not limit else max(0.0, 1 - total / limit),
         },
         "releases": ledger.releases,
+        **more,
         "memory": finite(bandit.memory),
         "ledger": [
             {**row, "cost": finite(row["cost"]), "total": finite(row["total"])}
-            for row in ledger.table()
+            for row in [*ledger.table(), *measure.row_of(measured, ledger.currency, total)]
         ],
     }
 

@@ -51,6 +51,7 @@ class Served:
         self.window = float(line.config["reward_window"])
         low, high = line.config["reward_range"]
         self.reward_range = (float(low), float(high))
+        self.holdout = float(line.config.get("holdout") or 0.0)
         self.traffic: deque[tuple[float, int]] = deque(maxlen=241)  # (when, decisions so far)
         self.offers: Counter[str] = Counter()  # by this process, since it started
         self._prolonged = (0, 0.0)  # (the lease's end, when it was first seen)
@@ -73,6 +74,16 @@ class Served:
             shown = f"arm {arm}" if name is None else name
             known = shown in self.offers or len(self.offers) < MOST_ARMS
             self.offers[shown if known else OTHER_ARMS] += 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether the model alone decides."""
+        return not self.holdout and not self.shadow
+
+    @property
+    def shadow(self) -> bool:
+        """Whether another system decides, and this one learns from what that shows."""
+        return bool(self.line.config.get("shadow")) and self.line.live is None
 
     def learner_up(self, store_now: int) -> bool:
         """Whether a learner holds the lease, and prolongs it."""

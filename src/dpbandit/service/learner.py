@@ -488,7 +488,12 @@ class Learner:
     def _open(self, line: Line) -> bool:
         number, position, state = self.store.state(line.id)
         self._held[line.id] = LearningBandit.open(
-            line, self._leases[line.id], number=number, position=position, state=state
+            line,
+            self._leases[line.id],
+            number=number,
+            position=position,
+            state=state,
+            measure=self.store.measure(line.id),
         )
         return True
 

@@ -154,6 +154,9 @@ ROUTES: dict[str, dict[str, Route]] = {
         "GET": Route("show bandit", pages.bandit, "Bandit"),
         "DELETE": Route("delete bandit", pages.delete, _DELETED, roles=_ADMIN),
     },
+    "/v1/bandits/{name}/live": {
+        "POST": Route("go live", pages.go_live, "Bandit", roles=_ADMIN, more=(409,)),
+    },
     "/v1/bandits/{name}/decisions": {
         "POST": Route(
             "decisions",

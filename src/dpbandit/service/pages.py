@@ -16,6 +16,7 @@ from dpbandit.service import blueprint
 from dpbandit.service.answers import JSON, Answer, Receive, Refused, decoded, encode
 from dpbandit.service.budgets import add_up
 from dpbandit.service.catalog import Served
+from dpbandit.service.measure import estimates
 from dpbandit.service.rounds import person_of
 from dpbandit.service.settings import Settings
 from dpbandit.service.store import Line, Store
@@ -50,10 +51,22 @@ def _create(settings: Settings, store: Store, key: str, body: bytes) -> tuple[st
         raise Refused(422, "the options hold something that is not a plain value") from None
     bandit = blueprint.draft(config, allow_unproven=settings.allow_unproven)
     try:
-        new = store.create(config, text=text, key=key, **blueprint.records(bandit))
+        new = store.create(config, text=text, key=key, **blueprint.records(bandit, config))
     except OptionError as error:
         raise Refused(409, str(error)) from None
     return config["name"], new
+
+
+async def go_live(app: App, name: str, key: str, receive: Receive) -> Answer:
+    """Take a bandit out of the shadow: from now on it decides itself. Its model, its budget and
+    what it has learned stay as they are. The same again changes nothing."""
+    await app.body(receive)
+    served = await app.served(name)
+    if not served.line.config.get("shadow"):
+        raise Refused(409, "this bandit was not made with shadow: it decides already")
+    await app.maker.do(lambda store: store.go_live(served.id))
+    await app.catalog.refresh()
+    return 200, JSON, await _one(app, await app.served(name))
 
 
 async def delete(app: App, name: str, key: str, receive: Receive) -> Answer:
@@ -126,6 +139,7 @@ def _describe(app: App, served: Served) -> dict[str, Any]:
         "decisions_per_second": round(rate, 3),
         "learned": line.learned,
         "waiting": line.decisions - line.learned,
+        "live": not served.shadow,
         "decisions_until_horizon": left,
         "seconds_until_horizon": None if left is None or rate == 0 else left / rate,
         "learner": {
@@ -137,7 +151,7 @@ def _describe(app: App, served: Served) -> dict[str, Any]:
 
 
 async def privacy(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """What is promised, what was spent."""
+    """What is promised, what was spent; and what a shadow or a holdout earned, by releases alone."""
     served = await app.served(name)
     record, line = await app.catalog.with_store(
         lambda store: (
@@ -145,6 +159,8 @@ async def privacy(app: App, name: str, key: str, receive: Receive) -> Answer:
             store.lines(only=[served.id])[0],
         )
     )
+    if (measured := record.pop("measured", None)) is not None:
+        record["measured"] = estimates(measured, *served.reward_range)
     answer = {"claim": line.claim, **record}
     if line.timelines > 1:
         answer |= await asyncio.to_thread(_over_timelines, line, record)

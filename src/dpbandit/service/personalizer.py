@@ -11,16 +11,15 @@ import asyncio
 import hashlib
 import time
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from dpbandit.model import ReleasedModel
-from dpbandit.policies import TIE
-from dpbandit.policies.policy import BoundPolicy
 from dpbandit.service.answers import JSON, Answer, Receive, Refused, decoded, encode
 from dpbandit.service.catalog import Served
+from dpbandit.service.choose import Baseline, Chosen, Kept, choose
 from dpbandit.service.features import Pairs, contexts_of, flat
 from dpbandit.service.records import Asked, Decision, Earlier, Placed
 from dpbandit.service.rounds import LONGEST_TEXT, at_most, clip, drawn, lots_for, person_of
@@ -156,14 +155,23 @@ async def rank(app: App, name: str, key: str, receive: Receive) -> Answer:
     if not open_:
         raise Refused(422, "every action is excluded: leave one to be shown")
     given = _contexts(served.model, person, [actions[at] for at in open_])
-    order, scores = served.model.rank(given, len(open_))
-    chances = await _chances(app, served.model, given, scores)
+    found = await choose(
+        served,
+        served.model,
+        given,
+        len(open_),
+        chances=True,
+        baseline=Baseline(0),
+        draw=partial(drawn, app, served.model, draws=lots_for(len(given))),
+    )
+    order, chances = found.order, _certain(found)
     # Those excluded stay where they stood.
     best = iter([(actions[open_[at]][0], float(chances[at])) for at in order])
     ranking = [(ident, 0.0) if ident in excluded else next(best) for ident, _ in actions]
     event = _event(asked.event_id)
     decision = _decision(app, served, open_[order[0]], actions, given[order[0]], user, key)
-    (placed,) = await _write(app, [decision], asked, ONE + event, encode(ranking))
+    event_name, kept = ONE + event, [found.kept]
+    (placed,) = await _write(app, [decision], asked, event_name, encode(ranking), kept)
     action = actions[open_[order[0]]][0]
     if isinstance(placed, Earlier):
         action, ranking = placed.arm_id or "", _RANKING.decode(placed.details or "[]")
@@ -191,6 +199,7 @@ async def rank_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
     event = _event(asked.event_id)
     decisions: list[Decision] = []
     chosen: list[tuple[str, str, float]] = []
+    kept: list[Kept] = []
     number_of = {ident: at for at, (ident, _) in enumerate(actions)}
     filling = Filling(open_, [number_of[slot.baseline_action] for slot in asked.slots])
     for number, slot in enumerate(asked.slots):
@@ -199,13 +208,24 @@ async def rank_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
         arms = filling.possible(number)
         here = [*person, *flat(slot.features, f"slot {number + 1}")]
         given = _contexts(served.model, here, [actions[at] for at in arms], slot.id)
-        order, scores = served.model.rank(given, 1)
-        chances = await _chances(app, served.model, given, scores, slots=len(asked.slots))
-        arm = arms[order[0]]
+        # Out of the shadow a slot above may have taken what this one would show by itself.
+        usual = number_of[slot.baseline_action]
+        found = await choose(
+            served,
+            served.model,
+            given,
+            1,
+            chances=True,
+            baseline=Baseline(arms.index(usual) if served.shadow else None),
+            draw=partial(drawn, app, served.model, draws=lots_for(len(asked.slots) * len(given))),
+        )
+        best = found.order[0]
+        arm = arms[best]
         filling.take(number, arm)
-        decisions.append(_decision(app, served, arm, actions, given[order[0]], user, key))
-        chosen.append((slot.id, actions[arm][0], float(chances[order[0]])))
-    placed = await _write(app, decisions, asked, MANY + event, encode(chosen))
+        decisions.append(_decision(app, served, arm, actions, given[best], user, key))
+        chosen.append((slot.id, actions[arm][0], float(_certain(found)[best])))
+        kept.append(found.kept)
+    placed = await _write(app, decisions, asked, MANY + event, encode(chosen), kept)
     if isinstance(placed[0], Earlier):
         chosen = _CHOSEN.decode(placed[0].details or "[]")
     else:
@@ -310,15 +330,9 @@ def _contexts(
     return model.check(contexts_of(model, person, actions, slot))
 
 
-async def _chances(
-    app: App, model: ReleasedModel, given: Matrix, scores: Vector, *, slots: int = 1
-) -> Vector:
-    """The probability with which each action is the first."""
-    if isinstance(model.policy, BoundPolicy):  # the highest bound; equal ones draw lots
-        near = scores >= scores.max() - TIE
-        return np.where(near, 1.0 / np.count_nonzero(near), 0.0)
-    found = await drawn(app, model, given, lots_for(slots * len(given)))
-    return found.probabilities
+def _certain(found: Chosen) -> Vector:
+    assert found.chances is not None  # they were asked for
+    return found.chances.probabilities
 
 
 # ---------------------------------------------------------------------- what is written down
@@ -365,20 +379,19 @@ async def _write(
     asked: RankRequest | SlotsRequest,
     event: str,
     details: bytes,
+    kept: list[Kept],
 ) -> list[Placed]:
     """All decisions of an event in one transaction; the first keeps what is answered."""
     digest = hashlib.blake2b(
         encode(asked), key=app.catalog.person_key, digest_size=16, person=b"event"
     ).digest()
     deferred = 1 if asked.defer_activation else None
-    futures = app.journal.decide_all(
-        [
-            (decision, Asked(request, digest, None if number else details.decode(), deferred))
-            for number, (decision, request) in enumerate(
-                zip(decisions, _names(event, len(decisions)), strict=True)
-            )
-        ]
-    )
+    entries: list[tuple[Decision, Asked | None]] = []
+    for number, request in enumerate(_names(event, len(decisions))):
+        words = None if number else details.decode()
+        named = Asked(request, digest, words, deferred)._replace(**kept[number]._asdict())
+        entries.append((decisions[number], named))
+    futures = app.journal.decide_all(entries)
     placed = [await futures[0]] if len(futures) == 1 else await asyncio.gather(*futures)
     if any(one is None for one in placed):
         raise Refused(404, "there is no bandit of this name")

@@ -25,7 +25,7 @@ _DECISION |= {"arm": "int", "arm_id": "text", "context": "bytea", "person": "byt
 _DECISION |= {"version": "bigint", "key": "text"}
 # Only batches that hold a request id pay for one.
 _REQUEST = _DECISION | {"request": "text", "digest": "bytea", "details": "text"}
-_REQUEST |= {"deferred": "int"}
+_REQUEST |= {"deferred": "int", "propensity": "float8", "agreed": "int", "by_lot": "int"}
 _REWARD = {"bandit": "int", "seq": "bigint", "value": "float8", "received_at": "bigint"}
 _REWARD |= {"key": "text"}
 
@@ -57,12 +57,16 @@ def parse_decision_id(text: str) -> tuple[int, int] | None:
 
 
 class Asked(NamedTuple):
-    """A caller's own name for a decision."""
+    """A caller's own name for a decision, and what else is kept of it. Only batches that hold one
+    pay for it."""
 
-    request: str
-    digest: bytes  # of all that was asked
+    request: str | None
+    digest: bytes | None  # of all that was asked
     details: str | None = None  # what else is answered, to be answered again
     deferred: int | None = None  # 1: learned only if somebody says in time that it was shown
+    propensity: float | None = None  # with which the arm was chosen
+    agreed: int | None = None  # how it counts for a shadow, if it is a round of one,
+    by_lot: int | None = None  # and for a holdout
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,11 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
     counts = Counter(decision[0] for decision, _, _ in entries)
     requests: dict[int, Counter[str]] = {}  # bandit → how often each request id is among these
     for decision, _, asked in entries:
-        if asked is not None:
+        if asked is not None and asked.request is not None:
             requests.setdefault(decision[0], Counter())[asked.request] += 1
+    more = any(asked is not None for _, _, asked in entries)
     free: dict[int, int] = {}
-    answered: dict[tuple[int, str], tuple[bytes, Earlier]] = {}
+    answered: dict[tuple[int, str], tuple[bytes | None, Earlier]] = {}
     # In one order everywhere, so that no two rankers wait for each other.
     for bandit in sorted(counts):
         # Whoever deletes the bandit comes before, and is seen, or after the commit. The row stays
@@ -120,25 +125,26 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
         if bandit not in free:
             places.append(None)
             continue
-        if asked is not None and (bandit, asked.request) in answered:
-            digest, earlier = answered[bandit, asked.request]
+        named = None if asked is None or asked.request is None else (bandit, asked.request)
+        if asked is not None and named in answered:
+            digest, earlier = answered[named]
             places.append(earlier if digest == asked.digest else replace(earlier, same=False))
             continue
         free[bandit] += 1
         seq, nonce = free[bandit], random >> 1
         row = (bandit, seq, nonce, now, arm, arm_id, context, person, version, key)
-        if asked is not None:
+        if asked is not None and named is not None:
             earlier = Earlier(True, seq, nonce, arm, arm_id, version, asked.details)
-            answered[bandit, asked.request] = (asked.digest, earlier)
-        rows.append((*row, *(asked or (None,) * 4)) if requests else row)
+            answered[named] = (asked.digest, earlier)
+        rows.append((*row, *(asked or (None,) * len(Asked._fields))) if more else row)
         places.append((seq, nonce))
-    db.insert("decisions", _REQUEST if requests else _DECISION, rows)
+    db.insert("decisions", _REQUEST if more else _DECISION, rows)
     return places
 
 
 def _asked_before(
     db: Connection, bandit: int, requests: Counter[str]
-) -> dict[tuple[int, str], tuple[bytes, Earlier]]:
+) -> dict[tuple[int, str], tuple[bytes | None, Earlier]]:
     """What these requests have led to. While the stream is locked nobody can add another."""
     # CROSS JOIN: SQLite takes the names first and looks each up; left to itself it reads the whole
     # stream.

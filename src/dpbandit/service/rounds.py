@@ -19,9 +19,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.errors import DpbanditError, PropensityError
+from dpbandit.errors import DpbanditError
 from dpbandit.model import ReleasedModel
-from dpbandit.policies.policy import Propensities
+from dpbandit.policies.policy import BoundPolicy, Propensities
 from dpbandit.service.answers import (
     JSON,
     Answer,
@@ -33,6 +33,7 @@ from dpbandit.service.answers import (
     why_refused,
 )
 from dpbandit.service.catalog import Served
+from dpbandit.service.choose import Baseline, Kept, choose
 from dpbandit.service.records import (
     CONFLICT,
     UNKNOWN,
@@ -61,6 +62,8 @@ class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
     request: str | None = None
     k: int | None = None
     propensities: bool = False
+    baseline: int | None = None
+    baseline_propensity: float | None = None
 
 
 class RewardRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -212,13 +215,16 @@ async def _prepare(
     # Kept also where nobody counts by it: a person may ask for erasure.
     person = person_of(app, user) if user else None
     details: list[Details] = []
-    if asked.k is None and not asked.propensities:
+    kept = Kept()
+    if asked.k is None and not asked.propensities and served.plain:
         chosen = [model.choose(given)]
     else:
-        chosen, details = await _ranked(app, model, given, asked, draws)
+        chosen, details, kept = await _ranked(app, served, model, given, asked, draws)
     names: list[Asked | None] = [None] * len(chosen)
     if asked.request is not None:
         names = _fingerprints(app, asked.request, asked, given, details or [None])
+    if kept != Kept():
+        names[0] = (names[0] or Asked(None, None))._replace(**kept._asdict())
     entries: list[tuple[Decision, Asked | None]] = [
         (
             (
@@ -238,26 +244,49 @@ async def _prepare(
 
 
 async def _ranked(
-    app: App, model: ReleasedModel, given: NDArray[np.float64], asked: DecisionRequest, draws: int
-) -> tuple[list[int], list[Details]]:
+    app: App,
+    served: Served,
+    model: ReleasedModel,
+    given: NDArray[np.float64],
+    asked: DecisionRequest,
+    draws: int,
+) -> tuple[list[int], list[Details], Kept]:
     """The slate, and what is said of its arms: functions of the released model and of what the
-    caller sent, so they show nothing that was not released."""
+    caller sent, so they show nothing that was not released. And what is kept of the first."""
     most = 1 if asked.k is None else asked.k
     if not 1 <= most <= len(given):
         raise Refused(422, f"k is a number from 1 to {len(given)}, the arms that were sent")
-    chosen, scores = model.rank(given, most)
-    said = [Details(float(scores[arm])) for arm in chosen]
+    # Where the highest bound is played, and no lot is drawn, none are stated.
+    states = asked.propensities and not (served.plain and isinstance(model.policy, BoundPolicy))
+    found = await choose(
+        served,
+        model,
+        given,
+        most,
+        chances=states,
+        baseline=_baseline(asked, len(given)),
+        draw=partial(drawn, app, model, draws=draws),
+    )
+    if asked.k is None and not asked.propensities:
+        return found.order, [], found.kept
+    said = [Details(float(found.scores[arm])) for arm in found.order]
     if asked.propensities:
-        try:
-            found = await drawn(app, model, given, draws)
-        except PropensityError:  # the policy draws none
-            for one in said:
+        for arm, one in zip(found.order, said, strict=True):
+            if found.chances is None or not states:
                 one.propensity = one.propensity_error = None
-        else:
-            for arm, one in zip(chosen, said, strict=True):
-                one.propensity = float(found.probabilities[arm])
-                one.propensity_error = float(found.standard_errors[arm])
-    return chosen, said
+            else:
+                one.propensity = float(found.chances.probabilities[arm])
+                one.propensity_error = float(found.chances.standard_errors[arm])
+    return found.order, said, found.kept
+
+
+def _baseline(asked: DecisionRequest, arms: int) -> Baseline:
+    arm, propensity = asked.baseline, asked.baseline_propensity
+    if arm is not None and not 0 <= arm < arms:
+        raise Refused(422, f"baseline is a number from 0 to {arms - 1}, one of the arms")
+    if propensity is not None and (arm is None or not 0 < propensity <= 1):
+        raise Refused(422, "baseline_propensity is a probability above 0, and goes with baseline")
+    return Baseline(arm, propensity)
 
 
 def lots_for(rows: int) -> int:
@@ -338,6 +367,8 @@ def _fingerprints(
     )
     # As it was before there were slates, for what asks for none.
     rest = () if details[0] is None else (asked.k, asked.propensities)
+    if asked.baseline is not None:
+        rest = (*rest, asked.baseline, asked.baseline_propensity)
     digest.update(encode((given.shape, asked.arms, asked.user, *rest)))
     # Those after the first are longer than a caller's can be.
     return [

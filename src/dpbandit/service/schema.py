@@ -88,8 +88,18 @@ CREATE INDEX decisions_by_person ON decisions (bandit, person) WHERE person IS N
 # A decision that was perhaps not shown: 1 until somebody says that it was.
 _DEFERRED = "ALTER TABLE decisions ADD COLUMN deferred INTEGER"
 
+# A shadow and a holdout: how a decision counts for them, with which probability it was made, and
+# since when a bandit is out of the shadow. `states.measure` is private.
+_MEASURE = """
+ALTER TABLE decisions ADD COLUMN propensity DOUBLE PRECISION;
+ALTER TABLE decisions ADD COLUMN agreed INTEGER;
+ALTER TABLE decisions ADD COLUMN by_lot INTEGER;
+ALTER TABLE states ADD COLUMN measure TEXT;
+ALTER TABLE bandits ADD COLUMN live BIGINT
+"""
+
 # Entry n brings a store from version n to n + 1. Entries are only ever added.
-MIGRATIONS = (_FIRST, _ACCESS_LOG, _REQUESTS, _PERSONS, _DEFERRED)
+MIGRATIONS = (_FIRST, _ACCESS_LOG, _REQUESTS, _PERSONS, _DEFERRED, _MEASURE)
 
 _WORDS = {
     "sqlite": {

@@ -70,6 +70,7 @@ class Line(NamedTuple):
     version: int
     holder: str | None
     lease_until: int
+    live: int | None = None  # since when it is out of the shadow
 
 
 class _Config(msgspec.Struct):
@@ -145,7 +146,7 @@ class Store:
         where = "" if only is None else f"WHERE b.id IN ({','.join('?' * len(given))}) "
         rows = self.connection.all(
             "SELECT b.id, b.identity, b.name, b.status, b.reason, b.timelines, b.created_at, "
-            "s.last_seq, p.closed, p.learned, p.version, l.holder, COALESCE(l.expires_at, 0) FROM "
+            "s.last_seq, p.closed, p.learned, p.version, l.holder, COALESCE(l.expires_at, 0), b.live FROM "
             "bandits b JOIN streams s ON s.bandit = b.id JOIN progress p ON p.bandit = b.id LEFT "
             f"JOIN leases l ON l.bandit = b.id {where}ORDER BY b.id",
             given,
@@ -181,6 +182,7 @@ class Store:
         privacy: str,
         state: bytes,
         key: str,
+        measure: str | None = None,
     ) -> bool:
         """Add a bandit; False if the very same one is there, OptionError if another one is."""
         db, name = self.connection, config["name"]
@@ -214,7 +216,7 @@ class Store:
                 status=LEARNING,
                 created_by=key,
             )
-            db.add("states", bandit=bandit, number=0, state=state)
+            db.add("states", bandit=bandit, number=0, state=state, measure=measure)
             self.add_release(bandit, privacy=privacy, model=model)
         return True
 
@@ -236,6 +238,12 @@ class Store:
                 "('deleted', 'retired')",
                 (status, reason, bandit),
             )
+
+    def go_live(self, bandit: int) -> None:
+        """From now on it decides itself. The same again changes nothing."""
+        with self.connection.write():
+            sql = "UPDATE bandits SET live = ? WHERE id = ? AND live IS NULL"
+            self.connection.run(sql, (self.connection.now(), bandit))
 
     def delete(self, bandit: int) -> None:
         """Erase what was recorded. The claim stays in the sum, and the name stays taken."""
@@ -321,7 +329,8 @@ class Store:
                 )
                 db.run(
                     "UPDATE decisions SET nonce = 0, arm = 0, arm_id = NULL, context = ?, version "
-                    "= 0, key = '', request = NULL, digest = NULL, person = NULL, details = NULL WHERE "
+                    "= 0, key = '', request = NULL, digest = NULL, person = NULL, details = NULL, "
+                    "propensity = NULL, agreed = NULL, by_lot = NULL WHERE "
                     f"{these} AND seq > ?",
                     (b"", bandit, person, end, learned),
                 )

@@ -35,6 +35,8 @@ class Learnable(NamedTuple):
     context: bytes
     person: bytes | None
     reward: float | None
+    agreed: int | None = None  # weights of the round: in the shadow,
+    by_lot: int | None = None  # and for a holdout
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class NewRelease:
     noisy: bytes | None
     state: bytes
     people: dict[bytes, int]
+    measure: str | None = None
 
 
 class TrustedStore(Store):
@@ -66,6 +69,11 @@ class TrustedStore(Store):
         if row is None:
             raise StreamError("this bandit has no state to go on from")
         return row[0], row[1], bytes(row[2])
+
+    def measure(self, bandit: int) -> str | None:
+        """The stretch under way of a shadow or a holdout, and what it told."""
+        row = self.connection.one("SELECT measure FROM states WHERE bandit = ?", (bandit,))
+        return None if row is None else row[0]
 
     # ------------------------------------------------------------------ leases
 
@@ -200,7 +208,7 @@ class TrustedStore(Store):
     def batch(self, bandit: int, after: int, upto: int) -> list[Learnable]:
         """The closed decisions in (after, upto], in order."""
         rows = self.connection.all(
-            "SELECT d.seq, d.context, d.person, r.value, d.deferred FROM decisions d LEFT JOIN "
+            "SELECT d.seq, d.context, d.person, r.value, d.deferred, d.agreed, d.by_lot FROM decisions d LEFT JOIN "
             "rewards r ON r.bandit = d.bandit AND r.seq = d.seq WHERE d.bandit = ? AND d.seq > ? AND d.seq <= ? "
             "ORDER BY d.seq",
             (bandit, after, upto),
@@ -213,8 +221,9 @@ class TrustedStore(Store):
                 b"" if deferred else bytes(context),
                 None if person is None else bytes(person),
                 reward,
+                *weights,
             )
-            for seq, context, person, reward, deferred in rows
+            for seq, context, person, reward, deferred, *weights in rows
         ]
 
     def people(self, bandit: int, who: set[bytes]) -> dict[bytes, int]:
@@ -236,11 +245,11 @@ class TrustedStore(Store):
             if moved != 1:
                 raise LeaseError("another learner has published meanwhile: nothing was written")
             row = asdict(new)
-            state, people = row.pop("state"), row.pop("people")
+            state, people, measure = row.pop("state"), row.pop("people"), row.pop("measure")
             self.add_release(bandit, token=token, **row)
             db.run(
-                "UPDATE states SET number = ?, state = ? WHERE bandit = ?",
-                (new.number, state, bandit),
+                "UPDATE states SET number = ?, state = ?, measure = ? WHERE bandit = ?",
+                (new.number, state, measure, bandit),
             )
             self._thin(bandit, new.number)
             for person, count in people.items():

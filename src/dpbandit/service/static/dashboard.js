@@ -1,5 +1,5 @@
 // The dashboard: asks the API with the visitor's key and writes what it answers as text, never as markup.
-// It must never ask for, compute or show anything that comes from rewards: docs/dashboard.md says why.
+// It must never ask for, compute or show anything that comes from rewards, but what was released: docs/dashboard.md says why.
 
 import { cards, fillCard, fillDetails, filled, forget, meter, newCard, part, show, whenSeen, write } from "./dashboard-cards.js";
 import { measured, milliseconds, number, power, rate } from "./dashboard-words.js";

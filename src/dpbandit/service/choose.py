@@ -1,0 +1,102 @@
+"""Which arm is shown, and what is kept of how it was chosen: the best by the model, one by lot for a
+holdout, or in the shadow what another system shows. Nothing here knows a reward.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dpbandit.model import ReleasedModel
+from dpbandit.policies import TIE, Propensities
+from dpbandit.policies.policy import BoundPolicy
+from dpbandit.service.answers import Refused
+from dpbandit.service.catalog import Served
+from dpbandit.service.measure import WEIGHT_STEPS, weight_of
+from dpbandit.types import Matrix, Vector
+
+
+class Kept(NamedTuple):
+    """What the store keeps with the first arm, for an evaluation."""
+
+    propensity: float | None = None
+    agreed: int | None = None  # in the shadow: what the round weighs if the model agreed, or 0
+    by_lot: int | None = None  # with a holdout: its whole weight if the lot decided, or 0
+
+
+class Chosen(NamedTuple):
+    """Arms, the first of which is shown, with the scores of all."""
+
+    order: list[int]
+    scores: Vector
+    chances: Propensities | None  # of each arm to be shown, where that was wanted
+    kept: Kept
+
+
+class Baseline(NamedTuple):
+    """What another system shows."""
+
+    arm: int | None
+    propensity: float | None = None
+
+
+async def choose(
+    served: Served,
+    model: ReleasedModel,
+    given: Matrix,
+    most: int,
+    *,
+    chances: bool,
+    baseline: Baseline,
+    draw: Callable[[Matrix], Awaitable[Propensities]],
+) -> Chosen:
+    """The best `most` arms, behind the one that is shown; `draw` finds propensities by lots."""
+    order, scores = model.rank(given, most)
+    if served.shadow:
+        return _in_the_shadow(order, scores, baseline)
+    holdout = served.holdout
+    found = await _chances(model, given, scores, draw) if chances or holdout else None
+    if found is None or not holdout:
+        return Chosen(order, scores, found, Kept())
+    arms = len(given)
+    mixed = (1 - holdout) * found.probabilities + holdout / arms
+    by_lot = random.random() < holdout
+    if by_lot:
+        first = random.randrange(arms)
+        order = [first, *(arm for arm in order if arm != first)][:most]
+    kept = Kept(float(mixed[order[0]]), by_lot=WEIGHT_STEPS if by_lot else 0)
+    errors = (1 - holdout) * found.standard_errors
+    return Chosen(order, scores, Propensities(mixed, errors), kept)
+
+
+def _in_the_shadow(order: list[int], scores: Vector, baseline: Baseline) -> Chosen:
+    arm, propensity = baseline
+    if arm is None:
+        raise Refused(
+            422,
+            "this bandit is in the shadow: say as baseline which arm the other system shows, or "
+            "make the bandit live",
+        )
+    certain = np.zeros(len(scores))
+    certain[arm] = 1.0
+    agreed = weight_of(propensity) if order[0] == arm else 0
+    order = [arm, *(other for other in order if other != arm)][: len(order)]
+    found = Propensities(certain, np.zeros(len(scores)))
+    return Chosen(order, scores, found, Kept(propensity, agreed=agreed))
+
+
+async def _chances(
+    model: ReleasedModel,
+    given: Matrix,
+    scores: Vector,
+    draw: Callable[[Matrix], Awaitable[Propensities]],
+) -> Propensities:
+    """The probability with which the model ranks each arm first."""
+    if isinstance(model.policy, BoundPolicy):  # the highest bound; equal ones draw lots
+        near = scores >= scores.max() - TIE
+        best = np.where(near, 1.0 / np.count_nonzero(near), 0.0)
+        return Propensities(best, np.zeros(len(scores)))
+    return await draw(given)
