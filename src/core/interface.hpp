@@ -45,7 +45,7 @@ struct Spec {
     double scale, window, knee, ratio, reward_variance;
     int64_t first;
     RewardKind rewards;
-    bool empirical_bayes, neglected;
+    bool empirical_bayes, neglected, find_scale;
     double life;
     Table memories;
     Table public_contexts;

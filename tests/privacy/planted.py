@@ -39,6 +39,7 @@ from dpbandit.evaluate.release import _mu as mu_of_claim
 from dpbandit.evaluate.tally import Range
 from dpbandit.evaluate.tally import Tally as EvaluationTally
 from dpbandit.files import unpack
+from dpbandit.learners import scale as scales
 from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.pair import PairLearner
 from dpbandit.logs import sums as log_sums
@@ -491,6 +492,67 @@ def plant_clean_rate() -> str:
         cost, why = shipped()
     assert math.isinf(cost)
     return why
+
+
+def free_cost(one: float, two: float, others: int = 200, knee: float = 20.0) -> tuple[float, str]:
+    """A reward of one or two, then others that vary little: exact joint cost over the claim."""
+    xs, rewards = ones(others + 1), 0.1 * (-1.0) ** np.arange(others + 1)
+    given = {"knee": knee, "first_release": 4, "ratio": 1.1, "backend": "reference"}
+
+    def shipped():
+        return make("anytime", horizon=None, public_contexts=ones(1), reward_variance=0.05, **given)
+
+    first, second = rewards.copy(), rewards.copy()
+    first[0], second[0] = one, two
+    watched = record(shipped, xs, first)
+    cost, why = joint_cost(watched, record(shipped, xs, second, script=watched))
+    return math.sqrt(cost) / shipped().claim.mu, why
+
+
+def plant_free_numbers_too_large() -> str:
+    """Two numbers that ride along with a residual, at the weight of one that has the room alone."""
+    sound = free_cost(100.0, 0.0)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scales, "BY_DISTANCE", math.sqrt(0.75))
+        broken = free_cost(100.0, 0.0)[0]
+    assert sound <= 1 < broken
+    return f"{broken:.3f} × the claimed μ for a reward that moves to its prediction; {sound:.3f} × as it ships"
+
+
+def plant_window_of_clean_residuals() -> str:
+    """The window of later rounds follows the residuals themselves, not what was released of them."""
+
+    def clean(scale: scales.Scale, size: float, half: float, variance: float):
+        scale.widened = max(scale.widened, 20 * size)
+        return seen(scale, size, half, variance)
+
+    seen, sound = scales.Scale.see, free_cost(100.0, 0.0)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scales.Scale, "see", clean)
+        broken, why = free_cost(100.0, 0.0)
+    assert sound <= 1
+    assert math.isinf(broken)
+    return why
+
+
+def plant_window_changed_after_entering() -> str:
+    """Residuals are kept as they are, and brought to the window of the day they are released on."""
+
+    def later(learner: FilterLearner, noisy) -> None:
+        before = learner.scale_of.window(0.0)
+        commit(learner, noisy)
+        share = before / learner.scale_of.window(0.0)
+        if share > 1.0:
+            learner.sum.sums[0] = [round(number * share) for number in learner.sum.sums[0]]
+
+    given = {"others": 400, "knee": 300.0}
+    commit, sound = FilterLearner.commit, free_cost(100.0, -100.0, **given)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FilterLearner, "commit", later)
+        broken = free_cost(100.0, -100.0, **given)[0]
+    assert sound <= 1
+    assert broken > 1.05
+    return f"{broken:.2f} × the claimed μ when the window narrows; {sound:.2f} × as it ships"
 
 
 def plant_rounded_down() -> str:
@@ -1227,6 +1289,13 @@ BUGS = [
     Bug("a clean statistic in the exported model", "verify", plant_clean_export),
     Bug("arms picked by clean sums", "verify", plant_clean_choices),
     Bug("a click rate read off the clean sum", "verify", plant_clean_rate),
+    Bug(
+        "free numbers beside a residual that are too large", "verify", plant_free_numbers_too_large
+    ),
+    Bug("a window that follows clean residuals", "verify", plant_window_of_clean_residuals),
+    Bug(
+        "a window that changes after an item entered", "verify", plant_window_changed_after_entering
+    ),
     Bug("an accountant that rounds down", "verify", plant_rounded_down),
     Bug("one noise for two releases", "verify", plant_repeated_noise),
     Bug("windows of noise that overlap", "verify", plant_overlapping_noise),

@@ -211,11 +211,16 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
         "anytime, contexts unknown": anytime(rounds),
         "anytime, plain": anytime(rounds, **PLAIN, public_contexts=world.public),
         "anytime, other rewards": anytime(rounds, window=0.3, **rewards),
-        "anytime, clicks": anytime(
-            rounds, rewards="clicks", public_contexts=world.public, low=0.0, high=0.5, window=0.25
-        ),
-        "anytime, clicks, contexts unknown": anytime(
-            rounds, rewards="clicks", low=0.0, high=0.5, window=0.25
+        "anytime, clicks": anytime(rounds, **CLICKS, public_contexts=world.public),
+        "anytime, clicks, contexts unknown": anytime(rounds, **CLICKS),
+        "anytime, little noise": anytime(
+            rounds,
+            scale=0.3,
+            knee=9.0,
+            low=-3.0,
+            high=5.0,
+            window=3.0,
+            public_contexts=world.public,
         ),
         "anytime, thompson": anytime(rounds, policy="thompson"),
         "joint, no horizon": joint(rounds, **ahead),
@@ -243,8 +248,15 @@ def _decays() -> dict[str, np.ndarray]:
     }
 
 
+CLICKS = {"rewards": "clicks", "find_scale": False, "low": 0.0, "high": 0.5, "window": 0.25}
 # One hypothesis, one prior, one sum for ever.
-PLAIN = {"empirical_bayes": False, "life": np.inf, "memories": np.empty(0), "neglected": False}
+PLAIN = {
+    "empirical_bayes": False,
+    "life": np.inf,
+    "memories": np.empty(0),
+    "neglected": False,
+    "find_scale": False,
+}
 
 
 def anytime(rounds: int, **given: Any) -> dict[str, Any]:
@@ -261,6 +273,7 @@ def anytime(rounds: int, **given: Any) -> dict[str, Any]:
         "life": 50.0,  # generations end within the rounds of a test
         "memories": np.array([300.0, 40.0]),
         "neglected": True,
+        "find_scale": True,
         "public_contexts": np.empty((0, DIM)),
     }
     return {**common(0), "learner": "filter", "policy": "centred-ucb", **own, **given}

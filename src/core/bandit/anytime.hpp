@@ -4,6 +4,7 @@
 #include "../learner/bank.hpp"
 #include "../learner/filter.hpp"
 #include "../learner/prior.hpp"
+#include "../learner/scale.hpp"
 #include "../release/anytime.hpp"
 #include "common.hpp"
 
@@ -22,30 +23,33 @@ struct Anytime : Common {
     struct Times {
         i64 due, releases, refresh_due, released_at;
     };
-    Size l;
+    Size l, items;  // of θ⁺, and of an item: two numbers more where the scale is found
     Schedule schedule;
     Fading sum;
     Filter filter;
     Bank bank;
     Prior prior;
+    Scale scale;
     Times* times;
     double *estimate, *bonus, *covariance, *u, *longer, *mean, *second;
     double* prior_scale;  // the likeliest
     double* rate;  // of clicks: their released mean plus one standard deviation, 0 before the first release
 
     Anytime(Block& b, const Spec& spec)
-        : Common(b, spec, spec.dim + 1),
+        : Common(b, spec, spec.dim + 1 + Scale::FREE),
           l(spec.dim + 1),
+          items(spec.dim + 1 + (spec.find_scale ? Scale::FREE : 0)),
           schedule{spec.knee, spec.ratio, spec.life},
-          sum(b, spec.dim + 1),
+          sum(b, items.n),
           filter(b, spec.dim + 1),
           bank(b, spec.dim + 1, spec.memories),
-          prior(b, spec.dim, spec.public_contexts) {
+          prior(b, spec.dim, spec.public_contexts),
+          scale(b, root(spec.reward_variance), spec.window, spec.high - spec.low) {
         times = b.take<Times>(1);
         estimate = b.vector(l);
         bonus = b.matrix(z);
         covariance = b.matrix(l);
-        u = b.vector(l);
+        u = b.vector(items);
         longer = b.vector(l);
         mean = b.vector(l);
         second = b.take<double>(l.square() + 2 * l.s);
@@ -56,7 +60,7 @@ struct Anytime : Common {
         times->due = spec.first;
         conclude();
     }
-    i64 numbers() const { return l.n; }
+    i64 numbers() const { return items.n; }
     bool quiet(const double*) const { return clock->rounds + 1 < times->due; }
     const double* matrix() const { return bonus; }
     DPB_INLINE void look(const Slate& slate) {
@@ -85,28 +89,47 @@ struct Anytime : Common {
         longer[d] = 1;
         for (int i = 0; i < l.s; i += 4) store(u + i, load(u + i) * splat(unit));
         // The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
-        double half = o.window, weight = 0.5 / half;
+        const double variance = variance_of_prediction();
+        double half = o.find_scale ? scale.window(variance) : o.window, weight = 0.5 / half;
         double prediction = dot(l, longer, estimate);
         prediction = smaller(larger(prediction, o.low + half), o.high - half);
-        sum.add(smaller(larger(reward - prediction, -half), half) * weight, u);
+        const double residual = smaller(larger(reward - prediction, -half), half);
+        double rides[Scale::FREE];
+        if (o.find_scale) scale.see(magnitude(residual), half, variance, rides);
+        sum.add(residual * weight, u, o.find_scale ? Scale::FREE : 0, rides);
         filter.see(longer, u, weight, prediction);
         if (t < times->due) return NO_RELEASE;
         double rho = schedule.kept(t);
         sum.show(Schedule::shown(rho), rho, node.wides);
         node.wide = true;
-        show_pending(l.n);
+        show_pending(items.n);
         return o.scale;
+    }
+    // Of contexts and of releases, so the same for every neighbour.
+    DPB_INLINE double variance_of_prediction() const {
+        double variance = 0;
+        if (o.find_scale)
+            for (int i = 0; i < l.n; i++) variance += longer[i] * dot(l, covariance + (i64)i * l.s, longer);
+        return larger(variance, 0);
     }
     DPB_CALL void commit(const double* value) {
         i64 t = clock->rounds;
         double rho = schedule.kept(t);
         times->due = schedule.next(t);
+        if (o.find_scale) {
+            const double off = width() * scale.found->distance_design;  // by what windows cut off, at most
+            const double known = scale.learn(value + l.n, Schedule::shown(rho), rho, larger(o.scale, 1e-6));
+            if (known < 1) {
+                filter.doubt(off);
+                bank.doubt(known);
+            }
+        }
         learn(value, Schedule::shown(rho), rho, o.scale);
     }
-    DPB_CALL void learn(const double* value, double q, double rho, double scale) {
+    DPB_CALL void learn(const double* value, double q, double rho, double noise) {
         i64 t = clock->rounds;
         // Without noise (ε = ∞) a little is assumed, so that few rewards do not say everything.
-        filter.learn(value, q, rho, larger(scale, 1e-6), reward_variance());
+        filter.learn(value, q, rho, larger(noise, 1e-6), reward_variance());
         bank.learn(filter.seen, filter.surprise, (double)(t - times->released_at), prior.precision, prior.pull,
                    times->releases == 0);
         // What was played long ago is forgotten soon: the share of round j is (j/t)²⁰.
@@ -140,6 +163,7 @@ struct Anytime : Common {
         return false;
     }
     double reward_variance() const {
+        if (o.find_scale) return scale.found->residual_deviation * scale.found->residual_deviation;
         if (!follows_rate() || !times->releases) return o.reward_variance;
         return larger(*rate * (width() - *rate), LEAST_VARIANCE * width() * width());
     }
@@ -179,13 +203,13 @@ struct Anytime : Common {
     }
     // The posterior's moments over scales of the prior's variance, weighed by what the releases say of them.
     DPB_CALL void average() {
-        double likely[SCALES], best = -__builtin_inf(), total = 0, scale = LOWEST_SCALE;
-        for (int k = 0; k < SCALES; k++, scale *= 4) {
-            refresh_prior(scale);
+        double likely[SCALES], best = -__builtin_inf(), total = 0, factor = LOWEST_SCALE;
+        for (int k = 0; k < SCALES; k++, factor *= 4) {
+            refresh_prior(factor);
             likely[k] = bank.join(*bank.acting, prior.precision, prior.pull) - STEP_IN_NATS * magnitude(k - 2);
             if (likely[k] > best) {
                 best = likely[k];
-                *prior_scale = scale;
+                *prior_scale = factor;
             }
         }
         for (double& one : likely) {
@@ -195,10 +219,10 @@ struct Anytime : Common {
         }
         clear(estimate, l.s);
         clear(covariance, l.square());
-        scale = LOWEST_SCALE;
-        for (int k = 0; k < SCALES; k++, scale *= 4) {
+        factor = LOWEST_SCALE;
+        for (int k = 0; k < SCALES; k++, factor *= 4) {
             if (!(likely[k] > 0)) continue;
-            refresh_prior(scale);
+            refresh_prior(factor);
             bank.join(*bank.acting, prior.precision, prior.pull);
             bank.read(mean, second);
             const double weight = likely[k] / total;
@@ -225,8 +249,8 @@ struct Anytime : Common {
         for (i64 i = 0; i < z.square(); i++) bonus[i] *= width;
     }
     // Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept.
-    bool start(const double* value, double scale) {
-        learn(value, 1, 0, scale);
+    bool start(const double* value, double noise) {
+        learn(value, 1, 0, noise);  // a log has no free numbers: zeros stand for them
         return true;
     }
     bool conclude_again() {
@@ -239,6 +263,7 @@ struct Anytime : Common {
         filter.fields(f);
         bank.fields(f);
         prior.fields(f);
+        if (o.find_scale) scale.fields(f);
         f.number("due", &times->due);
         f.number("releases", &times->releases);
         f.number("refresh_due", &times->refresh_due);

@@ -61,6 +61,13 @@ struct Bank {
         }
         *acting = best;
     }
+    // Windows were narrower than is right now: memories that fade keep this share of their roots.
+    void doubt(double known) {
+        for (i64 k = 1; k < count; k++) {
+            for (i64 i = 0; i < z.square(); i++) root_of(k)[i] *= known;
+            for (int i = 0; i < z.s; i++) targets[k * z.s + i] *= known;
+        }
+    }
     // A prior of this precision and pull = precision·mean, and what memory k holds, as one system: joined·θ⁺ =
     // aim. Returns the log of the marginal likelihood, up to a constant that no prior changes.
     DPB_CALL double join(i64 k, const double* precision, const double* pull) {

@@ -57,6 +57,10 @@ struct Filter {
         add_rows(z, played, rows_x, rows_x, (int)*waiting);
         *waiting = 0;
     }
+    // What the sum holds may be off by this, in every direction.
+    void doubt(double by) {
+        for (int i = 0; i < z.n; i++) covariance[(i64)i * z.s + i] += by * by;
+    }
     // A release y = q·S + noise of this scale, made before all sums shrink by ρ. Leaves what it says, as
     // equations seen·θ⁺ = surprise, each of variance 1.
     DPB_CALL void learn(const double* noisy, double q, double rho, double scale, double reward_variance) {

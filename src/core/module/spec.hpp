@@ -180,6 +180,7 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             s.rewards = r.named("rewards", REWARDS);
             s.empirical_bayes = r.flag("empirical_bayes");
             s.neglected = r.flag("neglected");
+            s.find_scale = r.flag("find_scale");
             s.life = r.real("life");
             s.memories = r.table("memories", 1);
             require(s.life >= 1 && s.memories.rows <= 16, "life is at least 1, and memories are at most 16");

@@ -37,8 +37,10 @@ struct Fading {  // the sum, in whole numbers
         item = b.take<i64>(z.s);
         count = b.take<i64>(1);
     }
-    DPB_INLINE void add(double factor, const double* u) {
+    // An item factor·u, and `more` numbers that ride along behind it.
+    DPB_INLINE void add(double factor, const double* u, int more = 0, const double* rides = nullptr) {
         to_grid(z, factor, u, item);
+        for (int i = 0; i < more; i++) item[z.n - more + i] = to_grid(rides[i]);
         add_steps(z, recent, item);
         clear(z, item);
         if (++*count == TOGETHER) settle();

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from dpbandit.algorithms import presets
-from dpbandit.algorithms.rewards import rewards_of
+from dpbandit.algorithms.rewards import NUMBERS, rewards_of
 from dpbandit.design import DEFAULT_ALPHA, Design
 from dpbandit.errors import OptionError
+from dpbandit.learners.scale import FREE
 from dpbandit.options import Options, flag, positive, whole
 from dpbandit.policies import CENTRED_UCB
 from dpbandit.privacy.noise import find_noise
@@ -45,6 +46,7 @@ OPTIONS = (
     "memories",
     "life",
     "explore",
+    "find_scale",
 )
 
 # Where they come from, and what other values gave: docs/frontier.md.
@@ -58,7 +60,13 @@ MOST_MEMORIES = 16
 # What a bonus is for: arms and features that play does not teach about anyway, or all.
 EXPLORE = {"neglected": True, "everything": False}
 # One hypothesis, one prior, one sum for ever: what a GPU can play.
-PLAIN = {"memories": (), "empirical_bayes": False, "life": math.inf, "explore": "everything"}
+PLAIN = {
+    "memories": (),
+    "empirical_bayes": False,
+    "life": math.inf,
+    "explore": "everything",
+    "find_scale": False,
+}
 # Beyond, a release would show less of an item than floats can tell.
 LONGEST_KNEE = 1e9
 
@@ -83,7 +91,9 @@ def design(name: str, options: Options) -> Design:
     ratio = positive("ratio", options.own("ratio", RATIO))
     if not 1 < ratio <= 10:
         raise OptionError(f"ratio must lie above 1, and at most 10, not {ratio!r}")
-    numbers = options.dim + 1  # of an item: an instrument for the context and a constant
+    finds = finds_scale(options, share)
+    # Of an item: an instrument for the context and a constant, and what rides along.
+    numbers = options.dim + 1 + (FREE if finds else 0)
     budget = noise.budget(options, Anytime.draws(numbers, options.horizon, ratio))
     knee = options.own("knee", None)
     if knee is None:
@@ -134,6 +144,7 @@ def design(name: str, options: Options) -> Design:
             "life": life,
             "memories": np.array([positive("memories", one) for one in memories]),
             "neglected": neglected,
+            "find_scale": finds,
             "public_contexts": np.empty((0, options.dim)) if public is None else public,
         },
         release=release,
@@ -157,11 +168,30 @@ def not_plain(spec: Mapping[str, Any]) -> str:
         "its prior is fitted at every release": spec["empirical_bayes"],
         "it explores what is neglected": spec["neglected"],
         "its releases keep their distance": not math.isinf(spec["life"]),
+        "its window follows the residuals": spec["find_scale"],
     }
     found = [words for words, is_so in parts.items() if is_so]
     plain = ", ".join(f"{name}={value!r}" for name, value in PLAIN.items())
     plain = plain.replace("=inf", "=math.inf")
     return f"{', '.join(found)} (a plain one has {plain})" if found else ""
+
+
+def finds_scale(options: Options, share: float) -> bool:
+    """Whether the window follows residuals: on where nothing speaks against it, or as asked."""
+    rewards = options.own("rewards", NUMBERS.name)
+    against = ""
+    if options.protects.needs_instruments:
+        against = f"unit={options.unit!r}: where residuals are free, a user's move the same way"
+    elif not options.protects.counts_are_public:
+        against = f"unit={options.unit!r}: a person's rewards add up in the whole range alone"
+    elif rewards != NUMBERS.name:
+        against = f"rewards={rewards!r}, which says how rewards vary"
+    elif share == 0.5:
+        against = "window=0.5, which is no window"
+    found = flag("find_scale", options.own("find_scale", not against))
+    if found and against:
+        raise OptionError(f"find_scale=True does not go with {against}. Leave find_scale out")
+    return found
 
 
 def _rounds(name: str, value: Any) -> float:

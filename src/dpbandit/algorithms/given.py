@@ -48,6 +48,7 @@ class Given(TypedDict, total=False):
     memories: Sequence[float]
     life: float | None
     explore: Literal["neglected", "everything"]
+    find_scale: bool | None
     shape: Literal["round", "ellipsoid", "instruments"]
     honaker: bool
     determinant_growth: float

@@ -213,6 +213,7 @@ def make(  # type: ignore[empty-body]
     memories: Sequence[float] = (27_000.0, 9_000.0, 3_000.0),
     life: float | None = None,
     explore: Literal["neglected", "everything"] = "neglected",
+    find_scale: bool | None = None,
     shape: Literal["round", "ellipsoid", "instruments"] = "round",
     honaker: bool = False,
     determinant_growth: float = 1.0,
@@ -294,7 +295,8 @@ def make(  # type: ignore[empty-body]
     first_release : int, default knee/20, or 8 standard deviations of the noise
         `anytime`: round of the first release; `dp-klucb`: pulls in an arm's first batch.
     reward_variance : float, default W²/16, or none
-        `anytime`, `dp-klucb`: public guess of the variance of a reward around its mean.
+        `anytime`, `dp-klucb`: public guess of the variance of a reward around its mean; with
+        `find_scale` the most that is assumed.
     empirical_bayes : bool, default True
         `anytime`: scales of the prior's variance compete on what was released.
     memories : list of float, default (27000, 9000, 3000)
@@ -304,6 +306,10 @@ def make(  # type: ignore[empty-body]
         `anytime`: rounds after which releases keep their distance, so that they speak of today.
     explore : {'neglected', 'everything'}, default 'neglected'
         `anytime`: what a bonus is for: what play does not teach about anyway, or all.
+    find_scale : bool, default True where it can be
+        `anytime`: how far rewards are from predictions is found beside the sum, at no cost, and
+        narrows the window and the assumed variance. Off for clicks, for units whose counts follow
+        rewards or instruments, and where `window` is 0.5.
     shape : {'round', 'ellipsoid', 'instruments'}, default 'round'
         `tree-gauss`, `toeplitz`, `private-ts`, `adac-oful`: noise shaped like the public contexts.
     honaker : bool, default False

@@ -77,6 +77,7 @@ OWN: dict[str, Callable[[Rng], Any]] = {
     "memories": lambda rng: _one(rng, (), (_size(rng, 0, 4),)),
     "life": lambda rng: _one(rng, 1.0, 2.5, _size(rng, 0, 3)),
     "explore": lambda rng: "everything",
+    "find_scale": lambda rng: False,
     "shape": lambda rng: _one(rng, "round", "ellipsoid", "instruments"),
     "honaker": lambda rng: True,
     "determinant_growth": lambda rng: _size(rng, -4, 1),

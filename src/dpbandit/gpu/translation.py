@@ -41,7 +41,7 @@ RIDGE = (
 )
 FILTER = (
     "scale window knee ratio first life reward_variance rewards empirical_bayes memories neglected "
-    "public_contexts"
+    "find_scale public_contexts"
 )
 KNOWN = {
     learner: {*COMMON.split(), *own.split()}

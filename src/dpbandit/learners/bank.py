@@ -73,6 +73,11 @@ class Bank(Holder):
                 best = k
         self.acting = best
 
+    def doubt(self, known: float) -> None:
+        """Windows were narrower than is right now: memories that fade keep this share of their roots."""
+        self.roots[1:] *= known
+        self.targets[1:] *= known
+
     def join(self, k: int, precision: Matrix, pull: Vector) -> Joined:
         """What memory k holds under a prior of this precision and pull = precision·mean."""
         # The prior as equations: U·θ⁺ = U·mean.

@@ -17,6 +17,7 @@ import numpy as np
 from dpbandit.learners.bank import Bank, Joined
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.learners.prior import DIFFERENCES, LOOKED_AT, Prior
+from dpbandit.learners.scale import FREE, Scale
 from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.algebra import below, factor, inverse_if_positive, solved
 from dpbandit.reference.fields import Fields, Holder, Number
@@ -72,6 +73,10 @@ class Filter(Holder):
         self.spread += weight * weight * np.outer(u, u)
         self.played += np.outer(longer, longer)
 
+    def doubt(self, by: float) -> None:
+        """What the sum holds may be off by this, in every direction."""
+        self.covariance += by * by * np.eye(len(self.mean))
+
     def learn(
         self, noisy: Vector, q: float, rho: float, scale: float, reward_variance: float
     ) -> tuple[Matrix, Vector]:
@@ -125,10 +130,16 @@ class FilterLearner(Learner, Holder):
     def __init__(self, spec: Spec, clock: Clock) -> None:
         super().__init__(spec, clock)
         d = self.dim
-        self.pending_size = d + 1
+        # Two free numbers tell how far rewards are from predictions.
+        self.free = FREE if spec["find_scale"] else 0
+        self.pending_size = d + 1 + self.free
         self.knee, self.ratio, self.life = (float(spec[it]) for it in ("knee", "ratio", "life"))
         self.sum = AnytimeSums(
-            d + 1, knee=self.knee, ratio=self.ratio, life=self.life, first=int(spec["first"])
+            self.pending_size,
+            knee=self.knee,
+            ratio=self.ratio,
+            life=self.life,
+            first=int(spec["first"]),
         )
         self.filter = Filter(d + 1)
         self.bank = Bank(d + 1, np.asarray(spec["memories"], dtype=np.float64))
@@ -138,6 +149,7 @@ class FilterLearner(Learner, Holder):
         self.instrument = np.zeros(d + 1)  # of the last round
         self.window, self.noise_scale = float(spec["window"]), float(spec["scale"])
         self.follows_rate = FOLLOWS_RATE[spec["rewards"]]
+        self.scale_of = Scale(math.sqrt(float(spec["reward_variance"])), self.window, self.width)
         self.releases = self.released_at = self.refresh_due = 0
         self.rate, self.prior_scale = 0.0, 1.0
         self._conclude()
@@ -163,9 +175,18 @@ class FilterLearner(Learner, Holder):
         u = self.instrument[:] = self._instrument(x)
         longer = np.append(x, 1.0)
         # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
-        half, weight = self.window, 0.5 / self.window
+        # The window is of contexts and of releases: the same for every neighbour.
+        half, variance = self.window, 0.0
+        if self.free:
+            variance = max(float(longer @ self.posterior @ longer), 0.0)
+            half = self.scale_of.window(variance)
+        weight = 0.5 / half
         prediction = min(max(float(longer @ self.estimate), self.low + half), self.high - half)
-        numbers = self.sum.add(t, to_whole(min(max(reward - prediction, -half), half) * weight * u))
+        residual = min(max(reward - prediction, -half), half)
+        item = residual * weight * u
+        if self.free:
+            item = np.append(item, self.scale_of.see(abs(residual), half, variance))
+        numbers = self.sum.add(t, to_whole(item))
         self.filter.see(longer, u, weight, prediction)
         return None if numbers is None else Pending(numbers, self.noise_scale)
 
@@ -180,11 +201,19 @@ class FilterLearner(Learner, Holder):
     def commit(self, noisy: Vector) -> None:
         t = self.clock.rounds
         rho = kept(t, next_time(t, self.ratio, self.life), self.knee, self.life)
-        self._learn(noisy, shown(rho), rho, self.noise_scale)
+        q, n = shown(rho), self.dim + 1
+        if self.free:
+            off = self.width * self.scale_of.distance_design  # by what windows cut off, at most
+            known = self.scale_of.learn(noisy[n:], q, rho, max(self.noise_scale, LEAST_NOISE))
+            if known < 1.0:
+                self.filter.doubt(off)
+                self.bank.doubt(known)
+        self._learn(noisy[:n], q, rho, self.noise_scale)
 
     def start(self, noisy: Vector, scale: float) -> bool:
-        # All of a log's sum is shown and nothing kept. The filter saw its rows.
-        self._learn(noisy, 1.0, 0.0, scale)
+        # All of a log's sum is shown and nothing kept. The filter saw its rows; a log has no free
+        # numbers, so zeros stand for them.
+        self._learn(noisy[: self.dim + 1], 1.0, 0.0, scale)
         return True
 
     def conclude(self) -> bool:
@@ -195,6 +224,8 @@ class FilterLearner(Learner, Holder):
     # The rate is what releases say of it: all of this is post-processing.
 
     def _reward_variance(self) -> float:
+        if self.free:
+            return self.scale_of.residual_deviation**2
         if not self.follows_rate or self.releases == 0:
             return float(self.spec["reward_variance"])
         return max(self.rate * (self.width - self.rate), LEAST_VARIANCE * self.width**2)
@@ -291,6 +322,8 @@ class FilterLearner(Learner, Holder):
 
     def fields(self) -> Fields:
         inside = {**self.sum.fields(), **self.filter.fields(), **self.prior.fields()}
+        if self.free:
+            inside |= self.scale_of.fields()
         return {**Holder.fields(self), **inside, **self.bank.fields()}
 
     def loaded(self) -> None:

@@ -159,7 +159,8 @@ class IntoFilter(Way):
         fields["design"][:] = weight * (factor @ gram) * units
         fields["offset"][:] = weight * recipe.middle * (factor @ gram[:, d])
         fields["spread"][:] = weight**2 * (factor @ second @ factor.T)
-        _done(engine.start(noisy, scale))
+        free = len(engine.fields()["sums_low"][0]) - len(noisy)  # numbers that no log has
+        _done(engine.start(np.append(noisy, np.zeros(free)), scale))
 
 
 class IntoPair(Way):
