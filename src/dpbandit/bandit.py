@@ -27,7 +27,7 @@ from dpbandit import learning
 from dpbandit.design import Design, keys_for
 from dpbandit.encoder import Encoder
 from dpbandit.errors import BudgetError, OptionError, PropensityError
-from dpbandit.frames import array_of
+from dpbandit.frames import array_of, in_order
 from dpbandit.logs.record import ASSUMPTION, CONTEXTS_TOO, Log, People
 from dpbandit.model import Gate, ReleasedModel
 from dpbandit.options import Options
@@ -126,6 +126,8 @@ class Bandit:
         self.keys, self.spec, engine = self._engine(keys_for(options.seed))
         self.state = State(engine, design.ledger, design.claim, {})
         self.encoder: Encoder | None = None  # set where the bandit is made or loaded
+        # The log's columns that it learned from, by name: frames must then have them in this order.
+        self.feature_names: tuple[str, ...] | None = None
         self.public_rows = {row.tobytes() for row in design.public_set}
         self.lock = threading.RLock()  # by way of `state.alone`
         self._process = os.getpid()
@@ -444,7 +446,7 @@ class Bandit:
 
     def check_contexts(self, contexts: ArrayLike) -> Matrix:
         """The contexts as an array, or a named error. Nothing changes."""
-        given = array_of(contexts, "contexts")
+        given = array_of(in_order(contexts, self.feature_names), "contexts")
         self.gate.check(given)
         return given
 
@@ -530,7 +532,7 @@ class Bandit:
             raise BudgetError(engines.FORKED_WORDS)
 
     def _select(self, contexts: Any, k: int | None) -> Any:
-        given = array_of(contexts, "contexts")
+        given = array_of(in_order(contexts, self.feature_names), "contexts")
         if k is not None and not _is_slate(k, given):
             self.gate.check(given)
             raise OptionError(

@@ -108,7 +108,7 @@ def _unpack(source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any]
             f"{path} has format {found!r}; this version reads format {FORMAT}: load it with the "
             "version of dpbandit that saved it"
         )
-    _same_names(path, "record", set(record) - {"encoder"}, _RECORD)
+    _same_names(path, "record", set(record) - {"encoder", "feature_names"}, _RECORD)
     if receipt is not None:
         _check_receipt(path, record, receipt)
     return _restore(path, record, arrays)
@@ -150,6 +150,8 @@ def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit
     bandit.use_keys(keys)
     if "encoder" in record:
         bandit.encoder = encoder_for(record["encoder"], bandit.dim)
+    if "feature_names" in record:
+        bandit.feature_names = tuple(map(str, record["feature_names"]))
     offered = arrays.pop("offered", None)
     fields = _fields(path, arrays, bandit.engine.fields())
     bandit.engine.load_fields(fields)

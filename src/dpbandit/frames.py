@@ -1,6 +1,7 @@
 """Frames in and out: pandas, polars and Arrow, none of which is imported unless it is what was given or asked for.
 
-A frame is whatever speaks Arrow's PyCapsule protocol. Columns are taken in their order; names play no part.
+A frame is whatever speaks Arrow's PyCapsule protocol. Columns are taken in their order; names play no part, but where
+a bandit learned from a log's columns by name: then they must be the same, in the same order.
 """
 
 from __future__ import annotations
@@ -69,6 +70,20 @@ def array_of(given: Any, what: str) -> NDArray[np.float64]:
     found = array if array.dtype.kind in "fiub" else numbers(given, what)
     # Not `ascontiguousarray`, which makes a single number a list of one.
     return np.asarray(found, dtype=np.float64, order="C")
+
+
+def in_order(given: Any, names: tuple[str, ...] | None) -> Any:
+    """The same; or an error if it is a frame whose columns are named, and not in this order."""
+    if names is None or not is_frame(given):
+        return given
+    columns = getattr(given, "column_names", None)
+    found = list(getattr(given, "columns", ()) if columns is None else columns)
+    if not any(isinstance(name, str) for name in found) or found == list(names):
+        return given
+    raise ShapeError(
+        f"the columns are {', '.join(map(str, found))}, and this bandit learned from "
+        f"{', '.join(names)}, in this order: select these columns by name first"
+    )
 
 
 def column(frame: Any, name: str) -> Any:

@@ -30,7 +30,7 @@ from dpbandit.errors import (
     PrivacyWarning,
     ShapeError,
 )
-from dpbandit.frames import array_of, entries
+from dpbandit.frames import array_of, entries, in_order
 from dpbandit.logs.record import hash_name
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.ledger import Ledger
@@ -56,7 +56,8 @@ OUTSIDE = (
 
 def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any, told: Told) -> None:
     """`Bandit.update` for whatever is given: lists, frames, batches, users."""
-    xs, rs = array_of(contexts, "contexts"), array_of(rewards, "rewards")
+    xs = array_of(in_order(contexts, bandit.feature_names), "contexts")
+    rs = array_of(rewards, "rewards")
     if xs.ndim == 1 and rs.ndim == 0:
         xs, rs = xs[None, :], rs[None]
     if xs.ndim != 2 or rs.ndim != 1 or len(xs) != len(rs):

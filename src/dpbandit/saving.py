@@ -57,6 +57,8 @@ def pack(bandit: Bandit) -> bytes:
     }
     if bandit.encoder is not None:
         record["encoder"] = bandit.encoder.to_record()
+    if bandit.feature_names is not None:
+        record["feature_names"] = list(bandit.feature_names)
     text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
     packed = io.BytesIO()
     np.savez(packed, record=text, **arrays)  # type: ignore[arg-type]

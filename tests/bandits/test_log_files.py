@@ -119,3 +119,24 @@ def test_files_of_two_kinds_and_broken_ones_are_refused(tmp_path):
     with pytest.raises(errors.LogError, match="'age'"):
         dpb.warm_start(log.set_column(0, "age", [["old"] * 50]), encoder=encoder(), **GIVEN)
     assert file.endswith("parquet")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_a_frame_with_columns_in_another_order_is_refused(tmp_path, kind):
+    from dpbandit.frames import frame
+
+    rng = np.random.default_rng(0)
+    log = pa.table({"a": rng.random(200) / 2, "b": rng.random(200) / 2, "clicked": np.ones(200)})
+    bandit = dpb.warm_start(log, context=["b", "a"], **GIVEN)
+    bandit.save(tmp_path / "b.npz")
+    rows = {"b": [0.1, 0.2], "a": [0.3, 0.4]}
+    for one in (bandit, dpb.load(tmp_path / "b.npz")):
+        one.select(frame(rows, kind))
+        one.update(frame(rows, kind), [1.0, 0.0])
+        one.select([[0.1, 0.3]])
+        for wrong in ({"a": rows["a"], "b": rows["b"]}, {"b": rows["b"], "c": rows["a"]}):
+            with pytest.raises(errors.ShapeError, match="learned from b, a, in this order"):
+                one.select(frame(wrong, kind))
+            with pytest.raises(errors.ShapeError, match="learned from b, a, in this order"):
+                one.update(frame(wrong, kind), [1.0, 0.0])
+    assert bandit.rounds == 2

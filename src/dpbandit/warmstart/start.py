@@ -162,6 +162,8 @@ def warm_start(
         progress=progress,
         least_used=least_used,
     )
+    if encoder is None and not columns.is_list:
+        bandit.feature_names = columns.context
     if any(log.bad.values()):
         warnings.warn(f"rows of the log are left out: {log}", LogWarning, stacklevel=2)
     if bandit.claim.status != "none" and bandit.claim.delta * log.learned > 1:
