@@ -1,10 +1,12 @@
 """What it costs to protect people: their contexts too, and whole persons. Held-out seeds.
 
     python -m experiments.people                       # everything, about half an hour on two cores
+    python -m experiments.people lastfm                # needs its data: README, "Data"
     python -m experiments.people contexts --seeds 20
     python -m experiments.people persons --json people.json
 
-`contexts`: regret of `anytime-joint` beside `anytime` and `joint`. `persons`: what is gained over random
+`contexts`: regret of `anytime-joint` beside `anytime` and `joint`. `lastfm`: the same as shares of LinUCB's
+reward. `persons`: what is gained over random
 play at real click rates when a person comes 20 times and one of their clicks is learned from. `spread`:
 regret where rewards are no clicks and all 20 of a user's are protected together.
 """
@@ -31,8 +33,10 @@ SETTINGS: dict[str, tuple[Any, int, dict[str, Any], float, dict[str, Any]]] = {
     "simulation, d = 10": (worlds.Synthetic(), 10_000, WIDE, 1, {}),
     "simulation, d = 10, T = 10⁵": (worlds.Synthetic(), 100_000, WIDE, 0.3, {}),
     "simulation, d = 10, (1, 1e-6)": (worlds.Synthetic(), 10_000, NARROW, 1, {}),
-    "simulation, d = 25, T = 10⁵, (1, 1e-6)": (worlds.Synthetic(dim=25), 100_000, NARROW, 0.2, {}),
+    "simulation, d = 25, T = 10⁵, (1, 1e-6)": (worlds.Synthetic(dim=25), 100_000, NARROW, 0.3, {}),
     "simulation, d = 2": (worlds.Synthetic(dim=2), 10_000, WIDE, 0.5, {}),
+    "simulation, d = 5": (worlds.Synthetic(dim=5), 10_000, WIDE, 0.5, {}),
+    "simulation, d = 50": (worlds.Synthetic(dim=50), 10_000, WIDE, 0.1, {}),
     "simulation, d = 100": (worlds.Synthetic(dim=100), 10_000, WIDE, 0.05, {}),
     "degenerate": (worlds.Degenerate(), 10_000, WIDE, 0.5, {}),
     "10 one-hot arms": (worlds.Bernoulli(10), 10_000, WIDE, 0.5, CLICKS),
@@ -71,6 +75,24 @@ def contexts(seeds: int) -> dict[str, pd.DataFrame]:
         last = results.frame().pivot(index="seed", columns="algorithm", values="regret")
         found[label] = pd.DataFrame({"mean": last.mean(), "se": last.std(ddof=1) / count**0.5})
         print(f"{label}, {count} seeds\n{found[label].round(1).to_string()}\n", flush=True)
+    return found
+
+
+def lastfm(seeds: int) -> dict[str, pd.DataFrame]:
+    """Reward as a share of LinUCB's on the same seeds, T = 50,000, (2, 1e-5); a tenth of the seeds."""
+    count, found = max(2, seeds // 10), {}
+    given = {"linucb": ("linucb", {}), "anytime-joint": ("anytime-joint", CLICKS)}
+    for features in ("pca", "svd"):
+        world = worlds.LastFM(features)
+        results = dpb.run(world, given, horizon=50_000, seeds=count, record=[], **WIDE)
+        last = results.frame().pivot(index="seed", columns="algorithm", values="reward")
+        shares = last["anytime-joint"] / last["linucb"]
+        rows = {"mean": shares.mean(), "se": shares.std(ddof=1) / count**0.5}
+        found[f"LastFM, {features}"] = pd.DataFrame({"anytime-joint": rows}).T
+        print(
+            f"LastFM, {features}, {count} seeds\n{found[f'LastFM, {features}'].round(3)}\n",
+            flush=True,
+        )
     return found
 
 
@@ -126,7 +148,7 @@ def play(
     return float(lost), float(lost_at_random)
 
 
-PARTS = {"contexts": contexts, "persons": persons, "spread": spread}
+PARTS = {"contexts": contexts, "lastfm": lastfm, "persons": persons, "spread": spread}
 
 
 def main() -> None:

@@ -126,5 +126,7 @@ def test_what_a_gpu_cannot_attack_is_refused_with_the_way_out():
         dpb.audit("tree-gauss", horizon=8, pan_private=True, device="host")
     with pytest.raises(OptionError, match="device='cpu'"):
         dpb.audit("joint", horizon=8, noise="wishart", device="host")
+    with pytest.raises(OptionError, match=r"anytime-joint.*eigenvalues.*device='cpu'"):
+        dpb.audit("anytime-joint", horizon=8, device="host")
     with pytest.raises(OptionError, match="'cpu' or 'cuda'"):
         dpb.audit("tree-gauss", device="tpu")

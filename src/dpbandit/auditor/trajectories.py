@@ -37,6 +37,11 @@ def trajectory(frozen: Frozen, positions: NDArray[np.int64]) -> Attack:
         )
     if not bandit.values_depend_on_releases:
         return shifts(frozen, positions)
+    if bandit.design.learner == "pair":
+        raise OptionError(
+            f"device='cuda' does not attack {bandit.name}: whiteners, directions and θ follow from its "
+            "releases by eigenvalues, anew in every run; use device='cpu'"
+        )
     if bandit.design.learner != "filter" or not isinstance(bandit.release, Anytime):
         raise OptionError(
             f"device='cuda' does not know how the values of {bandit.name} depend on its releases: "
