@@ -129,6 +129,8 @@ def test_what_is_sent_and_to_whom_it_belongs(tmp_path, serve, collector):
     assert call("POST", path, asked, headers=parent)[0] == 201
     assert service.caller("")("POST", path, asked, headers=parent)[0] == 401
     assert call("POST", path, {"contexts": [[9.0, 9.0, 9.0]]})[0] == 422
+    shop = ("dpbandit.decisions", (("bandit", "shop"),))
+    until(lambda: collector.series.get(shop) == 2)
     service.stop()  # sends what is left
     spans = [(span.name, dict(plain(span.attributes))) for span in collector.spans]
     statuses = [told["http.response.status_code"] for name, told in spans if name == "decisions"]
@@ -141,7 +143,6 @@ def test_what_is_sent_and_to_whom_it_belongs(tmp_path, serve, collector):
     resource = dict(collector.resources[0])
     assert resource["service.name"] == "dpbandit"
     assert resource["deployment.environment"] == "test"
-    assert collector.series["dpbandit.decisions", (("bandit", "shop"),)] == 2
     requests = {dict(at)["action"] for name, at in collector.series if name == "dpbandit.requests"}
     assert not {"rewards", "erasures"} & requests
 
