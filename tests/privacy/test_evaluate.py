@@ -61,6 +61,18 @@ def test_all_that_is_public_is_the_same_for_neighbours_who_released_the_same():
         assert one.played == two.played
 
 
+def test_a_reward_that_is_no_number_shows_nothing():
+    log, *_ = planted.evaluation_log("reward")
+    given = {"release": (1.0, 1e-4), "epsilon": 1.0, "delta": 1e-4, "first_release": 3, "knee": 9.0}
+    one = planted.evaluated(log, "anytime", **given)
+    for strange in (math.nan, math.inf, -math.inf, 1e300):
+        changed = {**log, "reward": log["reward"].copy()}
+        changed["reward"][0] = strange
+        two = planted.evaluated(changed, "anytime", script=one.transcript, **given)
+        assert one.found.to_dict() == two.found.to_dict()
+        assert one.played == two.played
+
+
 def test_the_claim_is_the_composition_written_out():
     given = {"items": np.eye(2), "reward_range": (0, 1), "seed": 1, "epsilon": 1.0, "delta": 1e-6}
     log = {"action": np.array([0, 1] * 50), "reward": np.ones(100)}

@@ -138,7 +138,11 @@ class Tally:
             self.seen.kept_y += y
             self.seen.kept_yy += y * y
         if kept:
-            self.player.learn(row)
+            # A reward that is no number stands in the middle, as in a log that starts a bandit: an error
+            # would show it.
+            low, high = self.rewards
+            finite = math.isfinite(row.reward)
+            self.player.learn(row if finite else row._replace(reward=(low + high) / 2))
 
     def _see(self, w: float, y: float, q: float) -> None:
         seen = self.seen
