@@ -605,6 +605,8 @@ def test_protections_are_compared_in_one_measure_and_one_is_recommended():
     assert list(found.other) == [2.0, 8.0]
     units = [row["unit"] for row in found.rows()]
     assert {("person", 1), ("person", 10), ("user", 5), "reward"} <= set(units)
+    calls = [row["make"] for row in found.rows() if row["unit"] == ("person", 1)]
+    assert [call.split(",")[0] for call in calls] == ['"anytime"', '"anytime-joint"']
     text = str(found)
     assert text.count("clicks lost") >= 2
     assert "regret" not in text

@@ -59,6 +59,10 @@ def kinds(clicks: bool) -> list[Protection]:
             Protection(f"a person, m = {cap} {_count(cap, 'visit')}", "anytime", own, True)
         )
     found.append(Protection(f"{one} and its context", "anytime-joint", told, contexts=True))
+    for cap in CAPS if clicks else ():
+        own = {"unit": ("person", cap), **told}
+        words = f"a person and contexts, C = {cap} {_count(cap, 'click')}"
+        found.append(Protection(words, "anytime-joint", own, True, True))
     for cap in CAPS:
         own = {"unit": ("user", cap), **told}
         words = f"a person and contexts, m = {cap} {_count(cap, 'visit')}"
