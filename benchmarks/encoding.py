@@ -36,7 +36,9 @@ def main() -> None:
         crosses=[("country", "article"), ("device", "article")],
         item=["article"],
     )
-    bandit = dpb.make("anytime", encoder=encoder, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=0)
+    bandit = dpb.make(
+        "anytime", encoder=encoder, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=0
+    )
     slate = encoder.slate([{"article": f"article {i}"} for i in range(ARMS)])
     person = {"age": 31, "country": "fr", "device": "phone"}
     ready = slate.contexts(person)
