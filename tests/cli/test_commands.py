@@ -22,6 +22,7 @@ COMMANDS = {
     "doctor": (["doctor"], 0),
     "algorithms": (["algorithms"], 0),
     "run": (QUICK_RUN, 0),
+    "proofs": (["proofs"], 0),
     "verify": (["verify", "tree-gauss", "--horizon", "32", "--dim", "2", "--runs", "5"], 0),
     "audit": (["audit", "dgs-figure", "--delta", "0.1", "--horizon", "32", "--runs", "2000"], 3),
     "fuzz": (["fuzz", "tree-gauss", "local", "--cases", "10", "--workers", "1"], 0),

@@ -271,14 +271,17 @@ def fuzz(
 
 
 @app.command()
-def proofs() -> None:
+def proofs(json_: Json = False) -> None:
     """Print the proofs behind every claim that says "proven", as Markdown.
 
     [dim]Example:[/dim]  dpbandit proofs | less
     """
     from dpbandit.auditor.sheet import proofs as found
 
-    print(found())
+    if json_:
+        print_json({"markdown": found()})
+    else:
+        print(found())
 
 
 @app.command()

@@ -251,7 +251,9 @@ class Plan:
         ratio = self.final(best) / max(self.final(REFERENCE), 1e-300)
         close = self.rounds_until_close(best)
         reached = (
-            f"from round {close:,} on" if close else f"not within {self.problem.rounds:,} rounds"
+            f"within 10% of LinUCB's from round {close:,}"
+            if close
+            else f"not within 10% of LinUCB's in {self.problem.rounds:,} rounds"
         )
         rivals = f"; not clearly worse: {', '.join(self.rivals())}" if self.rivals() else ""
         claim = self.forecasts[best].claim
@@ -259,7 +261,7 @@ class Plan:
         return (
             f"recommended: {best}{self.forecasts[best].told} (proven at ε = {self.epsilon:g}, δ = {self.delta:g}{whom}), "
             f"predicted {self.measure} {self.final(best):,.0f} after {self.problem.rounds:,} rounds, "
-            f"{ratio:.2f} × non-private; within 10% of non-private {reached}{rivals}"
+            f"{ratio:.2f} × non-private; recent regret {reached}{rivals}"
         )
 
     def __str__(self) -> str:
