@@ -408,7 +408,8 @@ def add_copies(url, count):
             )
         db.run("INSERT INTO streams SELECT id, 0 FROM bandits WHERE id > 1")
         db.run("INSERT INTO progress SELECT id, 0, 0, 0 FROM bandits WHERE id > 1")
-        db.run("INSERT INTO states SELECT b.id, 0, s.state FROM bandits b, states s WHERE b.id > 1")
+        sql = "INSERT INTO states (bandit, number, state) SELECT b.id, 0, s.state FROM bandits b, "
+        db.run(sql + "states s WHERE b.id > 1")
         db.run(
             "INSERT INTO releases SELECT b.id, r.number, r.position, r.made_at, r.token, "
             "r.fingerprint, r.charged, r.privacy, r.noise_scale, r.model, r.noisy FROM bandits b, "

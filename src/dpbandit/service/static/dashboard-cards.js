@@ -1,6 +1,6 @@
 // One card for each bandit: filled again at every update, never rebuilt, so that focus and what was opened stay.
 
-import { clock, formal, health, measured, number, precise, projection, promise, rate, span, who } from "./dashboard-words.js";
+import { clock, earnings, formal, health, number, precise, projection, promise, rate, span, who } from "./dashboard-words.js";
 
 const LISTED = 20; // models in a card's table
 
@@ -120,7 +120,7 @@ export function fillDetails(card, privacy, releases, offers) {
     write(card.at("spent-label"), `Most spent by one ${who(privacy.claim.unit)}`);
     meter(card.at("meter"), card.at("spent"), percent, `${number(percent)}%: ε ${number(spent, 2)} of ${number(limit, 2)}`);
   }
-  const [earned, how] = measured(privacy.measured);
+  const [earned, how] = earnings(privacy.measured);
   card.at("measured").hidden = !how;
   write(card.at("earned"), earned);
   write(card.at("earned-how"), how);
