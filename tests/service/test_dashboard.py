@@ -143,7 +143,13 @@ def test_the_page_asks_for_nothing_that_comes_from_rewards():
         text = (STATIC / name).read_text()
         asked |= set(re.findall(r'ask\(["`]([^"`]+)["`]', text))
         assert "rewards" not in re.sub(r"//.*", "", text)
-    assert asked == {"v1/bandits", "v1/privacy", "${path}/privacy", "${path}/releases"}
+    # And of one bandit itself, its account and its releases.
+    assert asked == {"v1/bandits", "v1/privacy", "metrics"}
+    page = (STATIC / "dashboard.js").read_text()
+    assert re.findall(r"(\S.*)\.map\(\(more\) => ask\(path \+ more", page)[0].endswith(
+        '["/privacy", "/releases", ""]'
+    )
+    assert page.count("ask(") == len(asked) + 2  # its own definition, and the one above
 
 
 def test_ids_are_unique_and_every_label_finds_its_input():
