@@ -35,6 +35,7 @@ _PLACES = {
     "recommend": "dpbandit.planner.recommend",
     "affordable_epsilon": "dpbandit.planner.affordable",
     "protections": "dpbandit.planner.protection",
+    "clipping": "dpbandit.planner.clipping",
     "Bandit": "dpbandit.bandit",
     "Claim": "dpbandit.privacy.claim",
     "Ledger": "dpbandit.privacy.ledger",
@@ -69,6 +70,7 @@ __all__ = [
     "recommend",
     "affordable_epsilon",
     "protections",
+    "clipping",
     "Bandit",
     "Claim",
     "Ledger",
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
     from dpbandit.files import load
     from dpbandit.planner.affordable import affordable_epsilon
     from dpbandit.planner.ask import plan
+    from dpbandit.planner.clipping import clipping
     from dpbandit.planner.protection import protections
     from dpbandit.planner.recommend import recommend
     from dpbandit.planner.sizing import sizing

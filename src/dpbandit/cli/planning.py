@@ -109,6 +109,11 @@ def plan(
     regret: float | None = Option(
         None, help="The other way round: the smallest ε whose predicted regret is at most this."
     ),
+    rewards_sample: Path | None = Option(
+        None,
+        help="Say what clipping does to these rewards, such as money, and recommend a range: a .csv "
+        "with a column reward, and arm if you like, or one of numbers. Public or invented ones only.",
+    ),
     seed: int = Option(0, help="Seed of the sample of worlds that predictions are averaged over."),
     file: Path | None = Option(None, "--out", help="Write a picture here (.svg, .png or .pdf)."),
     json_: Json = False,
@@ -127,6 +132,8 @@ def plan(
     dpbandit plan --dim 10 --arms 10 --delta 1e-6 --horizon 100000 --afford 50%
 
     dpbandit plan --protections --visits 20 --click-rate 0.02 --horizon 100000
+
+    dpbandit plan --rewards-sample invented.csv --reward-range 0 1000 --arms 10
     """
     from dpbandit.cli.progress import bar
     from dpbandit.planner.affordable import affordable_epsilon
@@ -135,6 +142,27 @@ def plan(
     if file is not None and file.suffix not in (".svg", ".png", ".pdf"):
         raise OptionError(f"--out must end in .svg, .png or .pdf, not {file.name!r}")
     room_for(file)
+    if rewards_sample is not None:
+        others = (
+            dim,
+            click_rate,
+            visits,
+            reward_noise,
+            reward_spread,
+            contexts,
+            covariance,
+            afford,
+        )
+        switches = (names, protections, private_contexts, unknown_horizon, known_contexts, in_order)
+        if any(switches) or any(one is not None for one in (*others, regret)):
+            raise OptionError(
+                "--rewards-sample says which range to clip to, and takes --arms, --epsilon, --delta, "
+                "--horizon, --reward-range, --user-rewards, --out and --json alone"
+            )
+        about: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "horizon": horizon}
+        about |= {"reward_range": reward_range, **unit_of(user_rewards, person_clicks)}
+        _clipping(rewards_sample, arms, about, file, json_)
+        return
     sample = None if contexts is None else _read(contexts)
     given: dict[str, Any] = {
         "dim": dim or (defaults.DIM if sample is None else sample.shape[-1]),
@@ -256,6 +284,51 @@ def _protections(given: dict[str, Any], json_: bool) -> None:
         say(found.plan.accuracy, "dim")
     if not found.plan.complete:
         interrupted("only finished predictions are shown")
+
+
+def _clipping(
+    sample: Path, arms: int, about: dict[str, Any], file: Path | None, json_: bool
+) -> None:
+    from dpbandit.planner.clipping import PUBLIC, clipping
+
+    rewards, arm = _rewards(sample)
+    found = clipping(rewards, arm=arm, arms=arms if arm is None else None, **about)
+    if file is not None:
+        found.plot().savefig(file, dpi=160)
+    if json_:
+        print_json(found.to_dict())
+        return
+    say(found.headline(), "bold")
+    table = new_table()
+    for column in found.HEAD:
+        table.add_column(column, justify="left" if column == "range" else "right", no_wrap=True)
+    for line in found.lines():
+        table.add_row(*line, style="bold" if line[0].endswith("←") else None)
+    print_table(table)
+    for words in found.assumptions():
+        say(words, "yellow" if words == PUBLIC else "dim")
+    if file is not None:
+        say(f"picture written to {file}", "dim")
+
+
+def _rewards(path: Path) -> tuple[Any, Any]:
+    """Numbers of a file, and whose they are if it has a column `arm`."""
+    import pandas as pd
+
+    found = _read(path) if path.suffix != ".csv" else None
+    if found is None:
+        try:
+            frame = pd.read_csv(path)
+        except OSError as error:
+            raise OptionError(f"{path} cannot be read: {error.strerror or error}") from None
+        except ValueError as error:
+            raise ShapeError(f"{path} is no table: {error}") from None
+        if "reward" in frame.columns:
+            return frame["reward"].to_numpy(), frame["arm"].tolist() if "arm" in frame else None
+        found = _read(path)
+    if found.ndim == 2 and found.shape[1] != 1:
+        raise ShapeError(f"{path} must have a column reward, or one column of numbers")
+    return found.ravel(), None
 
 
 def _visits(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""A picture of a plan: regret and parameter error over rounds, readable without colour."""
+"""Pictures of a plan, readable without colour: regret and parameter error, and what clipping does."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dpbandit.simulate.figures import dress, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from dpbandit.planner.clipping import Clipping
     from dpbandit.planner.forecast import Plan
 
 
@@ -64,5 +65,43 @@ def courses(plan: Plan) -> Figure:
     )
     figure.legend(
         *left.get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False
+    )
+    return figure
+
+
+def clipped(found: Clipping) -> Figure:
+    """What an arm's mean is off by for each range, and how many rewards are how large."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.0, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    places = np.arange(len(found.ranges))
+    parts = {
+        "in all": [one.error for one in found.ranges],
+        "clipping moves it": [one.moved for one in found.ranges],
+        "rewards vary": [one.spread for one in found.ranges],
+        "noise of privacy": [one.noise for one in found.ranges],
+    }
+    for name, style in styled(list(parts)):
+        left.plot(places, parts[name], label=name, lw=2.6 if name == "in all" else 1.4, **style)
+    best = found.ranges.index(found.recommended)
+    left.axvline(best, color="black", lw=1.0, ls=":", label="recommended")
+    left.set_xticks(places, [one.words for one in found.ranges], rotation=40, ha="right")
+    left.legend(fontsize=8, frameon=False)
+    dress(left, "an arm's mean is off by", log=False)
+    left.set_yscale("log")
+    left.set_xlabel(f"reward_range, after {found.horizon:,} rounds")
+    right.hist(found.rewards, bins=60, color="#7F7F7F", log=True)
+    for end in (found.recommended.low, found.recommended.high):
+        right.axvline(end, color="black", lw=1.0, ls=":")
+    dress(right, "rewards of the sample", log=False)
+    right.set_xlabel("reward (dotted: the recommended range)")
+    claim = found.claim
+    figure.suptitle(
+        f"noise of {found.algorithm}, {claim.status} at ε = {claim.epsilon:g}, δ = {claim.delta:g} "
+        f"for {claim.unit}; a public or invented sample",
+        fontsize=9.5,
+        x=0.01,
+        ha="left",
     )
     return figure
