@@ -755,11 +755,13 @@ def test_a_recommendation_is_a_plans_answer_with_the_call_that_makes_it():
 
 
 def test_a_plan_says_where_the_default_is_far_from_the_best_and_only_there(ordinary):
-    # Ten blocks of features and few rounds: nothing that is shown in sums is clear enough to learn.
+    # Ten blocks of features and few rounds: nothing that is shown in sums is clear enough to learn. All
+    # share one feature, so that no reward is answered by itself.
     rng = np.random.default_rng(0)
     features = rng.uniform(size=(200, 1, 8)) / np.sqrt(8)
     slates = np.einsum("nif,ab->nabf", features, np.eye(10)).reshape(200, 10, 80)
-    asked = {"dim": 80, "arms": 10, "epsilon": 4.0, "delta": 1e-6, "horizon": 1_500}
+    slates = np.concatenate([0.9 * slates, np.full((200, 10, 1), 0.05)], axis=2)
+    asked = {"dim": 81, "arms": 10, "epsilon": 4.0, "delta": 1e-6, "horizon": 1_500}
     asked |= {"reward_range": (0, 1), "reward_noise": 0.05, "reward_spread": 0.2, "particles": 4}
     found = dpb.plan(contexts=slates, algorithms=["anytime", "local"], **asked)
     assert found.recommended == "local"

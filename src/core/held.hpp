@@ -261,7 +261,7 @@ template <class Bandit> struct Held final : Core {
         waiting = false;
     }
     void commit_unchecked(const double* value) override {
-        i64 n = bandit.numbers();
+        i64 n = numbers();
         copy(value, bandit.noisy, n);
         for (i64 i = n; i < n + 8; i++) bandit.noisy[i] = 0;
         bandit.commit(bandit.noisy);
@@ -272,8 +272,9 @@ template <class Bandit> struct Held final : Core {
         double scale = bandit.prepare(x, reward, in_public_set);
         if (scale != NO_RELEASE) {
             u64 index = (u64)bandit.clock->rounds;
-            add_noise(spec.noise, keys.noise, index, bandit.numbers(), scale, bandit.pending, bandit.noisy);
-            for (i64 i = bandit.numbers(); i < bandit.numbers() + 8; i++) bandit.noisy[i] = 0;
+            const i64 n = numbers();
+            add_noise(bandit.noise_now(), keys.noise, index, n, scale, bandit.pending, bandit.noisy);
+            for (i64 i = n; i < n + 8; i++) bandit.noisy[i] = 0;
             bandit.commit(bandit.noisy);
         }
         return scale;
@@ -287,12 +288,15 @@ template <class Bandit> struct Held final : Core {
     void begin(i64 level, const __int128* noise) override { bandit.begin(level, noise); }
     void begin_simulated(u64 key) override { bandit.begin_simulated(key); }
     // ------------------------------------------------------------------------------- looking
-    i64 numbers() const override { return bandit.numbers(); }
+    i64 numbers() const override {
+        if constexpr (Bandit::has_answers) return bandit.numbers_now();
+        return bandit.numbers();
+    }
     i64 shown_numbers() const override { return bandit.numbers() ? bandit.numbers() : spec.dim; }
     bool waits() const override { return waiting; }
     const double* pending() const override { return bandit.pending; }
     const __int128* pending_whole() override {
-        return Bandit::is_whole ? bandit.node.widen(bandit.numbers()) : nullptr;
+        return Bandit::is_whole ? bandit.node.widen(numbers()) : nullptr;
     }
     const double* theta() const override { return bandit.released; }
     const double* matrix() const override { return bandit.matrix(); }
@@ -385,10 +389,11 @@ template <class Bandit> struct Held final : Core {
                 continue;
             }
             if (scales[t] == NO_RELEASE) continue;
-            copy(bandit.pending, clean, n);
+            const i64 count = numbers();  // what is beyond stays 0
+            copy(bandit.pending, clean, count);
             if (!forced) {
-                add_noise(spec.noise, keys.noise, (u64)t + 1, n, scales[t], bandit.pending, bandit.noisy);
-                copy(bandit.noisy, shown, n);
+                add_noise(bandit.noise_now(), keys.noise, (u64)t + 1, count, scales[t], bandit.pending, bandit.noisy);
+                copy(bandit.noisy, shown, count);
             }
             commit_unchecked(shown);
         }
@@ -413,11 +418,12 @@ template <class Bandit> struct Held final : Core {
                 if (n == 0 && spec.learner != LearnerKind::none)
                     total += log_ratio(NoiseKind::none, d, bandit.released, twin->theta(), bandit.released, 0);
                 if (scale == NO_RELEASE) continue;
-                add_noise(spec.noise, keys.noise, (u64)bandit.clock->rounds, n, scale, bandit.pending,
-                          bandit.noisy);
-                total += log_ratio(spec.noise, n, bandit.noisy, twin->pending(), bandit.pending, scale);
+                const i64 m = numbers();
+                const NoiseKind kind = bandit.noise_now();
+                add_noise(kind, keys.noise, (u64)bandit.clock->rounds, m, scale, bandit.pending, bandit.noisy);
+                total += log_ratio(kind, m, bandit.noisy, twin->pending(), bandit.pending, scale);
                 twin->commit_unchecked(bandit.noisy);
-                for (i64 i = n; i < n + 8; i++) bandit.noisy[i] = 0;
+                for (i64 i = m; i < m + 8; i++) bandit.noisy[i] = 0;
                 bandit.commit(bandit.noisy);
             }
             out[run] = total;

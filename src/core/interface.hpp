@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 namespace dpb {
-enum class NoiseKind { none, gaussian, laplace, knorm, wishart };
+enum class NoiseKind { none, gaussian, laplace, knorm, wishart, response };
 enum class PolicyKind { uniform, ucb, centred_ucb, thompson, index };
 enum class LearnerKind { none, ridge, filter, pair, joint, arms, batches };
 enum class Site { nothing, reward, moments, own, increment };
@@ -48,6 +48,9 @@ struct Spec {
     bool empirical_bayes, neglected, find_scale;
     double life;
     Table memories;
+    int64_t local;  // of the first rounds: how many rewards are made noisy by themselves, at most
+    bool local_anyhow;  // whatever slates look like
+    double local_scale, local_variance;
     Table public_contexts;
     // pair: the filter's, and
     int64_t change, versions;
@@ -119,7 +122,7 @@ struct Core {
     virtual void begin(int64_t level, const __int128* noise) = 0;
     virtual void begin_simulated(uint64_t key) = 0;
     // Contexts + N(0, σ²), brought back to max_norm where longer: what is scored with context_noise.
-    virtual int64_t numbers() const = 0;  // in a release
+    virtual int64_t numbers() const = 0;  // in the release that is pending, or in the first one
     virtual int64_t shown_numbers() const = 0;  // in a row of a trace: θ itself where nothing is private
     virtual bool waits() const = 0;       // for a commit
     virtual const double* pending() const = 0;

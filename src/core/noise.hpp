@@ -67,6 +67,11 @@ inline void add_knorm(u64 key, u64 index, i64 count, double scale, const double*
     double factor = radius / root(square) * scale;
     for (i64 i = 0; i < count; i++) out[i] = value[i] + factor * out[i];
 }
+// One of two numbers, ±scale/2, whose mean is the value: |value| ≤ ½ (docs/privacy.md).
+inline void respond(u64 key, u64 index, i64 count, double scale, const double* value, double* out) {
+    uniforms(key, index, count, out);
+    for (i64 i = 0; i < count; i++) out[i] = out[i] < 0.5 + value[i] / scale ? 0.5 * scale : -0.5 * scale;
+}
 // out = value + noise number `index`; out is another array than value, with room for eight more.
 DPB_INLINE void add_noise(NoiseKind kind, u64 key, u64 index, i64 count, double scale,
                           const double* value, double* out) {
@@ -75,6 +80,7 @@ DPB_INLINE void add_noise(NoiseKind kind, u64 key, u64 index, i64 count, double 
         case NoiseKind::laplace: return add_laplaces(key, index, count, scale, value, out);
         case NoiseKind::knorm: return add_knorm(key, index, count, scale, value, out);
         case NoiseKind::wishart: return add_wishart(key, index, count, scale, value, out);
+        case NoiseKind::response: return respond(key, index, count, scale, value, out);
         case NoiseKind::none: return copy(value, out, count);
     }
     __builtin_trap();
@@ -122,6 +128,14 @@ inline double log_ratio(NoiseKind kind, i64 count, const double* y, const double
         case NoiseKind::knorm: return (root(squares0) - root(squares1)) / scale;
         case NoiseKind::wishart:
             return wishart_log_density(count, y, one, scale) - wishart_log_density(count, y, zero, scale);
+        case NoiseKind::response: {
+            double total = 0;
+            for (i64 i = 0; i < count; i++) {
+                const double sign = y[i] > 0 ? 2 : -2;
+                total += log1((scale + sign * one[i]) / (scale + sign * zero[i]));
+            }
+            return total;
+        }
         case NoiseKind::none: break;
     }
     __builtin_trap();

@@ -588,6 +588,10 @@ def spent_of(claim: Claim, ledger: Ledger, moves: float) -> Spent:
         if claim.mu is not None and mu <= claim.mu * (1 + 1e-12):
             mu = min(mu, claim.mu)  # the root's rounding is not spent
         epsilon = epsilon_of(mu=mu, delta=claim.delta) if 0 < claim.delta < 1 else 0.0
+        if claim.notion == "parallel":
+            # Some rewards pay pure ε instead: μ stands for the pair (ε, δ) alone, and all of it is ε.
+            whole = ledger.total >= ledger.limit * (1 - 1e-9)
+            return Spent(claim.epsilon if whole else epsilon, claim.delta, None, claim)
         return Spent(epsilon, claim.delta, mu, claim)
     if ledger.currency == "epsilon":
         return Spent(moves * ledger.total, claim.delta, None, claim)

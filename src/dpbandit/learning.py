@@ -239,10 +239,9 @@ def _round(
         # The ledger is asked before noise is drawn.
         charge, ledger = book(bandit, draft, ledger)
         pending = Pending(np.array(draft.pending()), draft.pending_whole())
-        shift = bandit.noise.shift_of(scale, charge.share) if charge.shift is None else charge.shift
-        noisy = bandit.source.release(
-            bandit.noise, pending, scale=scale, shift=shift, index=draft.rounds
-        )
+        noise = bandit.release.noise_now(draft)
+        shift = noise.shift_of(scale, charge.share) if charge.shift is None else charge.shift
+        noisy = bandit.source.release(noise, pending, scale=scale, shift=shift, index=draft.rounds)
         # Whether this succeeds does not depend on the noise, so no noise is drawn anew for its value.
         draft.commit(noisy)
     return ledger.sealed(np.asarray(draft.theta()).tobytes())

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reference"))
 
-from rounds import DIM, WORLDS, World, algorithms, variants
+from rounds import DIM, WORLDS, World, algorithms, blocks, variants
 
 from dpbandit import _core as core
 from dpbandit.privacy.noise import NOISES
@@ -75,6 +75,20 @@ def test_every_algorithm_plays_the_same_arms_and_has_the_same_theta(world: str, 
 def test_so_does_every_other_form(world: str, name: str) -> None:
     rounds = WORLDS[world](FEWER)
     assert_alike(variants(FEWER, rounds)[name], rounds)
+
+
+@pytest.mark.parametrize("until", [None, 20])
+@pytest.mark.parametrize("name", ["anytime, local in blocks", "anytime, local first"])
+def test_answers_are_the_same_where_arms_share_no_feature_and_where_they_begin_to(
+    name: str, until: int | None
+) -> None:
+    world = blocks(FEWER, until)
+    spec = variants(FEWER, world)[name]
+    assert_alike(spec, world)
+    engine = Reference(spec)
+    played(engine, world)
+    waits_for_nothing = until is None or name == "anytime, local first"
+    assert engine.fields()["central_from"][0] == (spec["local"] if waits_for_nothing else until)
 
 
 @pytest.mark.parametrize("name", ["tree-gauss", "dgs", "anytime", "joint", "local", "adac-oful"])
@@ -145,7 +159,8 @@ FIELDS = {
     | {"context_sum", "episode_sum_high", "episode_sum_low", "carry", "anchor", "grown"},
     "anytime": CLOCK
     | {"sums_high", "sums_low", "due", "releases", "estimate", "design", "offset", "spread"}
-    | {"mean", "slope", "covariance", "target", "precision", "pull", "whitener"},
+    | {"mean", "slope", "covariance", "target", "precision", "pull", "whitener"}
+    | {"local_rows", "local_values", "central_from", "local_waiting", "local_due", "blocks_seen"},
     "joint": CLOCK | TREE | {"gram", "inverse", "moments"},
     "anytime-joint": CLOCK
     | {"moments_high", "moments_low", "directions_high", "directions_low", "due", "change_due"}

@@ -691,9 +691,15 @@ def designs_have_the_numbers_of_the_documentation() -> Any:
     assert made("toeplitz").release.dim == 3
     import dpbandit as dpb
 
-    plain = dpb.make("anytime", dim=3, epsilon=1.5, delta=1e-4, reward_range=(0.25, 1.75), seed=0)
+    given = {"dim": 3, "epsilon": 1.5, "delta": 1e-4, "reward_range": (0.25, 1.75), "seed": 0}
+    plain = dpb.make("anytime", local="never", find_scale=False, **given)
     release, mu = plain.release, plain.claim.mu
     assert (release.ratio, release.dim) == (1.025, 4)
+    answers = dpb.make("anytime", find_scale=False, **given)
+    assert (answers.claim.notion, answers.claim.mu) == ("parallel", None)
+    variance = 1 / math.tanh(0.75) ** 2 / 4
+    assert answers.spec["local"] == math.floor(2 * 4 / (mu * mu * variance))
+    close(answers.spec["local_variance"], 4 * variance * (0.375 * 1.5) ** 2, 1e-12)
     close(release.knee, 45 * 3 * 2 * 0.375 / mu, 1e-9)
     assert release.first == max(1, math.ceil(release.knee / 20))
     close(release.sensitivity, 1 + 2e-9 + 2 * STEP, 1e-15)

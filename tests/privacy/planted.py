@@ -107,7 +107,15 @@ def bent(bandit, kind, *given):
 def engine_ratio(bandit, xs) -> float:
     """Exact joint cost of the worst position over what was asked for, by the engine's trace."""
     _, cost, _why = worst_of(freeze(bandit, xs), 1)
-    return math.sqrt(cost) / bandit.claim.mu if bandit.claim.mu else cost / EPSILON
+    return over_claim(bandit, cost)
+
+
+def over_claim(bandit, cost: float) -> float:
+    """A cost in the noise's currency over the claim: μ of the pair (ε, δ) where that is the claim."""
+    if bandit.noise.notion == "gdp":
+        claimed = bandit.claim.mu or mu_of(epsilon=bandit.claim.epsilon, delta=bandit.claim.delta)
+        return math.sqrt(cost) / claimed
+    return cost / EPSILON
 
 
 def stepwise_cost(factory, xs, positions, *, users=None, between=None) -> tuple[float, str]:
@@ -122,8 +130,7 @@ def stepwise_cost(factory, xs, positions, *, users=None, between=None) -> tuple[
 
 def stepwise_ratio(factory, xs, positions, **given) -> float:
     cost, _why = stepwise_cost(factory, xs, positions, **given)
-    claim = factory().claim
-    return math.sqrt(cost) / claim.mu if claim.mu else cost / EPSILON
+    return over_claim(factory(), cost)
 
 
 def wholes(engine) -> list[list[int]]:
@@ -806,6 +813,71 @@ def plant_unshrunk_sum() -> str:
     return f"{broken:.2f} × the claimed μ after 64 rounds; {sound:.3f} × as it ships"
 
 
+def answering(**given):
+    more = {"first_release": 1, "ratio": 1.2, "knee": 4.0, "backend": "reference"}
+    return make("anytime", local=8, **more, **given)
+
+
+def answers_ratio(prepare) -> float:
+    """What the first reward pays where a learner prepares its rounds in this way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FilterLearner, "prepare", prepare)
+        return stepwise_ratio(answering, ones(24), [0])
+
+
+def plant_answer_that_is_summed() -> str:
+    shipped = FilterLearner.prepare
+
+    def prepare(learner, x, reward):
+        found = shipped(learner, x, reward)
+        if learner.local.has(learner.clock.rounds):
+            item = learner.instrument * found.numbers[0]
+            learner.sum.sums[0] = learner.sum.sums[0] + np.array([int(one) for one in item], object)
+        return found
+
+    broken, sound = answers_ratio(prepare), answers_ratio(shipped)
+    assert broken > 1.2
+    assert sound <= 1 + 1e-12
+    return f"{broken:.2f} × the claimed μ for a reward that is answered and summed; {sound:.2f} × as it ships"
+
+
+def plant_answer_drawn_twice() -> str:
+    shipped, before = FilterLearner.prepare, {}
+
+    def prepare(learner, x, reward):
+        found, t = shipped(learner, x, reward), learner.clock.rounds
+        if learner.local.has(t):
+            before[t] = found.numbers
+            return found._replace(numbers=before[t - (t % 2 == 0)])
+        return found
+
+    broken = answers_ratio(prepare)
+    assert broken > 1.4
+    return (
+        f"{broken:.2f} × the claimed μ for a reward that is answered in its round and in the next"
+    )
+
+
+def plant_prediction_from_the_clean_sum() -> str:
+    shipped = FilterLearner.prepare
+
+    def prepare(learner, x, reward):
+        found = shipped(learner, x, reward)
+        clean = float(np.sum(learner.sum.fields()["sums_low"].astype(float))) * STEP
+        learner.estimate[-1] = learner.centre + 0.1 * clean
+        return found
+
+    def found() -> tuple[float, str]:
+        return stepwise_cost(lambda: answering(window=0.25), ones(24), [9])
+
+    assert math.isfinite(found()[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FilterLearner, "prepare", prepare)
+        cost, why = found()
+    assert math.isinf(cost)
+    return why
+
+
 def plant_toeplitz_without_column() -> str:
     """Noise for what a reward moves in its own round, although encoding moves every later one."""
     bandit = redesigned(make("toeplitz", horizon=64), settings={"sensitivity": 1.0})
@@ -1311,6 +1383,9 @@ BUGS = [
     Bug("a failed update tried again counts a reward twice", "verify", plant_retry),
     Bug("a release earlier than its weights were planned for", "verify", plant_early_release),
     Bug("an anytime release that does not shrink what is left", "verify", plant_unshrunk_sum),
+    Bug("a reward that is answered and summed as well", "verify", plant_answer_that_is_summed),
+    Bug("a reward that is answered twice", "verify", plant_answer_drawn_twice),
+    Bug("a prediction made of the clean sum", "verify", plant_prediction_from_the_clean_sum),
     Bug("encoded sums with the sensitivity of one round", "verify", plant_toeplitz_without_column),
     Bug("a log whose sums are released without noise", "verify", plant_noiseless_log),
     Bug("a log whose rewards are not clipped", "engine", plant_unclipped_log),

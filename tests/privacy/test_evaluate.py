@@ -6,6 +6,7 @@ import math
 import numpy as np
 import planted
 import pytest
+from scipy.special import ndtri
 
 import dpbandit as dpb
 from dpbandit.auditor import watch
@@ -76,7 +77,8 @@ def test_a_reward_that_is_no_number_shows_nothing():
 def test_the_claim_is_the_composition_written_out():
     given = {"items": np.eye(2), "reward_range": (0, 1), "seed": 1, "epsilon": 1.0, "delta": 1e-6}
     log = {"action": np.array([0, 1] * 50), "reward": np.ones(100)}
-    found = dpb.replay(log, ["anytime", "random"], release=(0.5, 1e-7), **given)
+    players = {"anytime": ("anytime", {"local": "never"}), "random": "random"}
+    found = dpb.replay(log, players, release=(0.5, 1e-7), **given)
     learning = dpb.budget.mu_of(epsilon=1.0, delta=0.99e-6)
     estimates = dpb.budget.mu_of(epsilon=0.5, delta=0.99e-7)
     mu = math.hypot(learning, estimates)
@@ -89,6 +91,11 @@ def test_the_claim_is_the_composition_written_out():
     assert {row["what"] for row in found.ledger.table()} == {
         "anytime: learning", "anytime: estimate", "random: estimate"
     }  # fmt: skip
+    # Where some rewards pay pure ε alone, ε and δ add up as they are, and μ is that of pure ε.
+    both = dpb.replay(log, ["anytime", "random"], release=(0.5, 1e-7), **given).claim
+    assert (both.epsilon, both.delta) == (1.5, pytest.approx(1.1e-6))
+    answered = -2 * float(ndtri(1 / (1 + math.e)))
+    assert both.mu == pytest.approx(math.hypot(answered, estimates), rel=1e-6)
     pure = dpb.replay(log, ["private-linucb", "random"], release=0.5, items=np.eye(2), reward_range=(0, 1), seed=1, epsilon=1.0)  # fmt: skip
     assert (pure.claim.epsilon, pure.claim.delta, pure.claim.notion) == (1.5, 0.0, "pure")
 

@@ -71,6 +71,20 @@ def collinear(rounds: int) -> World:
     return _world(pool, _some(rng, rounds, 30), _unit(rng.normal(size=(1, DIM)))[0], pool, rng)
 
 
+def blocks(rounds: int, until: int | None = None) -> World:
+    """Two arms with features of their own; from round `until` on they share them."""
+    rng = np.random.default_rng(5)
+    rows = _unit(rng.normal(size=(rounds, DIM // 2)))
+    pool = np.zeros((rounds, 2, DIM))
+    pool[:, 0, : DIM // 2] = pool[:, 1, DIM // 2 :] = rows
+    if until is not None:
+        pool[until:] = pool[until:].sum(axis=1, keepdims=True) / 2
+        pool[until:, 1] *= -1
+    shown = np.arange(2 * rounds, dtype=np.int64).reshape(rounds, 2)
+    truth = _unit(rng.normal(size=(1, DIM)))[0]
+    return _world(pool.reshape(-1, DIM), shown, truth, np.empty((0, DIM)), rng)
+
+
 WORLDS = {"synthetic": synthetic, "one-hot": one_hot, "drifting": drifting, "collinear": collinear}
 
 
@@ -222,6 +236,8 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
             window=3.0,
             public_contexts=world.public,
         ),
+        "anytime, local first": anytime(rounds, **LOCAL, local_anyhow=True),
+        "anytime, local in blocks": anytime(rounds, **LOCAL),
         "anytime, thompson": anytime(rounds, policy="thompson"),
         "joint, no horizon": joint(rounds, **ahead),
         "pair, one whitener": pair(rounds, versions=1, low=0.25, high=1.0, window=0.3),
@@ -259,6 +275,9 @@ PLAIN = {
 }
 
 
+LOCAL = {"local": 60, "local_scale": 2.2, "local_variance": 2.7}
+
+
 def anytime(rounds: int, **given: Any) -> dict[str, Any]:
     """The anytime bandit."""
     own = {
@@ -274,6 +293,10 @@ def anytime(rounds: int, **given: Any) -> dict[str, Any]:
         "memories": np.array([300.0, 40.0]),
         "neglected": True,
         "find_scale": True,
+        "local": 0,
+        "local_anyhow": False,
+        "local_scale": 1.0,
+        "local_variance": 1.0,
         "public_contexts": np.empty((0, DIM)),
     }
     return {**common(0), "learner": "filter", "policy": "centred-ucb", **own, **given}

@@ -3,6 +3,7 @@
 #pragma once
 #include "../learner/bank.hpp"
 #include "../learner/filter.hpp"
+#include "../learner/local.hpp"
 #include "../learner/prior.hpp"
 #include "../learner/scale.hpp"
 #include "../release/anytime.hpp"
@@ -10,7 +11,7 @@
 
 namespace dpb::DPB_ARCH {
 struct Anytime : Common {
-    static constexpr bool is_whole = true;
+    static constexpr bool is_whole = true, has_answers = true;
     // Of clicks: the standard deviation of differences between arms, in rates, and the least that the rate
     // and the reward's variance are taken to be, in widths of the range.
     static constexpr double DIFFERENCES_OF_RATE = 0.5, LEAST_RATE = 1e-4, LEAST_VARIANCE = 1e-5;
@@ -30,6 +31,7 @@ struct Anytime : Common {
     Bank bank;
     Prior prior;
     Scale scale;
+    LocalPhase local;
     Times* times;
     double *estimate, *bonus, *covariance, *u, *longer, *mean, *second;
     double* prior_scale;  // the likeliest
@@ -44,7 +46,8 @@ struct Anytime : Common {
           filter(b, spec.dim + 1),
           bank(b, spec.dim + 1, spec.memories),
           prior(b, spec.dim, spec.public_contexts),
-          scale(b, root(spec.reward_variance), spec.window, spec.high - spec.low) {
+          scale(b, root(spec.reward_variance), spec.window, spec.high - spec.low),
+          local(b, spec) {
         times = b.take<Times>(1);
         estimate = b.vector(l);
         bonus = b.matrix(z);
@@ -61,9 +64,15 @@ struct Anytime : Common {
         conclude();
     }
     i64 numbers() const { return items.n; }
-    bool quiet(const double*) const { return clock->rounds + 1 < times->due; }
+    i64 numbers_now() const { return local.has(clock->rounds) ? 1 : items.n; }
+    NoiseKind noise_now() const { return local.has(clock->rounds) ? NoiseKind::response : o.noise; }
+    bool quiet(const double*) const {
+        const i64 t = clock->rounds + 1;
+        return !local.takes(t) && local.summed(t) < times->due;
+    }
     const double* matrix() const { return bonus; }
     DPB_INLINE void look(const Slate& slate) {
+        if (local.looks(clock->rounds) && slate.arms > 1 && !local.look(slate)) local.end(clock->rounds);
         if (!prior.is_public && (clock->decisions < LOOKED_AT || clock->decisions % 8 == 0))
             prior.look(slate);
     }
@@ -75,6 +84,7 @@ struct Anytime : Common {
             clock->decisions = t;
             if (!prior.is_public) prior.look_at_one(x);
         }
+        if (local.has(t) && !local.takes(t)) local.end(t - 1);
         if (!prior.is_public && t >= times->refresh_due) refresh();
         // The instrument: the context and a constant, whitened, at norm 1. Whatever it is, it is public.
         double total = 0, per_size = 1 / *prior.size;
@@ -90,16 +100,25 @@ struct Anytime : Common {
         for (int i = 0; i < l.s; i += 4) store(u + i, load(u + i) * splat(unit));
         // The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
         const double variance = variance_of_prediction();
-        double half = o.find_scale ? scale.window(variance) : o.window, weight = 0.5 / half;
+        double half = o.find_scale && !local.has(t) ? scale.window(variance) : o.window, weight = 0.5 / half;
         double prediction = dot(l, longer, estimate);
         prediction = smaller(larger(prediction, o.low + half), o.high - half);
+        if (local.has(t)) {
+            filter.see(longer, u, 0, 0);  // played, and in no sum
+            local.ask(longer, prediction);
+            node.wides[0] = to_grid(smaller(larger(reward - prediction, -half), half) * weight);
+            node.wide = true;
+            show_pending(1);
+            return o.local_scale;
+        }
         const double residual = smaller(larger(reward - prediction, -half), half);
         double rides[Scale::FREE];
         if (o.find_scale) scale.see(magnitude(residual), half, variance, rides);
         sum.add(residual * weight, u, o.find_scale ? Scale::FREE : 0, rides);
         filter.see(longer, u, weight, prediction);
-        if (t < times->due) return NO_RELEASE;
-        double rho = schedule.kept(t);
+        const i64 s = local.summed(t);
+        if (s < times->due) return NO_RELEASE;
+        double rho = schedule.kept(s);
         sum.show(Schedule::shown(rho), rho, node.wides);
         node.wide = true;
         show_pending(items.n);
@@ -113,9 +132,13 @@ struct Anytime : Common {
         return larger(variance, 0);
     }
     DPB_CALL void commit(const double* value) {
-        i64 t = clock->rounds;
-        double rho = schedule.kept(t);
-        times->due = schedule.next(t);
+        const i64 t = clock->rounds, s = local.summed(t);
+        if (local.has(t)) {
+            if (local.add(t, *value * 2 * o.window)) read_answers();
+            return;
+        }
+        double rho = schedule.kept(s);
+        times->due = schedule.next(s);
         if (o.find_scale) {
             const double off = width() * scale.found->distance_design;  // by what windows cut off, at most
             const double known = scale.learn(value + l.n, Schedule::shown(rho), rho, larger(o.scale, 1e-6));
@@ -126,11 +149,20 @@ struct Anytime : Common {
         }
         learn(value, Schedule::shown(rho), rho, o.scale);
     }
+    DPB_CALL void read_answers() {
+        filter.settle();
+        read_anew(local.rows, local.values);
+        local.forget();
+    }
     DPB_CALL void learn(const double* value, double q, double rho, double noise) {
-        i64 t = clock->rounds;
+        if (local.times->waiting) read_answers();  // a slate ended their phase
         // Without noise (ε = ∞) a little is assumed, so that few rewards do not say everything.
         filter.learn(value, q, rho, larger(noise, 1e-6), reward_variance());
-        bank.learn(filter.seen, filter.surprise, (double)(t - times->released_at), prior.precision, prior.pull,
+        read_anew(filter.seen, filter.surprise);
+    }
+    DPB_CALL void read_anew(const double* rows, const double* values) {
+        const i64 t = clock->rounds;
+        bank.learn(rows, values, (double)(t - times->released_at), prior.precision, prior.pull,
                    times->releases == 0);
         // What was played long ago is forgotten soon: the share of round j is (j/t)²⁰.
         if (times->released_at) {
@@ -241,7 +273,8 @@ struct Anytime : Common {
         double *known = bank.rows, *work = second, traced = 0;  // nobody reads either any more
         for (int i = 0; i < d; i++) traced += filter.played[(i64)i * l.s + i];
         if (!(traced > 0) || !invert(z, bonus, known, work)) return;
-        const double share = TAUGHT * bank.known() / traced;
+        const double own = bank.known();
+        const double share = local.has(clock->rounds) ? local.taught(clock->rounds, own, traced) : TAUGHT * own / traced;
         for (int i = 0; i < d; i++)
             for (int k = 0; k < d; k++) known[(i64)i * z.s + k] += share * filter.played[(i64)i * l.s + k];
         if (!invert(z, known, bonus, work)) return;
@@ -250,6 +283,7 @@ struct Anytime : Common {
     }
     // Learn from a log's noisy sum, before round 1: all of it is shown and nothing kept.
     bool start(const double* value, double noise) {
+        local.end(0);
         learn(value, 1, 0, noise);  // a log has no free numbers: zeros stand for them
         return true;
     }
@@ -264,6 +298,7 @@ struct Anytime : Common {
         bank.fields(f);
         prior.fields(f);
         if (o.find_scale) scale.fields(f);
+        local.fields(f);
         f.number("due", &times->due);
         f.number("releases", &times->releases);
         f.number("refresh_due", &times->refresh_due);

@@ -19,6 +19,7 @@ struct Visit {
 // A bandit is this with `prepare`, `fields` and what it does otherwise than said here.
 struct Common {
     static constexpr bool is_whole = false;  // whether it releases whole numbers
+    static constexpr bool has_answers = false;  // whether some releases are one number, with noise of their own
     const Spec& o;
     Size z;
     Clock* clock;
@@ -44,7 +45,8 @@ struct Common {
     DPB_INLINE void show_pending(i64 numbers) { node.show(numbers, pending); }
     double centre() const { return 0.5 * (o.low + o.high); }
     double width() const { return o.high - o.low; }
-    i64 numbers() const { return o.dim; }  // in a release
+    i64 numbers() const { return o.dim; }  // in a release, at most
+    NoiseKind noise_now() const { return o.noise; }  // of what is pending
     bool quiet(const double*) const { return false; }
     void look(const Slate&) {}
     void commit(const double*) {}

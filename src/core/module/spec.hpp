@@ -6,7 +6,7 @@ namespace {
 const std::map<string, dpb::NoiseKind> NOISES = {
     {"none", dpb::NoiseKind::none},        {"gaussian", dpb::NoiseKind::gaussian},
     {"laplace", dpb::NoiseKind::laplace},  {"laplace-l2", dpb::NoiseKind::knorm},
-    {"wishart", dpb::NoiseKind::wishart},
+    {"wishart", dpb::NoiseKind::wishart},  {"response", dpb::NoiseKind::response},
 };
 const std::map<string, dpb::PolicyKind> POLICIES = {
     {"uniform", dpb::PolicyKind::uniform},
@@ -126,6 +126,7 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
     s.learner = r.named("learner", LEARNERS);
     s.policy = r.named("policy", POLICIES);
     s.noise = r.named("noise", NOISES);
+    require(s.noise != dpb::NoiseKind::response, "answers of one number have this noise, sums do not");
     s.dim = r.integer("dim");
     s.horizon = r.integer("horizon");
     s.max_norm = r.real("max_norm");
@@ -183,6 +184,11 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             s.find_scale = r.flag("find_scale");
             s.life = r.real("life");
             s.memories = r.table("memories", 1);
+            s.local = r.integer("local");
+            s.local_anyhow = r.flag("local_anyhow");
+            s.local_scale = r.real("local_scale");
+            s.local_variance = r.real("local_variance");
+            require(s.local >= 0 && s.local_scale >= 1 && s.local_variance > 0, "local, its scale or its variance");
             require(s.life >= 1 && s.memories.rows <= 16, "life is at least 1, and memories are at most 16");
             for (int64_t k = 0; k < s.memories.rows; k++)
                 require(s.memories.at[k] > 0, "memories are rounds, above 0");

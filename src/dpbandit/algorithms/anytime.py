@@ -6,7 +6,8 @@ that grow geometrically, and each release spends a share of what every reward ha
 narrower range than the reward. A Kalman filter combines all releases (`learners.filter`), with a
 prior that contexts alone suggest (`learners.prior`), and arms are picked by upper confidence bounds.
 Hypotheses about the world compete on how well they foretold the noisy releases, which costs nothing:
-how fast it changes (`learners.bank`), and how far arms differ. It assumes a mean reward that is linear
+how fast it changes (`learners.bank`), and how far arms differ. Where arms share no feature, the first
+rewards are answered by themselves instead (`release.local`). It assumes a mean reward that is linear
 in the context; where that fails it is still private.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,16 +27,18 @@ from dpbandit.errors import OptionError
 from dpbandit.learners.scale import FREE
 from dpbandit.options import Options, flag, positive, whole
 from dpbandit.policies import CENTRED_UCB
-from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.claim import Claim
+from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import Anytime
+from dpbandit.release.local import NEVER, LocalPhase, local_phase
 
 DESCRIPTION = (
     "instrument sums released for ever, Kalman filter, upper confidence bounds: the lowest price of "
     "privacy here"
 )
 REFERENCE = "this project (dpbandit proofs)"
-CLAIM = "GDP, proven"
+CLAIM = "GDP, proven; (ε, δ) where first rewards may be answered by themselves"
 OPTIONS = (
     "rewards",
     "window",
@@ -47,6 +51,7 @@ OPTIONS = (
     "life",
     "explore",
     "find_scale",
+    "local",
 )
 
 # Where they come from, and what other values gave: docs/frontier.md.
@@ -59,13 +64,14 @@ MEMORIES = (27_000.0, 9_000.0, 3_000.0)
 MOST_MEMORIES = 16
 # What a bonus is for: arms and features that play does not teach about anyway, or all.
 EXPLORE = {"neglected": True, "everything": False}
-# One hypothesis, one prior, one sum for ever: what a GPU can play.
+# One hypothesis, one prior, one sum for ever and nothing else: what a GPU can play.
 PLAIN = {
     "memories": (),
     "empirical_bayes": False,
     "life": math.inf,
     "explore": "everything",
     "find_scale": False,
+    "local": NEVER,
 }
 # Beyond, a release would show less of an item than floats can tell.
 LONGEST_KNEE = 1e9
@@ -121,6 +127,7 @@ def design(name: str, options: Options) -> Design:
     if first is None:
         first = max(1, math.ceil(knee / 20))
     variance = options.own("reward_variance", options.width**2 / 16)
+    local = local_phase(options, numbers=options.dim + 1, budget=budget)
     release = Anytime(
         noise,
         options.horizon,
@@ -131,6 +138,7 @@ def design(name: str, options: Options) -> Design:
         ratio=ratio,
         first=whole("first_release", first, least=1),
         life=life,
+        local=local,
     )
     public = options.public_contexts
     return Design(
@@ -145,12 +153,13 @@ def design(name: str, options: Options) -> Design:
             "memories": np.array([positive("memories", one) for one in memories]),
             "neglected": neglected,
             "find_scale": finds,
+            **local.core(share * options.width),
             "public_contexts": np.empty((0, options.dim)) if public is None else public,
         },
         release=release,
         noise=noise,
         policy=CENTRED_UCB,
-        claim=presets.claim(options, noise, budget),
+        claim=_claim(options, noise, budget, local),
         ledger=noise.ledger(budget),
         # The posterior holds all uncertainty, the noise's too: this radius covers every x at once.
         theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),
@@ -158,6 +167,12 @@ def design(name: str, options: Options) -> Design:
         values_depend_on_releases=True,  # residuals are taken against the released prediction
         has_instruments=True,
     )
+
+
+def _claim(options: Options, noise: Noise, budget: float, local: LocalPhase) -> Claim:
+    """μ-GDP, or (ε, δ) where some rewards pay pure ε instead."""
+    found = presets.claim(options, noise, budget, assumptions=local.words)
+    return replace(found, notion="parallel", mu=None) if local.rounds else found
 
 
 def not_plain(spec: Mapping[str, Any]) -> str:
@@ -169,6 +184,7 @@ def not_plain(spec: Mapping[str, Any]) -> str:
         "it explores what is neglected": spec["neglected"],
         "its releases keep their distance": not math.isinf(spec["life"]),
         "its window follows the residuals": spec["find_scale"],
+        "its first rewards may be answered by themselves": spec["local"] > 0,
     }
     found = [words for words, is_so in parts.items() if is_so]
     plain = ", ".join(f"{name}={value!r}" for name, value in PLAIN.items())

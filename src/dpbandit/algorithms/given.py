@@ -49,6 +49,7 @@ class Given(TypedDict, total=False):
     life: float | None
     explore: Literal["neglected", "everything"]
     find_scale: bool | None
+    local: Literal["blocks", "never"] | int
     shape: Literal["round", "ellipsoid", "instruments"]
     honaker: bool
     determinant_growth: float

@@ -214,6 +214,7 @@ def make(  # type: ignore[empty-body]
     life: float | None = None,
     explore: Literal["neglected", "everything"] = "neglected",
     find_scale: bool | None = None,
+    local: Literal["blocks", "never"] | int = "blocks",
     shape: Literal["round", "ellipsoid", "instruments"] = "round",
     honaker: bool = False,
     determinant_growth: float = 1.0,
@@ -310,6 +311,10 @@ def make(  # type: ignore[empty-body]
         `anytime`: how far rewards are from predictions is found beside the sum, at no cost, and
         narrows the window and the assumed variance. Off for clicks, for units whose counts follow
         rewards or instruments, and where `window` is 0.5.
+    local : {'blocks', 'never'} or int, default 'blocks'
+        `anytime`: whether the first rewards are answered by themselves, at pure ε: where the arms of
+        a slate share no feature; never, and the claim is μ-GDP; or so many rewards in any case.
+        Where a unit has several rewards: never.
     shape : {'round', 'ellipsoid', 'instruments'}, default 'round'
         `tree-gauss`, `toeplitz`, `private-ts`, `adac-oful`: noise shaped like the public contexts.
     honaker : bool, default False

@@ -78,6 +78,7 @@ OWN: dict[str, Callable[[Rng], Any]] = {
     "life": lambda rng: _one(rng, 1.0, 2.5, _size(rng, 0, 3)),
     "explore": lambda rng: "everything",
     "find_scale": lambda rng: False,
+    "local": lambda rng: _one(rng, "never", int(rng.integers(1, 12))),
     "shape": lambda rng: _one(rng, "round", "ellipsoid", "instruments"),
     "honaker": lambda rng: True,
     "determinant_growth": lambda rng: _size(rng, -4, 1),
@@ -90,7 +91,7 @@ OWN: dict[str, Callable[[Rng], Any]] = {
     "private_features": lambda rng: [0],
 }
 # With which these are given more often than not: nothing is released before.
-OFTEN = ("first_release", "shape", "ratio", "life")
+OFTEN = ("first_release", "shape", "ratio", "life", "local")
 
 
 class Drawer:

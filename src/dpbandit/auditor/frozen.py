@@ -21,6 +21,7 @@ from dpbandit.auditor import streams
 from dpbandit.auditor.watch import used_twice
 from dpbandit.bandit import Bandit
 from dpbandit.engine import NO_RELEASE, Engine
+from dpbandit.privacy.noise import RESPONSE
 from dpbandit.reference.random import NOISE, START, derive_key
 
 Matrix = NDArray[np.float64]
@@ -59,7 +60,9 @@ class Frozen:
     @property
     def uses_noise_twice(self) -> bool:
         """Whether a number of the noise comes again, in whatever release and coordinate."""
-        made = self.scales > 0
+        # Of answers there are two: equal ones say nothing.
+        summed = np.arange(len(self.scales)) >= self.bandit.release.answered()
+        made = (self.scales > 0) & summed
         each = np.repeat(self.scales[made], self.values.shape[1])
         return used_twice(self.noisy[made].ravel(), self.values[made].ravel(), each)
 
@@ -94,14 +97,19 @@ class Frozen:
         _, _, values, scales = self._told(engine, change, positions)
         if (scales != self.scales).any():
             return math.inf  # the noise itself tells the two streams apart
-        shifts = values - self.values
-        moved = shifts.any(axis=1)
+        shifts, answers = values - self.values, self.bandit.release.answered()
+        paid = sum(self._cost_of_answer(shifts[t], scales[t]) for t in range(answers))
+        moved = shifts.any(axis=1) & (np.arange(len(shifts)) >= answers)
         shifts, scales = shifts[moved], scales[moved]
         if ((scales > 0) & ((scales < 1e-100) | (scales > 1e100))).any():
             # No square of a shift vanishes or overflows when its scale is near 1.
             powers = np.where(scales > 0, -np.frexp(scales)[1], 0)
             shifts, scales = np.ldexp(shifts, powers[:, None]), np.ldexp(scales, powers)
-        return float(self.bandit.noise.costs(shifts, scales).sum())
+        return float(self.bandit.noise.costs(shifts, scales).sum()) + paid
+
+    def _cost_of_answer(self, shift: Vector, scale: float) -> float:
+        """Of a reward that is answered by itself: one number, with a noise of its own."""
+        return self.bandit.release.counted(RESPONSE, RESPONSE.cost(shift, scale))
 
     def _told(
         self, engine: Engine, change: Change, positions: Positions

@@ -12,6 +12,8 @@ from dpbandit.bandit import Bandit
 NOTIONS = {
     "pure": "pure ε-differential privacy",
     "approximate": "(ε, δ)-differential privacy",
+    "parallel": "(ε, δ)-differential privacy by parallel composition: a reward pays pure ε once, or "
+    "Gaussian noise of the same (ε, δ), never both",
     "gdp": "μ-Gaussian differential privacy; it implies the pair above, and others (smaller δ, "
     "larger ε)",
     "joint": "joint differential privacy: contexts are protected too",

@@ -103,6 +103,7 @@ class Story:
             "pan-private": bool(given.get("pan_private")),
             "clicks": given.get("rewards") == "clicks",
             "memories compete": self.name == "anytime" and given.get("memories") != (),
+            "answers first": isinstance(given.get("local"), int),
             "more than ten lives": len(self.xs) > 10 * given.get("life", math.inf),
             "reference engine": given.get("backend") == "reference",
             "over 1,000 rounds": len(self.xs) > 1000,
@@ -373,6 +374,7 @@ class Telling:
         if type(bandit.source) in (Simulation, Real):
             bandit.source = Fast(story.noise, story.loud)
         watch = Watch(bandit.source)
+        watch.transcript.counted = bandit.release.counted
         bandit.source = watch
         # The first one's contexts may still be chosen.
         xs, rewards = story.neighbour() if number else (story.xs, story.rewards)

@@ -80,11 +80,13 @@ class Transcript:
     releases: list[Release] = field(default_factory=list)
     starts: list[tuple[int, Vector]] = field(default_factory=list)
     public: list[Shown] = field(default_factory=list)
+    # What a release costs in the ledger's currency, if its noise says so much.
+    counted: Callable[[Noise, float], float] = lambda noise, cost: cost
 
     @property
     def uses_noise_twice(self) -> bool:
         """Whether a number of the noise comes again."""
-        made = [release for release in self.releases if release.scale > 0]
+        made = [one for one in self.releases if one.scale > 0 and one.noise.has_density]
         if not made:
             return False
         return used_twice(
@@ -169,6 +171,8 @@ def record(
     bandit = make()
     watch = Watch(bandit.source, script)
     bandit.source = watch
+    if (release := getattr(bandit, "release", None)) is not None:
+        watch.transcript.counted = release.counted
     slate = fixed_slate(bandit)
     for t, (x, reward) in enumerate(zip(xs, rewards, strict=True)):
         whose = users if bandit.counts_users else None
@@ -241,7 +245,7 @@ def cost_of_releases(one: Transcript, two: Transcript) -> tuple[float, str]:
     for a, b in zip(one.releases, two.releases, strict=True):
         if not a.has_noise_of(b):
             return math.inf, OTHER_SCALE
-        costs.append(a.cost_of(b))
+        costs.append(one.counted(a.noise, a.cost_of(b)))
     total = math.fsum(costs)
     return total, "" if math.isfinite(total) else NO_NOISE
 

@@ -192,12 +192,15 @@ def _mu(claim: Claim) -> float:
     """The μ of a claim. One of pure ε is that of 2·Φ⁻¹(e^ε/(1 + e^ε)) (docs/privacy.md)."""
     if claim.mu is not None:
         return claim.mu
-    if claim.delta > 0:
+    if claim.delta > 0 and claim.notion != "parallel":
         raise OptionError(f"a claim with δ and without μ cannot be added up here: {claim.brief()}")
     from scipy.special import ndtri
 
     low = 1.0 / (1.0 + math.exp(min(claim.epsilon, 700.0)))
-    return 0.0 if claim.epsilon == 0 else float(-2 * ndtri(low)) * (1 + 1e-12)
+    pure = 0.0 if claim.epsilon == 0 else float(-2 * ndtri(low)) * (1 + 1e-12)
+    if claim.notion != "parallel":
+        return pure
+    return max(pure, mu_of(epsilon=claim.epsilon, delta=claim.delta))  # a reward pays either
 
 
 def _joint(

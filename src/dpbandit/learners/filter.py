@@ -16,6 +16,7 @@ import numpy as np
 
 from dpbandit.learners.bank import Bank, Joined
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
+from dpbandit.learners.local import LocalPhase
 from dpbandit.learners.prior import DIFFERENCES, LOOKED_AT, Prior
 from dpbandit.learners.scale import FREE, Scale
 from dpbandit.privacy.grid import to_whole
@@ -141,6 +142,7 @@ class FilterLearner(Learner, Holder):
             life=self.life,
             first=int(spec["first"]),
         )
+        self.local = LocalPhase(d + 1, spec)
         self.filter = Filter(d + 1)
         self.bank = Bank(d + 1, np.asarray(spec["memories"], dtype=np.float64))
         self.prior = Prior(d, np.asarray(spec["public_contexts"], dtype=np.float64).reshape(-1, d))
@@ -155,6 +157,9 @@ class FilterLearner(Learner, Holder):
         self._conclude()
 
     def look(self, contexts: Matrix, decision: int) -> None:
+        looks = self.local.looks(self.clock.rounds) and len(contexts) > 1
+        if looks and not self.local.look(contexts):
+            self.local.central_from = self.clock.rounds
         if not self.prior.fixed and (decision < LOOKED_AT or decision % 8 == 0):
             self.prior.look(contexts)
 
@@ -162,7 +167,8 @@ class FilterLearner(Learner, Holder):
         return self.bonus
 
     def quiet(self, x: Vector) -> bool:
-        return self.clock.rounds + 1 < int(self.sum.due[0])
+        t = self.clock.rounds + 1
+        return not self.local.takes(t) and self.local.summed(t) < int(self.sum.due[0])
 
     def prepare(self, x: Vector, reward: float) -> Pending | None:
         t = self.clock.rounds
@@ -171,22 +177,29 @@ class FilterLearner(Learner, Holder):
             self.clock.decisions = t
             if not self.prior.fixed:
                 self.prior.look_at_one(x)
+        if self.local.has(t) and not self.local.takes(t):
+            self.local.central_from = t - 1  # it is over
         self._refresh_when_due(t)
         u = self.instrument[:] = self._instrument(x)
         longer = np.append(x, 1.0)
         # The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
         # The window is of contexts and of releases: the same for every neighbour.
         half, variance = self.window, 0.0
-        if self.free:
+        if self.free and not self.local.has(t):
             variance = max(float(longer @ self.posterior @ longer), 0.0)
             half = self.scale_of.window(variance)
         weight = 0.5 / half
         prediction = min(max(float(longer @ self.estimate), self.low + half), self.high - half)
         residual = min(max(reward - prediction, -half), half)
+        if self.local.has(t):
+            self.filter.played += np.outer(longer, longer)
+            self.local.ask(longer, prediction)
+            answer = to_whole(np.array([residual * weight]))
+            return Pending(answer, self.local.scale, "response")
         item = residual * weight * u
         if self.free:
             item = np.append(item, self.scale_of.see(abs(residual), half, variance))
-        numbers = self.sum.add(t, to_whole(item))
+        numbers = self.sum.add(self.local.summed(t), to_whole(item))
         self.filter.see(longer, u, weight, prediction)
         return None if numbers is None else Pending(numbers, self.noise_scale)
 
@@ -200,6 +213,11 @@ class FilterLearner(Learner, Holder):
 
     def commit(self, noisy: Vector) -> None:
         t = self.clock.rounds
+        if self.local.has(t):
+            if self.local.add(t, float(noisy[0]) * 2 * self.window):
+                self._read_answers()
+            return
+        t = self.local.summed(t)
         rho = kept(t, next_time(t, self.ratio, self.life), self.knee, self.life)
         q, n = shown(rho), self.dim + 1
         if self.free:
@@ -213,6 +231,7 @@ class FilterLearner(Learner, Holder):
     def start(self, noisy: Vector, scale: float) -> bool:
         # All of a log's sum is shown and nothing kept. The filter saw its rows; a log has no free
         # numbers, so zeros stand for them.
+        self.local.central_from = 0
         self._learn(noisy[: self.dim + 1], 1.0, 0.0, scale)
         return True
 
@@ -243,10 +262,19 @@ class FilterLearner(Learner, Holder):
         self.rate = min(max(mean - self.low, 0.0) + sd, 0.5 * self.width)
 
     def _learn(self, noisy: Vector, q: float, rho: float, scale: float) -> None:
-        t = self.clock.rounds
+        if self.local.local_waiting:  # a slate ended their phase
+            self._read_answers()
         said = self.filter.learn(noisy, q, rho, max(scale, LEAST_NOISE), self._reward_variance())
+        self._read_anew(*said)
+
+    def _read_answers(self) -> None:
+        self._read_anew(self.local.rows, self.local.values)
+        self.local.forget()
+
+    def _read_anew(self, rows: Matrix, values: Vector) -> None:
+        t = self.clock.rounds
         prior = self.prior.precision, self.prior.pull
-        self.bank.learn(*said, t - self.released_at, prior, first=self.releases == 0)
+        self.bank.learn(rows, values, t - self.released_at, prior, first=self.releases == 0)
         if self.released_at:
             self.filter.played *= (self.released_at / t) ** OF_LATE
         self.released_at = t
@@ -315,6 +343,8 @@ class FilterLearner(Learner, Holder):
         traced = float(np.trace(played))
         if traced > 0.0:
             share = TAUGHT * self.bank.known() / traced
+            if self.local.has(self.clock.rounds):
+                share = self.local.taught(self.clock.rounds, self.bank.known(), traced)
             known = inverse_if_positive(self.bonus)
             taught = None if known is None else inverse_if_positive(known + share * played)
             if taught is not None:
@@ -324,7 +354,7 @@ class FilterLearner(Learner, Holder):
         inside = {**self.sum.fields(), **self.filter.fields(), **self.prior.fields()}
         if self.free:
             inside |= self.scale_of.fields()
-        return {**Holder.fields(self), **inside, **self.bank.fields()}
+        return {**Holder.fields(self), **inside, **self.bank.fields(), **self.local.fields()}
 
     def loaded(self) -> None:
         self.filter.settle()

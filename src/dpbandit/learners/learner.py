@@ -38,6 +38,7 @@ class Pending(NamedTuple):
 
     numbers: NDArray[Any]  # whole numbers of STEP (Python's integers), or doubles
     scale: float
+    noise: str = ""  # of an answer; else the bandit's
 
 
 class Learner(ABC):

@@ -8,11 +8,13 @@ from typing import Any, Literal
 
 Status = Literal["proven", "as-published", "none"]
 NoiseKind = Literal["real", "simulation", "none"]
-Notion = Literal["pure", "approximate", "gdp", "joint", "none"]
+Notion = Literal["pure", "approximate", "gdp", "parallel", "joint", "none"]
 
 NOTIONS: dict[Notion, str] = {
     "pure": "pure ε-differential privacy",
     "approximate": "(ε, δ)-differential privacy",
+    "parallel": "(ε, δ)-differential privacy by parallel composition: a reward pays pure ε, or Gaussian "
+    "noise of the same (ε, δ), never both",
     "gdp": "Gaussian differential privacy",
     "joint": "joint differential privacy: contexts are protected too",
     "none": "no notion of privacy",

@@ -15,12 +15,15 @@ from dpbandit.privacy.noises.base import PaidInEpsilon as PaidInEpsilon
 from dpbandit.privacy.noises.base import nothing_or_everything as nothing_or_everything
 from dpbandit.privacy.noises.gaussian import Gaussian
 from dpbandit.privacy.noises.laplace import KNorm, Laplace
+from dpbandit.privacy.noises.response import Response as Response
 from dpbandit.privacy.noises.wishart import Wishart
 from dpbandit.tables import add_to, find_in
 
 GAUSSIAN, LAPLACE, KNORM, WISHART = Gaussian(), Laplace(), KNorm(), Wishart()
 NOISES: dict[str, Noise] = {noise.name: noise for noise in (GAUSSIAN, LAPLACE, KNORM, WISHART)}
-_OURS = frozenset(NOISES)
+# Of answers to one reward: no sum has it, and no option names it.
+RESPONSE = Response()
+_OURS = frozenset([*NOISES, RESPONSE.name])
 
 
 def add(noise: Noise, *, replace: bool = False) -> Noise:
@@ -59,6 +62,8 @@ def find_noise(name: str | Noise, allowed: tuple[str, ...] | None = None) -> Noi
     >>> find_noise("laplace").norm
     1
     """
+    if allowed is None and name in (RESPONSE, RESPONSE.name):
+        return RESPONSE
     names = tuple(NOISES) if allowed is None else allowed
     word = name.name if isinstance(name, Noise) else name
     if word not in names:

@@ -9,6 +9,7 @@ the first sampler is made."""
 from __future__ import annotations
 
 import ctypes
+import secrets
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -232,3 +233,36 @@ def _kind(scale: float, exponent: int | None, reach: float) -> Kind:
             "a larger epsilon, or Gaussian noise"
         )
     return WHOLE
+
+
+# The chance of the true end is this much below what a claim allows: OpenDP rounds its costs upwards.
+RESPONSE_SLACK = 1e-12
+
+
+class Answers:
+    """OpenDP's randomised response of one bit."""
+
+    def __init__(self, measurement: Any) -> None:
+        self._measurement = measurement
+        self.cost = float(measurement.map(1))  # what OpenDP proves: ε
+
+    def draw(self, bit: bool) -> bool:
+        """The bit, or the other one."""
+        return bool(self._measurement(bit))
+
+
+@lru_cache(maxsize=64)
+def response(scale: float) -> Answers:
+    """Randomised response with a true answer in (1 + 1/scale)/2 of all cases."""
+    from opendp.measurements import make_randomized_response_bool
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    return Answers(make_randomized_response_bool(0.5 * (1 + 1 / scale) * (1 - RESPONSE_SLACK)))
+
+
+def one_of(number: int, count: int) -> bool:
+    """True in `number` of `count` cases, exactly, by a lot of the system's."""
+    if not 0 <= number <= count:
+        raise NoiseError("a value lies outside its range: nothing released")
+    return secrets.randbelow(count) < number

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpbandit.errors import NoiseError
 from dpbandit.privacy.grid import PROVEN_SLACK, STEP, grid_exponent, real_scale
-from dpbandit.privacy.noise import Noise, find_noise
+from dpbandit.privacy.noise import Noise, Response, find_noise
 from dpbandit.privacy.opendp import Sampler
 from dpbandit.reference.random import NOISE, derive_key
 from dpbandit.types import Vector
@@ -67,6 +67,10 @@ class Real:
         del index  # real noise has no address: it is drawn once, and what was released is kept
         noise = find_noise(noise)
         _refuse_without_noise(scale)
+        if isinstance(noise, Response):
+            answer, proven = noise.answer(pending.whole or [], scale=scale, step=pending.step)
+            _check(proven, noise.cost(np.array([shift]), scale))
+            return answer
         if pending.whole is None:
             return self._release_floats(noise, pending.values, scale=scale, shift=shift)
         whole = add_whole_noise(noise, pending.whole, scale=scale, shift=shift, step=pending.step)

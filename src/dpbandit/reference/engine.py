@@ -24,7 +24,7 @@ from dpbandit.learners.pair import PairLearner
 from dpbandit.learners.ridge import InTheClear, NoisyRewards
 from dpbandit.policies import TIE, View, find_policy
 from dpbandit.privacy.grid import to_floats, to_whole
-from dpbandit.privacy.noise import find_noise
+from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.reference import loops
 from dpbandit.reference.fields import Fields
 from dpbandit.reference.gate import Gate
@@ -236,6 +236,12 @@ class Engine:
         self._pending = self._learner.prepare(x, clipped)
         return codes.NO_RELEASE if self._pending is None else self._pending.scale
 
+    @property
+    def noise_now(self) -> Noise:
+        """The noise of what is pending."""
+        named = self._waiting().noise
+        return find_noise(named) if named else self._noise
+
     def pending(self) -> Vector:
         """The clean numbers to release, as doubles."""
         numbers = self._waiting().numbers
@@ -308,7 +314,8 @@ class Engine:
         self.begin_simulated(start_key)
         scale = self._prepare(x, reward, in_public_set, counted)
         if scale != codes.NO_RELEASE:
-            self.commit(self._noise.simulate(noise_key, self._clock.rounds, scale, self.pending()))
+            noise = self.noise_now
+            self.commit(noise.simulate(noise_key, self._clock.rounds, scale, self.pending()))
         return scale
 
     # ------------------------------------------------------------------ what it shows and keeps

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbandit import codes
+from dpbandit.privacy.noise import Noise
 from dpbandit.reference.random import lot
 from dpbandit.types import Matrix, Vector
 
@@ -74,8 +74,22 @@ def trace(
     """Learn a stream from the start: noisy numbers, clean numbers and noise scale of every release.
 
     With `noisy`, an earlier run's, those are what is released: this is what a neighbouring stream
-    looks like to someone who saw that run. In the clear, θ is what is released, at scale 0.
+    looks like to someone who saw that run. In the clear, θ is what is released, at scale 0. A release of
+    fewer numbers than others leaves zeros.
     """
+    return _trace(engine, xs, rs, in_public_set, noise_key, start_key, noisy)[:3]
+
+
+def _trace(
+    engine: Engine,
+    xs: Matrix,
+    rs: Vector,
+    in_public_set: Known,
+    noise_key: int,
+    start_key: int,
+    noisy: Matrix | None = None,
+) -> tuple[Matrix, Matrix, Vector, list[Noise]]:
+    """The same, and the noise of every round's release."""
     code = _code(engine, xs, rs, 0)
     if code != codes.LEARNED:
         raise ValueError(f"contexts or rewards are not admitted: code {code}")
@@ -84,6 +98,7 @@ def trace(
     forced, size = noisy is not None, runner._learner.pending_size
     told = np.zeros((len(rs), size)) if noisy is None else noisy
     values, scales = np.zeros((len(rs), size)), np.zeros(len(rs))
+    noises = [runner._noise] * len(rs)
     for t in range(len(rs)):
         runner.begin_simulated(start_key)
         known = in_public_set is None or bool(in_public_set[t])
@@ -91,11 +106,13 @@ def trace(
         if runner._learner.in_the_clear:
             values[t], scales[t] = runner._learner.theta, 0.0
         elif scales[t] != codes.NO_RELEASE:
-            values[t] = runner.pending()
+            clean, noises[t] = runner.pending(), runner.noise_now
+            count = len(clean)
+            values[t, :count] = clean
             if not forced:
-                told[t] = runner._noise.simulate(noise_key, t + 1, float(scales[t]), values[t])
-            runner.commit(told[t])
-    return told, values, scales
+                told[t, :count] = noises[t].simulate(noise_key, t + 1, float(scales[t]), clean)
+            runner.commit(told[t, :count])
+    return told, values, scales, noises
 
 
 def scores(
@@ -117,16 +134,16 @@ def scores(
     out = np.zeros(count)
     for n in range(count):
         run = 2 * (first + n)
-        learn = partial(trace, engine, noise_key=lot(key, run, 0), start_key=lot(key, run + 1, 0))
-        told, values, scales = learn(xs, rs, in_public_set)
-        other = learn(other_xs, other_rs, in_public_set, noisy=told)
+        keys = lot(key, run, 0), lot(key, run + 1, 0)
+        told, values, scales, noises = _trace(engine, xs, rs, in_public_set, *keys)
+        other = _trace(engine, other_xs, other_rs, in_public_set, *keys, told)
         if ((scales == codes.NO_RELEASE) != (other[2] == codes.NO_RELEASE)).any():
             raise ValueError(
                 "the two streams release in different rounds: contexts must be the same"
             )
         seen = values if engine._learner.in_the_clear else told
         for t in np.flatnonzero(scales != codes.NO_RELEASE):
-            out[n] += engine._noise.log_ratio(seen[t], other[1][t], values[t], float(scales[t]))
+            out[n] += noises[t].log_ratio(seen[t], other[1][t], values[t], float(scales[t]))
     return out
 
 

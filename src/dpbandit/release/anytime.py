@@ -25,12 +25,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbandit.errors import OptionError
+from dpbandit.privacy.accounting import mu_of
 from dpbandit.privacy.grid import STEP
+from dpbandit.privacy.noise import RESPONSE, Noise
 from dpbandit.release.base import MAX_LEVELS, Charge, Clock, Release, Sums
+from dpbandit.release.local import LocalPhase
 from dpbandit.release.whole import Whole, WholeRows, share_of
 from dpbandit.types import Vector
 
 POWER = 4.0
+# The ledger's group of answers; groups of sums count from 0, and a log's is below.
+ANSWERS = 1
 LIVES = 10  # that a generation has
 
 
@@ -162,6 +167,7 @@ class Anytime(Release):
     ratio: float
     first: int
     life: float = field(default=math.inf, kw_only=True)
+    local: LocalPhase = field(default_factory=LocalPhase, kw_only=True)
 
     @staticmethod
     def draws(dim: int, horizon: int | None, ratio: float = 1.025) -> int:
@@ -176,8 +182,18 @@ class Anytime(Release):
         return self.noise.multiplier(self.budget, 1) * one
 
     def charge(self, engine: Clock, t: int) -> Charge:
-        """What the rewards that were in the first release pay: they have paid most."""
-        whole, left = self.whole_share, self._left(t)
+        """What the rewards that were in the first release pay: they have paid most.
+
+        Answers are a group of their own: a reward that is answered is in no other release.
+        """
+        whole = self.whole_share
+        if self.local.rounds:
+            before = int(engine.fields()["central_from"][0])
+            if t <= before:
+                share = whole * self.local.share
+                return Charge(share, "answers", group=ANSWERS, shift=1.0)
+            t -= before
+        left = self._left(t)
         q = shown(kept(t, next_time(t, self.ratio, self.life), self.knee, self.life))
         shift = q * self.noise.shift_of(self.scale, whole) + math.sqrt(self.dim) * STEP
         return Charge(whole * left * q * q, "releases", adds=True, shift=shift)
@@ -199,6 +215,23 @@ class Anytime(Release):
             left.append(left[-1] * kept(due[-1], later, self.knee, self.life) ** 2)
             due.append(later)
         return due, left
+
+    def noise_now(self, engine: Clock) -> Noise:
+        if self.local.rounds and engine.rounds <= int(engine.fields()["central_from"][0]):
+            return RESPONSE
+        return self.noise
+
+    def answered(self) -> int:
+        return self.local.rounds if self.local.anyhow else 0
+
+    def counted(self, noise: Noise, cost: float) -> float:
+        """Pure ε as the μ² that has this ε at the claim's δ: of one reward, one of the two alone is
+        above 0, so that their sum is the greater of them."""
+        if noise is not RESPONSE:
+            return cost
+        if cost == 0.0 or math.isinf(cost):
+            return cost
+        return mu_of(epsilon=cost, delta=self.local.delta) ** 2
 
     def room(self, engine: Clock) -> None:
         """There is always room."""

@@ -108,6 +108,18 @@ class Release(ABC):
         `noise.tail(dim, zeta)·√squares` bounds each coordinate.
         """
 
+    def noise_now(self, engine: Clock) -> Noise:
+        """The noise of the release that is pending."""
+        return self.noise
+
+    def answered(self) -> int:
+        """How many of the first rewards are answered by themselves where no slates were shown."""
+        return 0
+
+    def counted(self, noise: Noise, cost: float) -> float:
+        """What a release with this noise costs, in the ledger's currency."""
+        return cost
+
     def core(self) -> dict[str, Any]:
         """What an engine must know, by its names: here, of a release without levels."""
         return ridge_keys(

@@ -15,6 +15,7 @@ import msgspec
 
 from dpbandit.encoder import Encoder
 from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning, SaveError
+from dpbandit.release.local import NEVER
 from dpbandit.service import measure
 
 if TYPE_CHECKING:
@@ -166,7 +167,8 @@ def build(config: dict[str, Any]) -> Bandit:
 def _made(config: dict[str, Any]) -> Bandit:
     from dpbandit.algorithms.registry import construct_with_encoder, find
 
-    if find(config["algorithm"]).registered_by_user:
+    algorithm = find(config["algorithm"])
+    if algorithm.registered_by_user:
         raise OptionError(
             f"{config['algorithm']!r} was registered by a program: only built-in algorithms are "
             "served"
@@ -174,6 +176,10 @@ def _made(config: dict[str, Any]) -> Bandit:
     unit = config["unit"] if isinstance(config["unit"], str) else tuple(config["unit"])
     options = config["options"] | {name: config[name] for name in GIVEN_APART}
     options |= {"reward_range": tuple(config["reward_range"]), "unit": unit}
+    if (
+        "local" in algorithm.own_options
+    ):  # its learner sees no slates, which would begin a local phase
+        options = {"local": NEVER, **options}
     if config.get("encoder") is not None:
         options["encoder"] = encoder_of(config["encoder"])
     try:

@@ -63,7 +63,7 @@ def add_up(claims: Iterable[tuple[dict[str, Any], int]], *, delta: float | None 
             grid += timelines * GRID_SHARE * claim["delta"]
         elif claim["notion"] == "pure" or claim["delta"] == 0.0:
             pure += timelines * epsilon
-        elif claim["notion"] in ("gdp", "approximate", "joint"):
+        elif claim["notion"] in ("gdp", "approximate", "parallel", "joint"):
             other_epsilon += timelines * epsilon
             other_delta += timelines * claim["delta"]
         else:

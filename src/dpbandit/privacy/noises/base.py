@@ -56,6 +56,8 @@ class Noise(ABC):
     has_real_source: ClassVar[bool]  # whether `seed=None` is possible: it has exact samplers
     in_core: ClassVar[bool]  # whether the compiled core can draw it
     matrices: ClassVar[MatrixNoise | None]  # what it does to a Gram matrix; None: not for one
+    # Whether two numbers of it are equal by chance hardly ever: then equal ones were drawn once.
+    has_density: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         """A class that leaves out one of the words above is refused where it is written."""

@@ -71,7 +71,7 @@ export function promise(claim) {
 
 export function formal(claim) {
   if (claim.epsilon === null) return `Status: ${claim.status}.`;
-  const notion = { gdp: "Gaussian noise", pure: "Laplace noise", approximate: "approximate", joint: "joint" }[claim.notion];
+  const notion = { gdp: "Gaussian noise", pure: "Laplace noise", approximate: "approximate", parallel: "randomized answers, then Gaussian noise", joint: "joint" }[claim.notion];
   return [`ε = ${precise(claim.epsilon)}, δ = ${power(claim.delta)} for ${claim.unit}`, notion, claim.status,
     claim.noise === "real" ? "real noise" : claim.noise].filter(Boolean).join(" · ");
 }

@@ -1,0 +1,112 @@
+"""The local phase: the first rewards are answered by themselves, once each, and enter no sum.
+
+A reward is answered or summed, never both, and which of them is public: a reward pays pure ε, or what
+a sum costs. So together they are (ε, δ), by parallel composition (docs/privacy.md). An answer teaches
+as much at once as it ever will, where sums teach little at first and then t²: the phase ends when
+sums would be ahead.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpbandit.errors import OptionError
+from dpbandit.options import Options, whole
+from dpbandit.privacy.accounting import mu_of
+from dpbandit.privacy.noise import RESPONSE
+from dpbandit.types import Matrix
+
+# Where arms share no feature: elsewhere what is learned of one arm helps with the others, and sums
+# are ahead soon.
+BLOCKS, NEVER = "blocks", "never"
+# In rounds at which an answer teaches as much as a sum would (docs/frontier.md).
+LENGTH = 2.0
+
+
+@dataclass(frozen=True)
+class LocalPhase:
+    """How many rewards are answered, and how."""
+
+    rounds: int = 0  # at most
+    anyhow: bool = False  # whatever slates look like
+    epsilon: float = math.inf
+    delta: float = 0.0
+
+    @property
+    def scale(self) -> float:
+        """Of an answer's noise."""
+        return RESPONSE.multiplier(self.epsilon, 1) if self.rounds else 1.0
+
+    @property
+    def share(self) -> float:
+        """Of what a reward may pay, what an answer costs: all of it."""
+        paid = mu_of(epsilon=RESPONSE.share(self.scale), delta=self.delta)
+        return (paid / mu_of(epsilon=self.epsilon, delta=self.delta)) ** 2
+
+    def core(self, half: float) -> dict[str, Any]:
+        """What an engine must know, where residuals are clipped to ±half."""
+        return {
+            "local": self.rounds,
+            "local_anyhow": self.anyhow,
+            "local_scale": self.scale,
+            # Of an answer ±scale·half, whatever its mean.
+            "local_variance": (self.scale * half) ** 2,
+        }
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a claim says of it."""
+        if not self.rounds:
+            return ()
+        return (
+            f"a reward is answered once, by itself, at pure ε = {self.epsilon:g} (of the first "
+            f"{self.rounds:,} at most), or it is summed, never both; which of them, is public",
+        )
+
+
+def local_phase(options: Options, *, numbers: int, budget: float) -> LocalPhase:
+    """The phase that the option `local` asks for: 'blocks', 'never', or a number of rewards."""
+    epsilon, several = options.need_epsilon(), options.protects.needs_user
+    given = options.own("local", NEVER if several else BLOCKS)
+    if given == NEVER or math.isinf(epsilon):
+        return LocalPhase()
+    if several and options.protects.cap != 1:
+        raise OptionError(
+            f"unit={options.unit!r} has no local phase: an answer protects one reward, and what "
+            f"several answers and sums cost together is not proven; leave local out, or say "
+            f"local={NEVER!r}"
+        )
+    if isinstance(given, str):
+        if given != BLOCKS:
+            raise OptionError(
+                f"local must be {BLOCKS!r}, {NEVER!r} or a number of rewards, not {given!r}"
+            )
+        if options.public_contexts is not None and not in_blocks(options.public_contexts):
+            return LocalPhase()
+        variance = (RESPONSE.multiplier(epsilon, 1) / 2) ** 2  # of an answer, in the sums' units
+        rounds = math.floor(LENGTH * numbers / (budget * budget * variance))
+        return LocalPhase(min(rounds, 1 << 40), False, epsilon, options.need_delta())
+    rounds = whole("local", given, least=1, also=f"{BLOCKS!r} or {NEVER!r}")
+    return LocalPhase(min(rounds, 1 << 40), True, epsilon, options.need_delta())
+
+
+def in_blocks(contexts: Matrix) -> bool:
+    """Whether features fall into two groups at least that no context mixes, not all of them of one.
+
+    >>> in_blocks(np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 3.0, 1.0]])), in_blocks(np.eye(3))
+    (True, False)
+    """
+    used = contexts != 0
+    if (used.sum(axis=1) < 2).all():
+        return False
+    group = np.zeros(used.shape[1], dtype=bool)
+    group[np.argmax(used.any(axis=0))] = True
+    while True:
+        wider = used[(used & group).any(axis=1)].any(axis=0) | group
+        if (wider == group).all():
+            return bool((used.any(axis=0) & ~group).any())
+        group = wider
