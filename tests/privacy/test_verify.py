@@ -54,6 +54,7 @@ PROVEN = [
     ("private-ts", {}),
     ("private-ts", {"noise": "gaussian", "shape": "instruments"}),
     ("anytime", {}),
+    ("anytime", {"local": 20, "first_release": 3}),
     ("anytime", {"window": 0.5, "first_release": 3, "ratio": 1.2, "unknown_horizon": True}),
     ("anytime", {"unit": ("user", 3), "knee": 40.0, "first_release": 10, "max_norm": 2.0}),
     ("anytime", {"rewards": "clicks", "reward_range": (0, 1), "first_release": 3, "ratio": 1.2}),
