@@ -814,7 +814,13 @@ def plant_unshrunk_sum() -> str:
 
 
 def answering(**given):
-    more = {"first_release": 1, "ratio": 1.2, "knee": 4.0, "backend": "reference"}
+    more = {
+        "first_release": 1,
+        "ratio": 1.2,
+        "knee": 4.0,
+        "backend": "reference",
+        "find_scale": False,
+    }
     return make("anytime", local=8, **more, **given)
 
 
