@@ -134,7 +134,7 @@ def test_what_is_spent_ends_at_the_claim_and_never_above(name):
         assert last <= 2.0
     if name != "anytime":  # which never comes to an end
         assert last == pytest.approx(2.0, rel=1e-6)
-    assert "of (ε = 2" in str(bandit.spent)
+    assert f"of {bandit.claim.epsilon:g} at δ = " in str(bandit.spent)
 
 
 def test_the_papers_level_count_overspends_and_the_ledger_shows_it():
@@ -337,4 +337,4 @@ def test_claims_of_unproven_algorithms_say_what_is_missing():
         assert sum("NOT PROVEN" in line for line in claim.assumptions) >= 3
     figure = make("dgs-figure").claim
     assert (figure.status, figure.notion) == ("none", "none")
-    assert "no privacy is claimed" in repr(make("dgs-figure"))
+    assert "no claim: not private" in repr(make("dgs-figure"))

@@ -94,8 +94,9 @@ def test_counting_and_judging_apart_is_judging_scores():
 
 
 def test_a_wrong_claim_is_refuted_and_a_right_one_is_not():
-    wrong = dpb.audit("private-linucb-published", horizon=64, runs=40_000, device="host")
-    right = dpb.audit("private-linucb", horizon=64, runs=40_000, device="host")
+    given = {"epsilon": 2.0, "delta": 1e-5, "horizon": 64, "runs": 40_000, "device": "host"}
+    wrong = dpb.audit("private-linucb-published", **given)
+    right = dpb.audit("private-linucb", **given)
     assert not wrong.holds
     assert right.holds
     assert right.runs == 40_000

@@ -61,7 +61,7 @@ privacy.grid:real_scale | math.ceil(math.log2(slack)) → math.floor(math.log2(s
 key: starts of pan-private nodes | both engines: gauss, pan-private
 reference.engine:Engine.begin_simulated | t * 64 + level → t * 64 - level
 stream index: a round's own noise | core_scores_are_the_references
-reference.loops:trace | t + 1 → t - 1
+reference.loops:_trace | t + 1 → t - 1
 anytime: what is kept | anytime_spends_no_more_than_one_budget
 release.anytime:shown | 1.0 + rho → 1.0 - rho
 toeplitz: a reward is in later releases too | toeplitz_in_dense_matrices

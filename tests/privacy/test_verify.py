@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import dpbandit as dpb
 import dpbandit.auditor.verify as verifying
+from dpbandit import defaults
 from dpbandit.algorithms import registry
 from dpbandit.auditor.frozen import freeze
 from dpbandit.auditor.verify import _play, positions_of, worst_of
@@ -410,7 +411,7 @@ def test_an_algorithm_of_ones_own_is_judged_by_its_own_claim():
 
     dpb.register("half-epsilon", factory, replace=True)
     own = dpb.verify("half-epsilon", horizon=16, dim=2, tries=0)
-    assert own.epsilon == 1.0
+    assert own.epsilon == defaults.EPSILON / 2
     assert own.worst.ratio == pytest.approx(1, abs=1e-6)
     asked = dpb.verify("half-epsilon", epsilon=2.0, delta=1e-5, horizon=16, dim=2, tries=0)
     assert asked.epsilon == 2.0

@@ -40,10 +40,11 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     if "requestBody" in operation:
         lines += [f"Body: {_type(_of(operation['requestBody']['content']))}.", ""]
     answers = operation["responses"]
-    good = {_type(_of(answer["content"])): [] for code, answer in answers.items() if code < "300"}
+    good: dict[str, list[str]] = {}
     for code in sorted(code for code in answers if code < "300"):
-        good[_type(_of(answers[code]["content"]))].append(code)
-    lines += [f"Answer: {' or '.join(codes)} with {words}." for words, codes in good.items()]
+        words = f"with {_type(_of(answers[code]['content']))}" if code != "204" else "and no body"
+        good.setdefault(words, []).append(code)
+    lines += [f"Answer: {' or '.join(codes)} {words}." for words, codes in good.items()]
     errors = ", ".join(code for code in sorted(answers) if code >= "400")
     return "\n".join([*lines, "", f"Errors: {errors}.", ""])
 

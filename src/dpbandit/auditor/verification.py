@@ -87,7 +87,7 @@ class Verification:
                 f"{self.name}: {setting} for {self.claim.unit} {verdict} on these streams "
                 f"[status: {self.claim.status}]",
                 f"each line: what a change of {self.claim.unit} costs at most, over all releases "
-                f"together, as a share of the request ({self.currency} = {self.requested:.6g}). "
+                f"together, as a share of the claim asked for ({self.currency} = {self.requested:.6g}). "
                 "1 uses it up; more breaks it",
                 *(f"  {case}" for case in self.cases),
                 f"worst case: {self.currency} = {self.worst.cost:.6g}, which is "

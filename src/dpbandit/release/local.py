@@ -63,7 +63,7 @@ class LocalPhase:
         if not self.rounds:
             return ()
         return (
-            f"a reward is answered once, by itself, at pure ε = {self.epsilon:g} (of the first "
+            f"a reward is answered once, by itself, at the claim's ε = {self.epsilon:g} alone (of the first "
             f"{self.rounds:,} at most), or it is summed, never both; which of them, is public",
         )
 
