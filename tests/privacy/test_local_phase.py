@@ -217,6 +217,28 @@ def test_an_answer_has_the_mean_and_costs_what_is_said():
         make(noise="response")
 
 
+@pytest.mark.parametrize("seed", [0, None])
+@pytest.mark.parametrize("epsilon", [8.0, 14.0, 18.0, 18.3, 20.0])
+def test_at_a_large_epsilon_an_answer_costs_no_more_than_was_claimed(epsilon, seed):
+    """Nearest 1 a step of B is much of ε: rounded to the nearest, every answer could be refused."""
+    given = {"local": 2, "first_release": 1, "reward_range": (0, 1)}
+    bandit = dpb.make("anytime", dim=2, epsilon=epsilon, delta=DELTA, seed=seed, **given)
+    for _ in range(4):
+        bandit.update([0.6, 0.8], 1.0)
+    assert bandit.spent.epsilon == epsilon
+    assert bandit.ledger.groups[1]["answers"].releases == 2
+
+
+def test_no_scale_costs_more_than_its_budget():
+    sizes = np.exp(np.random.default_rng(0).uniform(math.log(1e-9), math.log(2000.0), size=2000))
+    for epsilon in (*sizes.tolist(), 37.0, 1e-300):
+        scale = RESPONSE.multiplier(epsilon, 1)
+        assert scale > 1
+        assert RESPONSE.share(scale) <= epsilon
+        if epsilon < 20:
+            assert RESPONSE.share(scale) == pytest.approx(epsilon, rel=1e-8)
+
+
 def test_real_answers_are_opendps_and_its_proof_is_asked_before():
     scale = RESPONSE.multiplier(EPSILON, 1)
     sampler = opendp.response(scale)
@@ -249,6 +271,14 @@ def test_the_shipped_object_with_real_noise_answers_and_sums():
     assert bandit.claim.noise == "real"
     assert bandit.ledger.groups[1]["answers"].releases == 6
     assert np.isfinite(bandit.theta).all()
+
+
+def test_a_phase_longer_than_the_stream_is_verified_and_attacked():
+    given = {"epsilon": EPSILON, "horizon": 24, "local": 500}
+    found = dpb.verify("anytime", delta=DELTA, dim=2, tries=2, **given)
+    assert found.holds
+    assert found.worst.ratio == pytest.approx(1, rel=1e-6)
+    assert dpb.audit("anytime", delta=0.1, runs=200, seed=1, **given).holds
 
 
 def test_the_attack_on_answers_finds_nearly_all_of_epsilon_and_no_more():

@@ -97,7 +97,8 @@ class Frozen:
         _, _, values, scales = self._told(engine, change, positions)
         if (scales != self.scales).any():
             return math.inf  # the noise itself tells the two streams apart
-        shifts, answers = values - self.values, self.bandit.release.answered()
+        shifts = values - self.values
+        answers = min(self.bandit.release.answered(), len(shifts))  # a stream may end before
         paid = sum(self._cost_of_answer(shifts[t], scales[t]) for t in range(answers))
         moved = shifts.any(axis=1) & (np.arange(len(shifts)) >= answers)
         shifts, scales = shifts[moved], scales[moved]

@@ -190,8 +190,7 @@ class Anytime(Release):
         if self.local.rounds:
             before = int(engine.fields()["central_from"][0])
             if t <= before:
-                share = whole * self.local.share
-                return Charge(share, "answers", group=ANSWERS, shift=1.0)
+                return Charge(whole, "answers", group=ANSWERS, shift=1.0)  # all of ε
             t -= before
         left = self._left(t)
         q = shown(kept(t, next_time(t, self.ratio, self.life), self.knee, self.life))

@@ -16,7 +16,6 @@ import numpy as np
 
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, whole
-from dpbandit.privacy.accounting import mu_of
 from dpbandit.privacy.noise import RESPONSE
 from dpbandit.types import Matrix
 
@@ -41,12 +40,6 @@ class LocalPhase:
         """Of an answer's noise."""
         return RESPONSE.multiplier(self.epsilon, 1) if self.rounds else 1.0
 
-    @property
-    def share(self) -> float:
-        """Of what a reward may pay, what an answer costs: all of it."""
-        paid = mu_of(epsilon=RESPONSE.share(self.scale), delta=self.delta)
-        return (paid / mu_of(epsilon=self.epsilon, delta=self.delta)) ** 2
-
     def core(self, half: float) -> dict[str, Any]:
         """What an engine must know, where residuals are clipped to ±half."""
         return {
@@ -54,7 +47,7 @@ class LocalPhase:
             "local_anyhow": self.anyhow,
             "local_scale": self.scale,
             # Of an answer ±scale·half, whatever its mean.
-            "local_variance": (self.scale * half) ** 2,
+            "local_variance": (self.scale * half) * (self.scale * half),
         }
 
     @property
@@ -87,8 +80,8 @@ def local_phase(options: Options, *, numbers: int, budget: float) -> LocalPhase:
             )
         if options.public_contexts is not None and not in_blocks(options.public_contexts):
             return LocalPhase()
-        variance = (RESPONSE.multiplier(epsilon, 1) / 2) ** 2  # of an answer, in the sums' units
-        rounds = math.floor(LENGTH * numbers / (budget * budget * variance))
+        noise = budget * RESPONSE.multiplier(epsilon, 1) / 2  # of an answer, in the sums' noise
+        rounds = math.floor(LENGTH * numbers / (noise * noise))
         return LocalPhase(min(rounds, 1 << 40), False, epsilon, options.need_delta())
     rounds = whole("local", given, least=1, also=f"{BLOCKS!r} or {NEVER!r}")
     return LocalPhase(min(rounds, 1 << 40), True, epsilon, options.need_delta())

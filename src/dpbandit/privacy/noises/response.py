@@ -25,6 +25,8 @@ from dpbandit.privacy.noises.base import (
 )
 from dpbandit.reference import random
 
+MOST = 700.0  # whose exponential is a float; at 37 already an answer has the least noise there is
+
 
 class Response(PaidInEpsilon, Noise):
     """One of two numbers. `scale` is B, the distance between them."""
@@ -39,10 +41,17 @@ class Response(PaidInEpsilon, Noise):
     has_density = False
 
     def multiplier(self, budget: float, levels: int) -> float:
-        return 0.0 if math.isinf(budget) else 1 / math.tanh(budget / levels / 2)
+        """coth(ε/2) as a float that costs no more than ε: nearest 1, a float's step is much of ε."""
+        epsilon = budget / levels
+        if math.isinf(epsilon):
+            return 0.0
+        found = 1 + 2 / math.expm1(min(epsilon, MOST))
+        while self.share(found) > epsilon:
+            found = math.nextafter(found, math.inf)
+        return found
 
     def share(self, multiplier: float) -> float:
-        return math.inf if multiplier <= 1.0 else 2 * math.atanh(1 / multiplier)
+        return math.inf if multiplier <= 1.0 else math.log1p(2 / (multiplier - 1))
 
     def shift_of(self, scale: float, share: float) -> float:
         return 1.0 if math.isinf(share) else math.expm1(share) * (scale - 1) / 2
