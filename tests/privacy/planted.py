@@ -864,6 +864,27 @@ def plant_answer_drawn_twice() -> str:
     )
 
 
+def plant_phase_that_a_reward_ends() -> str:
+    shipped = FilterLearner.prepare
+
+    def prepare(learner, x, reward):
+        found = shipped(learner, x, reward)
+        t = learner.clock.rounds
+        if learner.local.has(t) and reward > learner.centre:
+            learner.local.central_from = t
+        return found
+
+    def found() -> tuple[float, str]:
+        return stepwise_cost(answering, ones(24), [2])
+
+    assert math.isfinite(found()[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FilterLearner, "prepare", prepare)
+        cost, why = found()
+    assert math.isinf(cost)
+    return why
+
+
 def plant_prediction_from_the_clean_sum() -> str:
     shipped = FilterLearner.prepare
 
@@ -1391,6 +1412,7 @@ BUGS = [
     Bug("an anytime release that does not shrink what is left", "verify", plant_unshrunk_sum),
     Bug("a reward that is answered and summed as well", "verify", plant_answer_that_is_summed),
     Bug("a reward that is answered twice", "verify", plant_answer_drawn_twice),
+    Bug("a local phase that a reward ends", "verify", plant_phase_that_a_reward_ends),
     Bug("a prediction made of the clean sum", "verify", plant_prediction_from_the_clean_sum),
     Bug("encoded sums with the sensitivity of one round", "verify", plant_toeplitz_without_column),
     Bug("a log whose sums are released without noise", "verify", plant_noiseless_log),

@@ -103,6 +103,8 @@ def test_units_with_several_rewards_have_none_and_say_so():
     for wrong in ("always", 0, -3, 2.5, True):
         with pytest.raises(OptionError, match="local must be"):
             make(local=wrong)
+        with pytest.raises(OptionError, match="local must be"):  # where nothing is private, too
+            dpb.make("anytime", dim=2, epsilon=math.inf, delta=DELTA, seed=0, local=wrong)
 
 
 # -------------------------------------------------------------------------------- when there is one
@@ -253,6 +255,8 @@ def test_real_answers_are_opendps_and_its_proof_is_asked_before():
     assert np.mean(drawn) == pytest.approx(0.3, abs=5 * scale / 2 / math.sqrt(3000))
     with pytest.raises(dpb.errors.NoiseError, match="more than"):
         source.release(RESPONSE, pending, scale=scale, shift=0.5, index=1)
+    with pytest.raises(dpb.errors.NoiseError, match="whole number"):
+        source.release(RESPONSE, Pending(np.array([0.3])), scale=scale, shift=1.0, index=1)
     outside = pending._replace(whole=[one])
     with pytest.raises(dpb.errors.NoiseError, match="outside its range"):
         source.release(RESPONSE, outside, scale=scale, shift=1.0, index=1)

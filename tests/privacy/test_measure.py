@@ -173,6 +173,13 @@ def test_intervals_cover(noise):
         ({"measure_share": 0.0}, "measure_share"),
         ({"measure_every": 0}, "measure_every"),
         ({"holdout": 0.0}, "for a shadow or a holdout"),
+        ({"algorithm": "anytime", "options": {"local": 4}}, "parallel, proven; give local='never'"),
+        # With the whole budget it would answer no reward, with what is left of it some.
+        (
+            {"algorithm": "anytime", "dim": 1, "options": {"local": "blocks"}, "horizon": 50}
+            | {"epsilon": 16.0, "delta": 0.05, "measure_share": 0.5},
+            "parallel, proven; give local='never'",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(change, words):

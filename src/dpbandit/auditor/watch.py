@@ -120,7 +120,8 @@ class Watch:
         else:
             number = len(seen.releases)
             told = [release.noisy for release in self.script.releases[number : number + 1]]
-        if told:
+        # A release of another size is of another kind: `joint_cost` tells them apart.
+        if told and told[0].shape == pending.values.shape:
             noisy = told[0]
         elif scale > 0:
             noisy = self.inner.release(kind, pending, scale=scale, shift=shift, index=abs(index))

@@ -68,7 +68,9 @@ class Real:
         noise = find_noise(noise)
         _refuse_without_noise(scale)
         if isinstance(noise, Response):
-            answer, proven = noise.answer(pending.whole or [], scale=scale, step=pending.step)
+            if pending.whole is None:
+                raise NoiseError("an answer is of a whole number of steps: nothing released")
+            answer, proven = noise.answer(pending.whole, scale=scale, step=pending.step)
             _check(proven, noise.cost(np.array([shift]), scale))
             return answer
         if pending.whole is None:

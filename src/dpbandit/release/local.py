@@ -65,6 +65,14 @@ def local_phase(options: Options, *, numbers: int, budget: float) -> LocalPhase:
     """The phase that the option `local` asks for: 'blocks', 'never', or a number of rewards."""
     epsilon, several = options.need_epsilon(), options.protects.needs_user
     given = options.own("local", NEVER if several else BLOCKS)
+    if isinstance(given, str):
+        if given not in (BLOCKS, NEVER):
+            raise OptionError(
+                f"local must be {BLOCKS!r}, {NEVER!r} or a number of rewards, not {given!r}"
+            )
+        rounds = 0
+    else:
+        rounds = whole("local", given, least=1, also=f"{BLOCKS!r} or {NEVER!r}")
     if given == NEVER or math.isinf(epsilon):
         return LocalPhase()
     if several and options.protects.cap != 1:
@@ -73,17 +81,12 @@ def local_phase(options: Options, *, numbers: int, budget: float) -> LocalPhase:
             f"several answers and sums cost together is not proven; leave local out, or say "
             f"local={NEVER!r}"
         )
-    if isinstance(given, str):
-        if given != BLOCKS:
-            raise OptionError(
-                f"local must be {BLOCKS!r}, {NEVER!r} or a number of rewards, not {given!r}"
-            )
+    if given == BLOCKS:
         if options.public_contexts is not None and not in_blocks(options.public_contexts):
             return LocalPhase()
         noise = budget * RESPONSE.multiplier(epsilon, 1) / 2  # of an answer, in the sums' noise
         rounds = math.floor(LENGTH * numbers / (noise * noise))
         return LocalPhase(min(rounds, 1 << 40), False, epsilon, options.need_delta())
-    rounds = whole("local", given, least=1, also=f"{BLOCKS!r} or {NEVER!r}")
     return LocalPhase(min(rounds, 1 << 40), True, epsilon, options.need_delta())
 
 

@@ -138,17 +138,28 @@ def weight_of(propensity: float | None) -> int:
 
 def set_aside(claim: Claim, share: float, *, delta: float | None) -> dict[str, Any]:
     """The ε and δ that a bandit of this claim learns with, so that a share of its budget is left."""
-    proven = claim.status == "proven" and 0 < claim.epsilon < math.inf
-    if proven and claim.notion == "gdp" and claim.mu is not None and delta is not None:
+    if _adds_squares(claim):
+        if delta is None:
+            raise OptionError("a shadow and a holdout of a claim in μ-GDP need its delta")
         whole = mu_of(epsilon=claim.epsilon, delta=delta * (1 - GRID_SHARE))
         left = delta * (1 - SLIGHT)  # what grids may take of it is less too
         epsilon = epsilon_of(mu=math.sqrt(1 - share) * whole, delta=left)
         return {"epsilon": epsilon, "delta": left}
-    if proven and claim.notion == "pure":
-        return {"epsilon": (1 - share) * claim.epsilon}
+    return {"epsilon": (1 - share) * claim.epsilon}
+
+
+def _adds_squares(claim: Claim) -> bool:
+    """Whether what is paid for learning and for a measurement adds up as μ², or as ε; OptionError
+    where it is neither."""
+    if claim.status == "proven" and 0 < claim.epsilon < math.inf:
+        if claim.notion == "gdp" and claim.mu is not None:
+            return True
+        if claim.notion == "pure" and claim.delta == 0.0:
+            return False
+    more = "; give local='never'" if claim.notion == "parallel" else ""
     raise OptionError(
         "a shadow and a holdout need a proven claim in μ-GDP or pure ε with a finite ε; this one is "
-        f"{claim.notion}, {claim.status}"
+        f"{claim.notion}, {claim.status}{more}"
     )
 
 
@@ -163,7 +174,8 @@ def measure_for(bandit: Bandit, whole: Claim, *, every: int, share: float) -> Me
         )
     rewards = unit.cap or 1
     claim = bandit.claim
-    if whole.mu is not None and claim.mu is not None:
+    # Of the bandit as it was made: with less ε it may have come to answer its first rewards.
+    if _adds_squares(claim) and claim.mu is not None:
         delta = whole.delta
         budget = mu_of(epsilon=whole.epsilon, delta=delta * (1 - GRID_SHARE))
         mu = math.sqrt(budget**2 - claim.mu**2) * (1 - 1e-9)
