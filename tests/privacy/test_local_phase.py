@@ -10,6 +10,7 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.auditor.frozen import freeze
+from dpbandit.auditor.watch import Watch
 from dpbandit.errors import OptionError
 from dpbandit.privacy import opendp
 from dpbandit.privacy.accounting import mu_of
@@ -105,6 +106,58 @@ def test_units_with_several_rewards_have_none_and_say_so():
             make(local=wrong)
         with pytest.raises(OptionError, match="local must be"):  # where nothing is private, too
             dpb.make("anytime", dim=2, epsilon=math.inf, delta=DELTA, seed=0, local=wrong)
+
+
+def history(tmp_path, seed, backend, changed=None, script=None):
+    """Slates in blocks and then not, rewards late or never or several, a user twice, and a save."""
+    rng = np.random.default_rng(seed)
+    end = int(rng.integers(3, 12))
+    unit, local = (("user", 1), end) if seed % 2 else ("reward", "blocks")
+    given = {"reward_range": (0, 1), "first_release": 1, "ratio": 1.2, "knee": 4.0}
+    bandit = make(dim=4, seed=seed, unit=unit, local=local, backend=backend, **given)
+    watch = bandit.source = Watch(bandit.source, script)
+    arms, count = [], 0
+    own = slates(24, arms=2)
+    for t in range(24):
+        slate = own[t] if t < end else rng.uniform(-0.3, 0.3, size=(3, 4))
+        arms.append(bandit.select(slate))
+        for reward in rng.uniform(size=rng.integers(0, 3)).tolist():
+            if changed is not None and count == changed[0]:
+                reward = changed[1]
+            user = {"user": [count - (count % 5 == 4)]} if seed % 2 else {}
+            bandit.update(slate[arms[-1]][None], [reward], **user)
+            count += 1
+        if t == 6:
+            bandit.source = watch.inner
+            bandit.save(tmp_path / "half")
+            bandit = dpb.load(tmp_path / "half")
+            bandit.source = watch
+    return watch.transcript, arms, count
+
+
+@pytest.mark.parametrize("backend", ["core", "reference"])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_every_reward_of_a_history_is_answered_once_or_summed_and_pays_the_claim(
+    tmp_path, seed, backend
+):
+    dearest = 0.0
+    for position in range(history(tmp_path, seed, backend)[2]):
+        one, arms, _ = history(tmp_path, seed, backend, (position, -9.0))
+        two, same, _ = history(tmp_path, seed, backend, (position, 9.0), one)
+        assert arms == same
+        pure, squares = [], 0.0
+        for a, b in zip(one.releases, two.releases, strict=True):
+            assert (a.noise, a.scale) == (b.noise, b.scale)
+            shift = b.value - a.value
+            if a.noise is RESPONSE and shift.any():
+                pure.append(RESPONSE.cost(shift, a.scale))
+            elif a.noise is not RESPONSE:
+                squares += float(shift @ shift) / a.scale**2
+        assert len(pure) + (squares > 0) <= 1  # none beyond a user's cap
+        assert sum(pure) <= EPSILON * (1 + 1e-12)
+        assert squares <= WHOLE * (1 + 1e-12)
+        dearest = max(dearest, sum(pure))
+    assert dearest == pytest.approx(EPSILON, rel=1e-12)
 
 
 # -------------------------------------------------------------------------------- when there is one
