@@ -13,7 +13,8 @@ from dpbandit.auditor import watch
 from dpbandit.auditor.bounds import lower_bound
 from dpbandit.errors import BudgetError, OptionError
 from dpbandit.evaluate.release import INDEX
-from dpbandit.privacy.accounting import delta_of
+from dpbandit.privacy.accounting import delta_of, mu_of
+from dpbandit.privacy.grid import GRID_SHARE
 from dpbandit.privacy.sources import Real, Simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
@@ -223,3 +224,39 @@ def test_an_attack_on_the_estimate_finds_no_more_than_is_claimed():
 def test_the_index_of_an_estimate_is_no_negative_one():
     assert INDEX > 0  # a watcher takes negative ones for noise that stays in memory
     assert Simulation(1).key != Simulation(2).key
+
+
+@pytest.mark.parametrize("reward", [10**400, math.inf, math.nan])
+def test_no_reward_ends_an_evaluation(reward):
+    """An error would say of one person's reward that it was such: it stands in the middle."""
+    log = [{"action": i % 2, "reward": float(i % 2)} for i in range(40)]
+    log[7]["reward"] = reward
+    given = {
+        "items": np.eye(2),
+        "reward_range": (0, 1),
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "seed": 20_005,
+    }
+    found = dpb.replay(log, "anytime", release=(0.5, 1e-7), **given)
+    log[7]["reward"] = 0.5
+    again = dpb.replay(log, "anytime", release=(0.5, 1e-7), **given)
+    assert (found.used, found.estimates) == (again.used, again.estimates)
+
+
+def test_answers_and_sums_count_as_the_dearer_of_both():
+    """A reward of `anytime` is answered at pure ε or summed: an answer is the dearer one here."""
+    log = [{"action": i % 2, "reward": float(i % 2)} for i in range(40)]
+    given = {"items": np.eye(2), "reward_range": (0, 1), "delta": 1e-6, "seed": 20_005}
+    for epsilon in (0.5, 40.0):
+        answer = -2 * ndtri(1 / (1 + math.exp(epsilon)))
+        own = mu_of(epsilon=0.5, delta=1e-7 * (1 - GRID_SHARE))
+        mu = mu_of(epsilon=epsilon, delta=1e-6)
+        found = dpb.replay(log, "anytime", release=(0.5, 1e-7), epsilon=epsilon, local=5, **given)
+        sums = dpb.replay(
+            log, "anytime", release=(0.5, 1e-7), epsilon=epsilon, local="never", **given
+        )
+        assert found.claim.mu == pytest.approx(math.hypot(max(answer, mu), own), rel=1e-9)
+        assert answer > mu
+        assert sums.claim.mu == pytest.approx(math.hypot(mu, own), rel=1e-3)
+        assert found.ledger.total == pytest.approx(found.claim.mu**2, rel=1e-9)

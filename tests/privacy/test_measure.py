@@ -20,6 +20,7 @@ from dpbandit.service.measure import (
     measure_for,
     weight_of,
 )
+from dpbandit.service.trusted import StreamError
 
 rng = np.random.default_rng(20_001)
 KINDS = [
@@ -161,6 +162,33 @@ def test_intervals_cover(noise):
     least = 0.94 - 4 * math.sqrt(0.94 * 0.06 / runs)
     assert all(count / runs >= least for count in inside.values()), inside
     assert abs(said[SHADOW]["agreement"] - 0.2) < 0.05
+
+
+def test_a_round_counts_for_one_kind_alone():
+    """For both it would cost √2 of what was set aside: the learner stops, and nothing is told."""
+    config = config_of(measure_every=1)
+    with pytest.raises(StreamError, match="decision 2 counts for a shadow and for a holdout"):
+        released(config, rounds_of([1.0] * 3, kinds=[FULL, (WEIGHT_STEPS, 0), FULL]))
+
+
+def test_grids_are_paid_at_the_epsilon_of_both():
+    """The smallest δ at which this algorithm's grid is fine enough at the joint ε. The learner has
+    less of ε, where its grid counts for less, so that it alone would be made; and a thousandth of
+    what grids may take is the stretches'."""
+    config = config_of("toeplitz", horizon=None, epsilon=8.0, measure_share=0.5)
+    alone = {name: config[name] for name in config if name not in ("holdout", "measure_share")}
+    low, high = 1e-30, 0.5
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        try:
+            blueprint.build({**alone, "delta": middle})
+            high = middle
+        except OptionError:
+            low = middle
+    blueprint.build({**alone, "epsilon": 5.0, "delta": high / 10})
+    with pytest.raises(OptionError, match="too small for real noise"):
+        blueprint.build({**config, "delta": high})
+    blueprint.build({**config, "delta": high * 1.002})
 
 
 @pytest.mark.parametrize(

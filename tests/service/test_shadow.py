@@ -1,16 +1,29 @@
 """A bandit in the shadow, made live by one call; and a holdout whose lift is told."""
 
 import json
+import time
 import uuid
 
 import numpy as np
 import pytest
 from harness import ARMS, BANDIT, learned, until
+from test_leases import make_bandit
 
 import dpbandit
 from dpbandit.errors import RequestError
-from dpbandit.service.measure import WEIGHT_STEPS
+from dpbandit.service.learner import Learner
+from dpbandit.service.measure import (
+    HOLDOUT,
+    REWARD_STEPS,
+    SHADOW,
+    WEIGHT_STEPS,
+    Measure,
+    Tally,
+)
+from dpbandit.service.records import Asked, judge, place
+from dpbandit.service.settings import Settings
 from dpbandit.service.store import Store
+from dpbandit.service.trusted import TrustedStore
 
 EARNS = (0.2, 0.9, 0.4)
 
@@ -179,4 +192,91 @@ def test_the_stretch_under_way_is_the_learners_alone(shared, client):
         return json.loads(store.connection.one(sql, (name,))[0])["open"].get("holdout")
 
     assert until(open_)["rounds"] == 5
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_reward_is_in_one_stretch_whatever_happens(store_url, tmp_path, monkeypatch, seed):
+    """Learners that restart, lose their lease while they publish or crash after it, persons erased,
+    live in the middle of a stretch: what was told and the stretch under way add up to what was
+    learned, exactly, each reward once. Noise is left out here, so that sums can be compared."""
+
+    def told_as_it_is(measure, kind, source, rounds):
+        tally, told = measure.open.pop(kind), measure.told.setdefault(kind, Tally())
+        told.rounds += tally.rounds
+        told.sums = [a + b for a, b in zip(told.sums, tally.sums, strict=True)]
+        measure.releases += 1
+
+    monkeypatch.setattr(Measure, "release", told_as_it_is)
+    change = {"unit": ("user", 84), "horizon": 512, "epsilon": 20.0, "measure_every": 7}
+    bandit = make_bandit(store_url, shadow=True, holdout=0.5, reward_window=0.001, **change)
+    settings = Settings(store=store_url, witness=tmp_path / "witness", batch=5)
+    store, rng = TrustedStore(store_url), np.random.default_rng(20_006 + seed)
+    context = np.array([1.0, 0.0, 0.0]).tobytes()
+    weight_of_seq, reward_of_seq, erased, gone = {}, {}, set(), set()
+
+    def decide(count, kind):
+        for _ in range(count):
+            person = bytes([int(rng.integers(4))])
+            weight, reward = int(rng.integers(WEIGHT_STEPS + 1)), float(rng.random())
+            kept = {kind: weight}
+            asked = Asked(None, None, **kept)
+            with store.connection.write():
+                row = (bandit, 0, None, context, person, 0, "test")
+                ((seq, nonce),) = place(store.connection, [(row, None, asked)])
+                judge(store.connection, [(bandit, 600.0, "test", [(seq, nonce, reward)], None)])
+            weight_of_seq[seq], reward_of_seq[seq] = (kind, weight, person), reward
+            if person in gone:  # once erased, always full
+                erased.add(seq)
+
+    def learner():
+        one = Learner(settings)
+        what = rng.integers(4)
+
+        def lose(held):
+            store.connection.run("UPDATE leases SET token = token + 1, expires_at = 0")
+
+        def erase(held):
+            person = bytes([int(rng.integers(9))])  # often one that never came
+            gone.add(person)
+            learned = store.lines()[0].learned
+            store.erase_person(bandit, person)
+            erased.update(s for s in weight_of_seq if s > learned and weight_of_seq[s][2] == person)
+
+        if what:
+            one.before_publishing = (None, lose, erase, lose)[what]
+        one.turn()
+        one.before_publishing = lambda held: None
+        one.turn()
+        one.stop() if rng.random() < 0.5 else store.connection.run(
+            "UPDATE leases SET token = token + 1, expires_at = 0"
+        )
+
+    for turn in range(14):
+        decide(6, "agreed" if turn < 7 else "by_lot")
+        if turn == 6:
+            store.go_live(bandit)
+        learner()
+    line = store.lines()[0]
+    for _ in range(20):
+        if (line := store.lines()[0]).learned == line.decisions:
+            break
+        time.sleep(0.01)
+        learner()
+    assert line.learned == line.decisions == 84
+    measure, expected, rounds = Measure.from_text(store.measure(bandit)), {}, {}
+    for seq, (kind, weight, _) in weight_of_seq.items():
+        if seq not in erased:
+            steps = round(reward_of_seq[seq] * REWARD_STEPS)
+            sums = expected.setdefault(kind, [0, 0])
+            sums[0] += steps * weight
+            sums[1] += steps * (WEIGHT_STEPS - weight)
+            rounds[kind] = rounds.get(kind, 0) + 1
+    assert measure.releases == sum(n // 7 for n in rounds.values()) > 4
+    for kind, name in (("agreed", SHADOW), ("by_lot", HOLDOUT)):
+        parts = [one for one in (measure.told.get(name), measure.open.get(name)) if one]
+        assert sum(one.rounds for one in parts) == rounds[kind]
+        assert [sum(one.sums[i] for one in parts) for i in (0, 1)] == expected[kind]
+    store.delete(bandit)
+    assert store.measure(bandit) is None
     store.close()

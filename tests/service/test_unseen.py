@@ -2,15 +2,18 @@
 through a release: two services with the same decisions, one of which is told rewards."""
 
 import asyncio
+import json
 import logging
 import re
 import statistics
+import threading
 import time
 
 import pytest
 from harness import ARMS, Service, make_key, until
 from test_leases import make_bandit
 
+from dpbandit.service import personalizer
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import Overloaded
 from dpbandit.service.api import App
@@ -21,7 +24,20 @@ from dpbandit.service.learner import Learner
 from dpbandit.service.settings import Settings
 
 ROUNDS = 24
-EVENTS = "/v1/bandits/shop/personalizer/events/{event}/reward"
+CALLS = "/v1/bandits/shop/personalizer/"
+EVENTS = CALLS + "events/{event}/reward"
+MANY = CALLS + "multislot/events/m0/reward"
+# As Personalizer's clients do it; with one action for each place, so that nothing is drawn.
+ONE = {"actions": [{"id": "a", "features": [{"x": "y"}]}], "eventId": "e0"}
+DEFERRED = {**ONE, "eventId": "d0", "deferActivation": True}
+SLOTS = {
+    "actions": [{"id": "a", "features": []}, {"id": "b", "features": []}],
+    "slots": [
+        {"id": "top", "baselineAction": "a", "excludedActions": ["b"]},
+        {"id": "foot", "baselineAction": "b"},
+    ],
+    "eventId": "m0",
+}
 PAGES = (
     "/",
     "/readyz",
@@ -73,6 +89,10 @@ def report(service, path, keys, decision):
         call("POST", EVENTS.replace("{event}", "e0"), {"value": 0.5})[0],
         call("POST", EVENTS.replace("{event}", "none"), {"value": 0.5})[0],
         service.caller(rank)("POST", EVENTS.replace("{event}", "e0"), {"value": 1.0})[0],
+        call("POST", EVENTS.replace("{event}", "d0"), {"value": 1.0})[0],
+        call("POST", MANY, {"reward": [{"slotId": "foot", "value": 1.0}]})[0],
+        call("POST", MANY, {"reward": [{"slotId": "foot", "value": 0.5}]})[0],
+        call("POST", MANY, {"reward": [{"slotId": "none", "value": 0.5}]})[0],
     ]
     assert found == [
         200,
@@ -93,6 +113,10 @@ def report(service, path, keys, decision):
         204,
         404,
         403,
+        204,
+        204,
+        204,
+        404,
     ]
 
 
@@ -133,19 +157,30 @@ def life(folder, *, rewards, caplog, env=None):
         assert status == 201
         return answer
 
-    # As Personalizer's clients do it, at another address, and with a reward of its own below.
-    asked = {"actions": [{"id": "a", "features": [{"x": "y"}]}], "eventId": "e0"}
-    assert call("POST", "/v1/bandits/shop/personalizer/rank", asked)[0] == 201
+    def events():
+        """What a rank key is answered: asked again, activated once more, of what was never asked."""
+        return [
+            call("POST", CALLS + "rank", ONE),
+            call("POST", CALLS + "rank", DEFERRED),
+            call("POST", CALLS + "multislot/rank", SLOTS),
+            call("POST", CALLS + "rank", {**DEFERRED, "eventId": "e0"}),
+            *(call("POST", f"{CALLS}events/{event}/activate", {}) for event in ("d0", "e0", "m0")),
+            call("POST", CALLS + "multislot/events/m0/activate", {}),
+        ]
+
+    first = events()
+    assert [status for status, _ in first] == [201, 201, 201, 409, 204, 204, 404, 204]
     answers = []
-    for number in range(1, ROUNDS):
+    for number in range(4, ROUNDS):
         answers.append(decide())
         if rewards:
             body = {"decision": answers[-1]["decision"], "reward": 1.0}
             assert told("POST", path, body)[0] == 200
-            if number == 1:
+            if number == 4:
                 report(service, path, (reward, revoked, rank), answers[-1]["decision"])
     until(lambda: f'decisions_total{{bandit="shop"}} {ROUNDS}.0' in call("GET", "/metrics")[1])
     before = seen(service, rank)
+    assert events() == first
     store.run("UPDATE decisions SET decided_at = decided_at - 1000000000")
     with caplog.at_level(logging.DEBUG):
         caplog.clear()
@@ -156,6 +191,7 @@ def life(folder, *, rewards, caplog, env=None):
     assert store.one("SELECT count(*) FROM rewards") == (0,)
     until(lambda: 'model_version{bandit="shop"} 1.0' in call("GET", "/metrics")[1])
     after = seen(service, rank)
+    assert events() == first
     last = {name: value for name, value in decide().items() if name == "model_version"}
     learner.stop()
     store.close()
@@ -208,6 +244,41 @@ def test_rewards_that_wait_leave_decisions_their_room(tmp_path):
             journal.decide((1, 0, None, b"", None, 0, "test"))
 
     asyncio.run(fill())
+
+
+def test_reports_of_events_that_wait_hold_up_no_activation(tmp_path):
+    """A rank key would see by its activations how many reports are looked up."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url, reward_window=600)
+    free = threading.Event()
+
+    async def sent(app, handler, what, body):
+        async def receive():
+            return {"type": "http.request", "body": json.dumps(body).encode()}
+
+        app._working[asyncio.current_task()] = time.monotonic()
+        try:
+            return (await handler(app, what, "key", receive))[0]
+        finally:
+            del app._working[asyncio.current_task()]
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        asked = {"actions": [{"id": "a", "features": []}], "eventId": "e", "deferActivation": True}
+        assert await sent(app, personalizer.rank, "shop", asked) == 201
+        slow = asyncio.create_task(app.reported.do(lambda _: free.wait(60)))
+        report = asyncio.create_task(sent(app, personalizer.reward, "shop/e", {"value": 1.0}))
+        await asyncio.sleep(0.2)
+        activation = asyncio.create_task(sent(app, personalizer.activate, "shop/e", None))
+        assert await asyncio.wait_for(activation, 20) == 204
+        assert not report.done()
+        free.set()
+        assert await report == 204
+        await slow
+        await app.stop()
+
+    asyncio.run(live())
 
 
 def test_what_is_noted_of_reports_is_noted_by_the_day(monkeypatch, tmp_path):

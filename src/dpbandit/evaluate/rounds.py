@@ -94,6 +94,8 @@ class Rounds:
             number = float(reward)
         except (TypeError, ValueError):
             raise LogError(f"rewards must be numbers, not {type(reward).__name__}") from None
+        except OverflowError:  # an error would tell of it: it counts as one that is no number
+            number = math.nan
         return Round(contexts, action, propensity, number, None if user is None else str(user))
 
 

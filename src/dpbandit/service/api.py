@@ -93,8 +93,10 @@ class App:
         # Propensities are drawn one after the other: however many are asked for, the other threads
         # have their work. What nobody waits for any more is not begun.
         self.drawing = ThreadPoolExecutor(1, thread_name_prefix="propensities")
-        # Decisions looked up by the names of their events.
+        # Decisions looked up by the names of their events: those activated, and those with a report,
+        # which nobody else shall wait for.
         self.events = Lane(settings.store, "events", patience=settings.read_seconds)
+        self.reported = Lane(settings.store, "reported events", patience=settings.read_seconds)
         self.dashboard = Dashboard()
         self._loops = (
             Loop("what is too slow", self._end_slow, every=1.0, well_for=5.0),
@@ -125,6 +127,7 @@ class App:
         await self.journal.start()
         self.maker.start()
         self.events.start()
+        self.reported.start()
         self.access.start()
         for loop in self._loops:
             loop.start()
@@ -135,6 +138,7 @@ class App:
             await loop.stop()
         self.maker.stop()
         self.events.stop()
+        self.reported.stop()
         try:
             async with asyncio.timeout(self.settings.shutdown_seconds / 4):
                 await self.journal.stop()

@@ -108,9 +108,21 @@ class LearningBandit:
             return
         low, high = self.line.config["reward_range"]
         for one, reward in zip(learned, rewards, strict=True):
-            for kind, weight in ((SHADOW, one.agreed), (HOLDOUT, one.by_lot)):
-                if weight is not None and self.measure.learned(kind, weight, reward, low, high):
-                    self.measure.release(kind, self.recorder.inner, self.bandit.rounds)
+            counts = _counts_for(one)
+            if counts is not None and self.measure.learned(*counts, reward, low, high):
+                self.measure.release(counts[0], self.recorder.inner, self.bandit.rounds)
+
+
+def _counts_for(one: Learnable) -> tuple[str, int] | None:
+    """The one kind that a round counts for, and its weight. No reward is in two stretches: each
+    would cost the whole of what was set aside."""
+    if one.agreed is not None and one.by_lot is not None:
+        raise StreamError(
+            f"decision {one.seq} counts for a shadow and for a holdout: a reward pays for one alone"
+        )
+    if one.agreed is not None:
+        return SHADOW, one.agreed
+    return None if one.by_lot is None else (HOLDOUT, one.by_lot)
 
 
 def learn_batch(

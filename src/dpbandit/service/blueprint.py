@@ -152,9 +152,9 @@ def canonical(config: dict[str, Any]) -> str:
 def build(config: dict[str, Any]) -> Bandit:
     """The bandit itself, with real noise. A part of its budget is kept back for a shadow or a
     holdout."""
-    bandit = _made(config)
     if not measure.wanted(config):
-        return bandit
+        return _made(config)
+    bandit = _made(config | measure.without_grids(config["delta"]))
     if bandit.contexts_are_private:
         raise OptionError(
             f"{config['algorithm']!r} protects contexts, and which rounds count for a shadow or a "

@@ -142,10 +142,17 @@ def set_aside(claim: Claim, share: float, *, delta: float | None) -> dict[str, A
         if delta is None:
             raise OptionError("a shadow and a holdout of a claim in μ-GDP need its delta")
         whole = mu_of(epsilon=claim.epsilon, delta=delta * (1 - GRID_SHARE))
-        left = delta * (1 - SLIGHT)  # what grids may take of it is less too
+        left = without_grids(delta)["delta"]
         epsilon = epsilon_of(mu=math.sqrt(1 - share) * whole, delta=left)
         return {"epsilon": epsilon, "delta": left}
     return {"epsilon": (1 - share) * claim.epsilon}
+
+
+def without_grids(delta: float | None) -> dict[str, float]:
+    """What is left of δ without the part that the stretches' grids may take. Grids count at the ε
+    of both together: a bandit with all of ε must be possible at this δ, so that the learner's grid,
+    which is finer against its noise, and the stretches' take `GRID_SHARE` of δ at most."""
+    return {} if delta is None else {"delta": delta * (1 - SLIGHT)}
 
 
 def _adds_squares(claim: Claim) -> bool:

@@ -410,7 +410,7 @@ async def reward(app: App, name: str, key: str, receive: Receive) -> Answer:
     name, _, event = name.partition("/")
     served = await app.served(name)
     value = clip(asked.value, *served.reward_range)
-    (place,) = await app.events.do(lambda store: _found(store, served, _names(ONE + event)))
+    (place,) = await app.reported.do(lambda store: _found(store, served, _names(ONE + event)))
     await app.journal.report(served.id, served.window, key, [(*place[:2], value)])
     return DONE
 
@@ -424,7 +424,7 @@ async def reward_slots(app: App, name: str, key: str, receive: Receive) -> Answe
     values = {one.slot_id: clip(one.value, *served.reward_range) for one in asked.reward}
     if len(values) < len(asked.reward) or not values:
         raise Refused(422, "rewards are at least one, and each is of another slot")
-    places = await app.events.do(lambda store: _slots(store, served, event))
+    places = await app.reported.do(lambda store: _slots(store, served, event))
     if not set(values) <= set(places):
         raise Refused(404, "this event has no slot of that id")
     reports = [(*places[slot], value) for slot, value in values.items()]
