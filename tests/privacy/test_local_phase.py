@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dpbandit as dpb
+from dpbandit.algorithms.phase import in_blocks, local_phase
 from dpbandit.auditor.frozen import freeze
 from dpbandit.auditor.watch import Watch
 from dpbandit.errors import OptionError
@@ -16,7 +17,6 @@ from dpbandit.privacy import opendp
 from dpbandit.privacy.accounting import mu_of
 from dpbandit.privacy.noise import RESPONSE, find_noise
 from dpbandit.privacy.sources import Pending, Real
-from dpbandit.release.local import in_blocks, local_phase
 
 EPSILON, DELTA = 1.0, 1e-5
 WHOLE = mu_of(epsilon=EPSILON, delta=DELTA) ** 2

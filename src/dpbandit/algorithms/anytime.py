@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from dpbandit.algorithms import presets
+from dpbandit.algorithms.phase import NEVER, local_phase
 from dpbandit.algorithms.rewards import NUMBERS, rewards_of
 from dpbandit.design import DEFAULT_ALPHA, Design
 from dpbandit.errors import OptionError
@@ -31,7 +32,7 @@ from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import Anytime
-from dpbandit.release.local import NEVER, LocalPhase, local_phase
+from dpbandit.release.local import LocalPhase
 
 DESCRIPTION = (
     "instrument sums released for ever, Kalman filter, upper confidence bounds: the lowest price of "
