@@ -97,7 +97,7 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
         if line.startswith("Requires-Dist") and "extra ==" not in line
     ]
     assert sorted(line.split(">=")[0] for line in needed) == ESSENTIAL
-    assert wheel.stat().st_size < 1_600_000  # the core, for three instruction sets, and the proofs
+    assert wheel.stat().st_size < 1_800_000  # the core, for three instruction sets, and the proofs
 
 
 def command(folder, *words, cwd=None):

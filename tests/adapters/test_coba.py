@@ -78,7 +78,8 @@ def test_a_private_learner_beside_cobas_own_on_its_environment():
     assert gained > 300
     assert cost < 0.5 * gained
     row = next(row for row in result.learners.to_dicts() if row["family"] == "dpbandit anytime")
-    assert (row["epsilon"], row["claim"]) == (2.0, "GDP, proven")
+    assert row["epsilon"] == 2.0
+    assert row["claim"].startswith("GDP, proven")
 
 
 def test_it_runs_in_cobas_processes_with_the_same_result():

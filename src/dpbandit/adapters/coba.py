@@ -44,7 +44,7 @@ class CobaLearner(Learner):
     >>> learner.predict([0.5, 0.1], [(1, 0), (0, 1)])["action"] in [(1, 0), (0, 1)]
     True
     >>> learner.params["claim"]
-    'GDP, proven'
+    'GDP, proven; (ε, δ) where first rewards may be answered by themselves'
     """
 
     def __init__(

@@ -194,7 +194,7 @@ def replay(
     >>> found.of("anytime").low > found.of("random").high
     True
     >>> found.claim.status, round(found.claim.epsilon, 2)
-    ('proven', 1.11)
+    ('proven', 1.5)
     """
     low, high = _range(reward_range)
     if not 0 < level < 1:
