@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dpbandit.algorithms import presets
-from dpbandit.algorithms.phase import NEVER, local_phase
+from dpbandit.algorithms.phase import local_phase
 from dpbandit.algorithms.rewards import NUMBERS, rewards_of
 from dpbandit.design import DEFAULT_ALPHA, Design
 from dpbandit.errors import OptionError
@@ -32,7 +32,7 @@ from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import Anytime
-from dpbandit.release.local import LocalPhase
+from dpbandit.release.local import NEVER, LocalPhase
 
 DESCRIPTION = (
     "instrument sums released for ever, Kalman filter, upper confidence bounds: the lowest price of "

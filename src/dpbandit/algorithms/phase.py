@@ -9,12 +9,12 @@ import numpy as np
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, whole
 from dpbandit.privacy.noise import RESPONSE
-from dpbandit.release.local import LocalPhase
+from dpbandit.release.local import NEVER, LocalPhase
 from dpbandit.types import Matrix
 
 # Where arms share no feature: elsewhere what is learned of one arm helps with the others, and sums
 # are ahead soon.
-BLOCKS, NEVER = "blocks", "never"
+BLOCKS = "blocks"
 # In rounds at which an answer teaches as much as a sum would (docs/frontier.md).
 LENGTH = 2.0
 

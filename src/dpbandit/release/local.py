@@ -14,6 +14,8 @@ from typing import Any
 
 from dpbandit.privacy.noise import RESPONSE
 
+NEVER = "never"  # of the option `local`; `algorithms.phase` reads it
+
 
 @dataclass(frozen=True)
 class LocalPhase:

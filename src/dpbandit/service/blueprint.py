@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dpbandit.algorithms.phase import NEVER
 from dpbandit.encoder import Encoder
 from dpbandit.errors import DpbanditError, OptionError, PrivacyWarning, SaveError
+from dpbandit.release.local import NEVER
 from dpbandit.service import measure
 
 if TYPE_CHECKING:
