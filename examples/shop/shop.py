@@ -209,7 +209,10 @@ def service(store: str):
     try:
         # The client waits for the service to come up: it tries again until it is answered.
         with dpbandit.Client(f"http://127.0.0.1:{port}", key=key, patience=60) as client:
-            print(f"the service: http://127.0.0.1:{port} shows its dashboard to this key: {key}", flush=True)
+            print(
+                f"the service: http://127.0.0.1:{port} shows its dashboard to this key: {key}",
+                flush=True,
+            )
             yield client
     finally:
         running.terminate()
@@ -222,24 +225,26 @@ def service(store: str):
 def simulate(shop: Shop, visitors: int, seed: int) -> None:
     """Visitors in twenty waves; the shop learns in between."""
     chances = [random.Random(f"{seed}/{number}") for number in range(visitors)]
+    before = shop.client.bandit(BANDIT)["decisions"]
     for wave in range(20):
         begin, end = visitors * wave // 20, visitors * (wave + 1) // 20
         with ThreadPoolExecutor(4) as crowd:
             liked = list(crowd.map(shop.visit, chances[begin:end]))
-        wait_until_learned(shop)
+        wait_until_learned(shop, before + end)
         print(
             f"visitors {begin + 1} to {end}: {sum(liked) / max(len(liked), 1):.0%} were offered what their kind likes best"
         )
 
 
-def wait_until_learned(shop: Shop, seconds: float = 60) -> None:
+def wait_until_learned(shop: Shop, decisions: int, seconds: float = 60) -> None:
+    """What the service says of itself may be a moment old: so many decisions are waited for."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         state = shop.client.bandit(BANDIT)
-        if state["waiting"] == 0:
+        if state["learned"] >= decisions:
             return
         time.sleep(0.1)
-    raise SystemExit(f"the learner is behind: {state['waiting']} decisions wait")
+    raise SystemExit(f"the learner is behind: {decisions - state['learned']} decisions wait")
 
 
 def main() -> None:
