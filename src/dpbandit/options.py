@@ -73,7 +73,7 @@ class Options:
         self.zeta = positive("zeta", self.zeta)
         if not self.zeta < 1:
             raise OptionError(f"zeta must lie strictly between 0 and 1, not {self.zeta!r}")
-        self.reward_range = _range(self.reward_range)
+        self.reward_range = range_of(self.reward_range)
         if self.alpha is not None:
             self.alpha = number_or_theory("alpha", self.alpha)
         self.unit = find_unit(self.unit).option
@@ -268,7 +268,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _range(given: Any) -> tuple[float, float]:
+def range_of(given: Any) -> tuple[float, float]:
+    """A range of rewards as two floats, or OptionError."""
     try:
         low, high = (float(v) for v in given)
     except (TypeError, ValueError):

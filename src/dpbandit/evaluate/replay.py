@@ -18,7 +18,7 @@ from dpbandit.evaluate.estimates import Estimate, Spread, estimates
 from dpbandit.evaluate.release import Terms, agree, show
 from dpbandit.evaluate.rounds import Round, Rounds, open_rounds
 from dpbandit.evaluate.tally import Range, Tally
-from dpbandit.options import positive, whole
+from dpbandit.options import positive, range_of, whole
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.unit import find_unit
@@ -196,7 +196,7 @@ def replay(
     >>> found.claim.status, round(found.claim.epsilon, 2)
     ('proven', 1.5)
     """
-    low, high = _range(reward_range)
+    low, high = range_of(reward_range)
     if not 0 < level < 1:
         raise OptionError(f"level must lie strictly between 0 and 1, not {level!r}")
     if rows_per_user is not None:
@@ -305,13 +305,3 @@ def _play(
 def _left_out(rounds: Rounds) -> str:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in rounds.bad.items())
     return f"{kinds or 'none'}, of {rounds.rows:,} rows"
-
-
-def _range(given: Any) -> tuple[float, float]:
-    try:
-        low, high = (float(v) for v in given)
-    except (TypeError, ValueError):
-        raise OptionError(f"reward_range must be two numbers (low, high), not {given!r}") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise OptionError(f"reward_range must be two finite numbers, low < high, not {given!r}")
-    return low, high
