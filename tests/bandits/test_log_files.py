@@ -82,6 +82,23 @@ def test_a_stream_longer_than_its_head_is_read_once(monkeypatch):
     assert found.theta == pytest.approx(dpb.warm_start(log, **given).theta, abs=1e-9)
 
 
+@pytest.mark.parametrize("column", ["x", "clicked"])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_no_value_of_a_csv_file_decides_whether_it_can_be_read(tmp_path, column, encoded):
+    """Whole numbers in the first megabyte, and one after it that is none: once an error quoted it."""
+    lines = [f"0,1,{'.' * 1000}"] * 1200
+    lines[1199] = lines[1199].replace("0" if column == "x" else "1", "0.25", 1)
+    (tmp_path / "log.csv").write_text("\n".join(["x,clicked,text", *lines]))
+    context = {"encoder": dpb.Encoder({"x": dpb.Number(0, 1)})} if encoded else {"context": ["x"]}
+    bandit = dpb.warm_start(tmp_path, "anytime-joint", **context, **GIVEN)
+    assert bandit.log.learned == 1200
+    lines[1199] = lines[1199].replace("0.25", "secret")
+    (tmp_path / "log.csv").write_text("\n".join(["x,clicked,text", *lines]))
+    with pytest.raises(errors.LogError, match="text in a column of numbers") as found:
+        dpb.warm_start(tmp_path, "anytime-joint", **context, **GIVEN)
+    assert "secret" not in str(found.value)
+
+
 def test_columns_are_found_by_name_in_any_order(tmp_path):
     log = table()
     other = log.select(["clicked", "article", "age", "country"])

@@ -166,6 +166,25 @@ def test_a_world_does_not_show_its_contexts_to_it():
     assert hidden.tolist() == unknown.frame()["regret"].tolist()
 
 
+def test_one_from_outside_says_that_contexts_are_private_before_anything_reads_them():
+    from dpbandit.algorithms import anytime_joint, registry
+
+    given = {"design": anytime_joint.design, "replace": True}
+    try:
+        dpb.register("quiet", **given)
+        with pytest.raises(dpb.errors.OptionError, match="register it with the same word"):
+            dpb.make("quiet", **GIVEN)
+        dpb.register("quiet", contexts_are_private=True, **given)
+        assert dpb.make("quiet", **GIVEN).contexts_are_private
+        log = {"context": [[0.1, 0.2], [0.3, 0.4]], "reward": [0.0, 1.0]}
+        budget = {name: GIVEN[name] for name in ("epsilon", "delta", "seed")}
+        pa = pytest.importorskip("pyarrow")
+        with pytest.raises(dpb.errors.LogError, match="nobody counts"):
+            dpb.warm_start(pa.table(log), "quiet", **budget)
+    finally:
+        registry.ALGORITHMS.pop("quiet", None)
+
+
 def test_private_features_are_named_by_the_claim_and_change_nothing_else():
     one, two = make(private_features=[False, True]), make()
     assert one.claim.unit == "one context with its reward, where feature 1 is private"

@@ -422,6 +422,12 @@ def construct(name: str, options: Mapping[str, Any]) -> Any:
         design = algorithm.factory(name, built)
         if not isinstance(design, Design):
             raise OptionError(f"the design of {name!r} must return a dpbandit.design.Design")
+        if design.contexts_are_private != algorithm.contexts_are_private:
+            # Logs and worlds are read before there is a design.
+            raise OptionError(
+                f"the design of {name!r} says contexts_are_private={design.contexts_are_private}: "
+                "register it with the same word, so that nobody looks at contexts before"
+            )
         return Bandit(name, built, design)
     except MemoryError:
         raise OptionError(
@@ -476,6 +482,7 @@ def register(
     description: str = "registered by the user",
     claim: str = "none stated",
     reference: str = "",
+    contexts_are_private: bool = False,
     replace: bool = False,
 ) -> None:
     """Add your own algorithm. It then runs in `dpb.run` and on the command line beside ours.
@@ -497,6 +504,9 @@ def register(
         With a design: the names of options that only this algorithm has.
     description, claim, reference : str
         For `dpb.algorithms()`.
+    contexts_are_private : bool, default False
+        With a design: whether it protects contexts, as the design says too. Then nothing reads a log's
+        contexts, or a world's, before they are protected.
     replace : bool, default False
         Whether an algorithm registered before may have this name; ours are never replaced.
 
@@ -541,5 +551,6 @@ def register(
         makes,
         tuple(options),
         registered_by_user=True,
+        contexts_are_private=contexts_are_private,
         black_box=design is None,
     )

@@ -4,7 +4,7 @@ Clean values under both streams come from the bandit's own engine (`auditor.froz
 only draws noise. That is exact where no clean value depends on earlier noise. The anytime bandit
 takes the released prediction off each reward, so its values do; but contexts are fixed, so
 everything else about it (instruments, gains, covariances) is the same in every run, and is read off
-its engine here.
+its engine here. Of `anytime-joint` even that follows from noise: each run learns for itself.
 """
 
 from __future__ import annotations
@@ -16,14 +16,23 @@ from dpbandit.algorithms.anytime import not_plain
 from dpbandit.auditor.frozen import Frozen
 from dpbandit.engine import NO_RELEASE, Engine
 from dpbandit.errors import OptionError
-from dpbandit.gpu.attack import Attack, Shifts, Trajectory
+from dpbandit.gpu.attack import Attack, PairTrajectory, Shifts, Trajectory
 from dpbandit.gpu.plans import NOISES
+from dpbandit.learners.pair import FADING, LEAST_NOISE
 from dpbandit.privacy.noise import CERTAIN
 from dpbandit.release import Anytime, PanPrivate
-from dpbandit.release.anytime import kept, next_time
+from dpbandit.release.anytime import kept, next_time, times
 from dpbandit.release.anytime import shown as share_shown
+from dpbandit.release.pair import Pair
 
 Matrix = NDArray[np.float64]
+# What pair.cu knows of `anytime-joint`: a choice that is new elsewhere is refused here.
+PAIR_KNOWN = set(
+    "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
+    "contexts_key context_noise scale knee ratio first change growth versions first_eta2 later_eta2 "
+    "persons window reach reward_variance known_second".split()
+)
+PAIR_DIM = 8  # its matrices lie in a thread's own memory
 Fields = dict[str, NDArray[np.float64]]
 
 
@@ -37,11 +46,8 @@ def trajectory(frozen: Frozen, positions: NDArray[np.int64]) -> Attack:
         )
     if not bandit.values_depend_on_releases:
         return shifts(frozen, positions)
-    if bandit.design.learner == "pair":
-        raise OptionError(
-            f"device='cuda' does not attack {bandit.name}: whiteners, directions and θ follow from its "
-            "releases by eigenvalues, anew in every run; use device='cpu'"
-        )
+    if bandit.design.learner == "pair" and isinstance(bandit.release, Pair):
+        return _pair(frozen, bandit.release, positions)
     if bandit.design.learner != "filter" or not isinstance(bandit.release, Anytime):
         raise OptionError(
             f"device='cuda' does not know how the values of {bandit.name} depend on its releases: "
@@ -104,6 +110,60 @@ def _anytime(frozen: Frozen, release: Anytime, positions: NDArray[np.int64]) -> 
         np.array(rows),
         np.array(steps).reshape(-1, 2 + 3 * n * n + n),
         np.array(moments, dtype=np.int32),
+        settings,
+    )
+
+
+def _pair(frozen: Frozen, release: Pair, positions: NDArray[np.int64]) -> PairTrajectory:
+    bandit = frozen.bandit
+    spec, n = bandit.spec, bandit.dim + 1
+    if set(spec) != PAIR_KNOWN:
+        unknown = sorted(set(spec) ^ PAIR_KNOWN)[0]
+        raise OptionError(
+            f"device='cuda' knows nothing of {bandit.name}'s choice {unknown!r}: use device='cpu'"
+        )
+    if spec["persons"]:
+        raise OptionError(
+            f"device='cuda' does not attack persons of {bandit.name}, who come more than once: use "
+            "device='cpu'"
+        )
+    if release.scale < LEAST_NOISE:
+        raise OptionError(
+            f"device='cuda' does not attack {bandit.name} without noise (epsilon = inf): use "
+            "device='cpu'"
+        )
+    if bandit.dim > PAIR_DIM:
+        raise OptionError(
+            f"device='cuda' attacks {bandit.name} in at most {PAIR_DIM} dimensions: use device='cpu'"
+        )
+    other = frozen.neighbour(positions)
+    streams = (frozen.xs, frozen.rs), (other.xs, other.rs)
+    longer = [
+        np.column_stack(
+            [xs / spec["max_norm"], np.ones(len(xs)), np.clip(rs, spec["low"], spec["high"])]
+        )
+        for xs, rs in streams
+    ]
+    steps, before = [], 0
+    for t in times(release.first, release.ratio, len(frozen.xs)).tolist():
+        rho, turns = kept(t, next_time(t, release.ratio), release.knee), t in release.shown_whole
+        directions = 0.0 if turns else rho
+        shares = [share_shown(rho), rho, share_shown(directions), directions]
+        fades = (before / t) ** FADING if before else 1.0
+        steps.append([t, t - before, *shares, turns, fades])
+        before = t
+    known = spec["known_second"]
+    start = known if len(known) else np.diag(np.append(np.full(n - 1, 1.0 / (n - 1)), 1.0))
+    settings = np.zeros(18 + n * n)  # in the order of kernels.cu and pair.cu
+    words = ("window", "scale", "reward_variance", "low", "high")
+    settings[8:13] = [spec[word] for word in words]
+    settings[14:18] = [*(spec[w] for w in ("reach", "first_eta2", "later_eta2")), len(known) > 0]
+    settings[18:] = start.ravel()
+    return PairTrajectory(
+        bandit.dim,
+        1 + sum(step[6] != 0.0 for step in steps),
+        np.hstack(longer),
+        np.array(steps, dtype=np.float64).reshape(-1, 8),
         settings,
     )
 

@@ -141,11 +141,14 @@ def open_rounds(
         show = _Given(place(contexts), place(action))
     more = {"reward": reward, "propensity": propensity, "user": user}
     at = {kind: place(name) for kind, name in more.items() if name is not None}
-    values, total = _values(log, names)
+    numbers = [name for name in (reward, propensity) if name is not None]
+    values, total = _values(log, names, numbers)
     return Rounds(values, show, at, total, missing_reward)
 
 
-def _values(log: Any, names: list[str]) -> tuple[Iterator[Sequence[Any]], int]:
+def _values(
+    log: Any, names: list[str], numbers: list[str]
+) -> tuple[Iterator[Sequence[Any]], int]:
     """The values of these columns, row by row; and how many rows there are, or 0."""
     if isinstance(log, Mapping):
         columns = [_entry(log, name) for name in names]
@@ -167,7 +170,8 @@ def _values(log: Any, names: list[str]) -> tuple[Iterator[Sequence[Any]], int]:
     for name in names:
         if source.schema.names.count(name) != 1:
             raise LogError(f"the log has no column {name!r}: {nearest(name, source.schema.names)}")
-    batches = chain.from_iterable(part.batches(names) for part in source.parts)
+    parts = (part.batches(names, numbers=numbers) for part in source.parts)
+    batches = chain.from_iterable(parts)
     rows = (zip(*(c.to_pylist() for c in batch.columns), strict=True) for batch in batches)
     return chain.from_iterable(rows), source.rows or 0
 

@@ -4,13 +4,13 @@ likelihood ratio of all releases.
 What the two streams would have published is computed once, elsewhere, by the bandit itself
 (`auditor.trajectories`). Where a clean value never depends on earlier noise only the shifts between
 the two streams matter; the anytime bandit's values do depend on it, and its public coefficients
-come along.
+come along. Those of `anytime-joint` have none: each run learns for itself.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,18 @@ class Trajectory:
     settings: Array
 
 
-Attack = Shifts | Trajectory
+@dataclass(frozen=True)
+class PairTrajectory:
+    """`anytime-joint` on two streams, and what is public of every release, in pair.cu's order."""
+
+    dim: int
+    versions: int  # whiteners that the rounds get to
+    rows: Array
+    steps: Array
+    settings: Array
+
+
+Attack = Shifts | Trajectory | PairTrajectory
 
 
 def scores(
@@ -94,6 +105,22 @@ def scores(
             out,
         )
         machine.launch("score", fixed, blocks, arguments)
+        return out
+    if isinstance(attack, PairTrajectory):
+        fixed = (("PAIR", 1), ("DIM", attack.dim), ("VERSIONS", attack.versions))
+        arguments = (
+            *(arrays.asarray(np.ascontiguousarray(part)) for part in (attack.rows, attack.steps)),
+            np.int32(len(attack.rows)),
+            np.int32(len(attack.steps)),
+            arrays.asarray(attack.settings),
+            sign,
+            key,
+            zero,
+            np.uint64(runs),
+            out,
+            np.uint64(0) if injected is None else np.ascontiguousarray(injected, np.float64),
+        )
+        machine.launch("score_pair", fixed, blocks, arguments)
         return out
     fixed = (("ALGORITHM", 7), ("DIM", attack.dim))
     rows, steps = (
@@ -159,6 +186,8 @@ def load(path: Path) -> dict[str, Attack]:
         for key, value in arrays.items():
             name, part = key.split("/")
             parts.setdefault(name, {})[part] = value if value.ndim else value.item()
-    return {
-        name: Shifts(**own) if "shifts" in own else Trajectory(**own) for name, own in parts.items()
+    kinds: dict[frozenset[str], Any] = {
+        frozenset(field.name for field in fields(kind)): kind
+        for kind in (Shifts, Trajectory, PairTrajectory)
     }
+    return {name: kinds[frozenset(own)](**own) for name, own in parts.items()}

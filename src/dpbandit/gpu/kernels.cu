@@ -1094,3 +1094,7 @@ extern "C" void score_adaptive(SCORE_ANYTIME_ARGUMENTS) {
                                        injected);
 }
 #endif
+
+#ifdef PAIR
+#include "pair.cu"
+#endif

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import DeviceError, OptionError
 
-SOURCE = Path(__file__).with_name("kernels.cu")
+SOURCE = Path(__file__).with_name("kernels.cu")  # which includes the other
+SOURCES = (SOURCE, SOURCE.with_name("pair.cu"))
 # Replications in a block: they share one pool of arms in fast memory.
 THREADS = 128
 DEVICES = ("cpu", "cuda")
@@ -104,7 +105,8 @@ class Cuda:
 
     @lru_cache(maxsize=64)  # noqa: B019 - machines live as long as the process
     def _compiled(self, kernel: str, definitions: Definitions) -> Any:
-        options = ("-std=c++17", "--use_fast_math", f"-DTHREADS={THREADS}", *_flags(definitions))
+        options = ("-std=c++17", "--use_fast_math", f"-I{SOURCE.parent}")
+        options += (f"-DTHREADS={THREADS}", *_flags(definitions))
         return self.arrays.RawModule(code=SOURCE.read_text(), options=options).get_function(kernel)
 
 
@@ -143,7 +145,8 @@ def _library(definitions: Definitions) -> ctypes.CDLL:
     # Scores of different arms must not be contracted differently from those of the CPU engine.
     flags = ["-O2", "-std=c++17", "-ffp-contract=off", "-x", "c++", "-shared", "-fPIC"]
     flags += [f"-DTHREADS={THREADS}", *_flags(definitions)]
-    stamp = hashlib.sha256(SOURCE.read_bytes() + " ".join(flags).encode()).hexdigest()[:24]
+    text = b"".join(source.read_bytes() for source in SOURCES) + " ".join(flags).encode()
+    stamp = hashlib.sha256(text).hexdigest()[:24]
     folder = Path(tempfile.gettempdir()) / "dpbandit-gpu"
     built = folder / f"{stamp}.so"
     if not built.exists():

@@ -60,9 +60,10 @@ def look(rows: Rows, recipe: Recipe) -> None:
 
 def rows_of(part: AnyPart, reading: Reading, *, threads: bool = False) -> Iterator[Rows]:
     """The rows of a part, a batch at a time."""
-    for batch in part.batches(reading.columns.names, threads=threads):
+    columns = reading.columns
+    for batch in part.batches(columns.names, threads=threads, numbers=columns.numbers):
         hides = reading.recipe.directions > 0
-        yield read(batch, reading.columns, reading.missing_reward, hides)
+        yield read(batch, columns, reading.missing_reward, hides)
 
 
 def scan_part(reading: Reading, part: AnyPart, tell: Tell) -> Sums:

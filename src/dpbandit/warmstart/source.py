@@ -11,12 +11,12 @@ import glob
 import hashlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpbandit.encoder import Encoder
+from dpbandit.encoder import Encoder, Number
 from dpbandit.errors import LogError, nearest
 from dpbandit.frames import is_frame
 from dpbandit.warmstart.streams import KINDS, FilePart, StreamPart, ends, kind_of, schema_of
@@ -46,6 +46,13 @@ class Columns:
     def names(self) -> list[str]:
         return [*self.context, self.reward, *([] if self.user is None else [self.user])]
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns of numbers. Whole numbers of an encoder's other fields may be names."""
+        features = {} if self.encoder is None else self.encoder.features
+        names = {name for name in features if not isinstance(features[name], Number)}
+        return (*(name for name in self.context if name not in names), self.reward)
+
 
 @dataclass(frozen=True)
 class Part:
@@ -58,9 +65,15 @@ class Part:
     table: Any = None
 
     def batches(
-        self, names: list[str], rows: int = BATCH, *, threads: bool = False
+        self,
+        names: list[str],
+        rows: int = BATCH,
+        *,
+        threads: bool = False,
+        numbers: Collection[str] = (),
     ) -> Iterator[Any]:
         """Its rows as Arrow record batches, in order. `threads`: decode columns side by side."""
+        del numbers  # Parquet says itself what they are
         if self.table is not None:
             yield from self.table.select(names).to_batches(max_chunksize=rows)
             return

@@ -237,7 +237,8 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
     check = Recipe(backend_for(None, ()), columns.dim, max_norm, SINGLE_TOLERANCE, whole=False)
     for number in chosen:
         left = per_part
-        for batch in source.parts[number].batches(list(columns.context)):
+        part = source.parts[number]
+        for batch in part.batches(list(columns.context), numbers=columns.numbers):
             status = np.zeros(min(left, batch.num_rows), dtype=np.uint8)
             contexts = contexts_of(batch.slice(0, left), columns, status)
             inspect(contexts, status, check)
