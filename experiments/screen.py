@@ -10,6 +10,7 @@ from rich.table import Table
 
 from dpbandit.cli.shared import note, out, print_table
 from experiments.leaderboard import grid
+from experiments.leaderboard.default import Gap, sentences
 from experiments.leaderboard.runner import Run
 from experiments.leaderboard.table import Winner, number, power
 from experiments.reproduction.runner import Reproduction
@@ -68,6 +69,20 @@ def winners(found: list[Winner], run: Run, files: list[Path]) -> None:
     )
     _left_out(run.left_out)
     _dim(f"all numbers, the figure and the page: {', '.join(map(str, files))}")
+
+
+def default(found: list[Gap]) -> None:
+    """The default beside the best proven line of each world."""
+    shown = _table("The default's regret over that of the best proven line")
+    for name in ("world", "T", "best proven", "its regret", "anytime", "told clicks"):
+        shown.add_column(name, no_wrap=name == "T", justify="left" if name == "world" else "right")
+    for gap in found:
+        place = grid.PLACES[gap.world]
+        ratios = (f"{gap.ratio:.2f}", f"{gap.told:.2f}" if place.clicked else "–")
+        shown.add_row(place.title, power(gap.horizon), gap.best, number(gap.regret), *ratios)
+    print_table(shown)
+    for words in sentences(found):
+        _dim(words)
 
 
 def speeds(result: dict[str, Any], files: list[Path]) -> None:

@@ -21,10 +21,12 @@ from dpbandit.worlds import (
     Labelled,
     LastFM,
     Logistic,
+    MovieLens,
     Moving,
     Synthetic,
     World,
 )
+from experiments.leaderboard.references import NAME as LOGISTIC
 
 MovingKind = Literal["abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"]
 
@@ -49,6 +51,11 @@ class Place:
     def measure(self) -> str:
         """What is counted there: regret where expected rewards are known, else reward."""
         return "reward" if self.reward_noise is None else "regret"
+
+    @property
+    def clicked(self) -> bool:
+        """Whether rewards are 0 or 1."""
+        return self.reward_range == WHOLE
 
     @property
     def bounded(self) -> bool:
@@ -77,6 +84,11 @@ def _moving(kind: MovingKind, title: str, dim: int) -> Place:
         SIMULATED,
         linear=False,
     )
+
+
+def _labelled(name: str, title: str, dim: int) -> Place:
+    words = f"{title}, d = {dim}"
+    return Place(name, words, _same(lambda: Labelled(name)), dim, WHOLE, linear=False)
 
 
 PLACES: dict[str, Place] = {
@@ -113,9 +125,14 @@ PLACES: dict[str, Place] = {
             WHOLE,
             linear=False,
         ),
-        Place(
-            "digits", "Digits, d = 90", _same(lambda: Labelled("digits")), 90, WHOLE, linear=False
-        ),
+        Place("movielens", "MovieLens, d = 7", _same(MovieLens), 7, WHOLE, None),
+        _labelled("digits", "Digits", 90),
+        _labelled("image_segments", "Image segments", 63),
+        _labelled("wine", "Wine", 27),
+        _labelled("breast_cancer", "Breast cancer", 18),
+        _labelled("phishing", "Phishing", 18),
+        _labelled("iris", "Iris", 15),
+        _labelled("bananas", "Bananas", 6),
     )
 }
 
@@ -144,16 +161,25 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Without a budget: they run once for each world and horizon. Added regret counts from the first.
-# The others are there so that LinUCB is no straw man: the best of its α, and one that forgets.
+# Without a budget: they run once for each world and horizon. Added regret counts from the first,
+# whose α is 0.3. The others are there so that LinUCB is no straw man: the best of three α, one that
+# forgets, and where rewards are 0 or 1 a logistic bandit.
 BONUSES = (
     Entry("linucb", "linucb"),
-    Entry("linucb, α = 0.3", "linucb", {"alpha": 0.3}),
+    Entry("linucb, α = 1", "linucb", {"alpha": 1.0}),
     Entry("linucb, α = 0.1", "linucb", {"alpha": 0.1}),
 )
 FORGETS = Entry("linucb that forgets", "linucb", {"forget": 1 - 1 / 3000})
+CLICKED = Entry("logistic bandit", LOGISTIC)
 REFERENCES = (*BONUSES, FORGETS, Entry("random", "random"))
-NO_LINES = {entry.algorithm for entry in REFERENCES}
+
+
+def references(place: Place) -> tuple[Entry, ...]:
+    """Those that play a world."""
+    return (*REFERENCES, CLICKED) if place.clicked else REFERENCES
+
+
+NO_LINES = {entry.algorithm for entry in (*REFERENCES, CLICKED)}
 VARIANTS = (
     Entry("toeplitz + ellipsoid", "toeplitz", {"shape": "ellipsoid"}),
     Entry("toeplitz + instruments", "toeplitz", {"shape": "instruments"}),

@@ -15,7 +15,7 @@ import pandas as pd
 
 from dpbandit import __version__
 from dpbandit.engine import core_status
-from experiments.leaderboard import drawing, grid, summary, table
+from experiments.leaderboard import default, drawing, grid, logged, summary, table
 from experiments.leaderboard.runner import Run
 from experiments.leaderboard.store import code_version
 
@@ -39,6 +39,8 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
         "paired difference from the best is within one standard error.",
         table.winners_table(found),
         _count(found),
+        "## How far the default is from the best",
+        _gap(standings),
         "## What is surprising",
         "\n".join(f"- {text}" for text in surprises(standings)) or "Nothing stands out.",
         "## Lower bounds",
@@ -51,8 +53,28 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
     for place in run.shown:
         if place.name in set(standings["world"]):
             parts += [f"### {place.title}", table.world_table(standings, place.name)]
+    if run.logged is not None:
+        parts += ["## Logged clicks: Open Bandit", logged.markdown(run.logged)]
     parts += ["## Setting", _setting(run, standings)]
     return "\n\n".join(parts) + "\n"
+
+
+def _gap(standings: pd.DataFrame) -> str:
+    found = default.against_best(standings)
+    if not found:
+        return "The default was not played at the setting and horizons of this table."
+    budget = grid.Budget(*default.SETTING)
+    return "\n\n".join(
+        [
+            "The default is `anytime`, made with the range of rewards and the public contexts and "
+            'nothing else; who has clicks adds `rewards="clicks"`. Its whole regret over that of '
+            f"the best proven line, chosen after the fact, at {budget}; where regret is unknown, the "
+            "best line's reward over its own. Bold: beyond "
+            f"{default.BAR:g} × and not tied with the best. `dpbandit bench default` prints it.",
+            "\n".join(f"- {words}" for words in default.sentences(found)),
+            default.markdown(found),
+        ]
+    )
 
 
 def _prose(name: str) -> str:
@@ -239,6 +261,9 @@ def write(
     folder = Path(folder)
     if docs is not None:
         standings = table.merged(standings, run, Path(docs).with_suffix(".csv"))
+        earlier = logs_beside(Path(docs))
+        if run.logged is None and earlier.exists():
+            run.logged = pd.read_csv(earlier)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         name: folder / f"leaderboard.{name}" for name in ("parquet", "csv", "svg", "png", "md")
@@ -254,6 +279,10 @@ def write(
     files["json"] = folder / "config.json"
     files["json"].write_text(json.dumps(_config(run), indent=1, ensure_ascii=False))
     written = list(files.values())
+    logs = logs_beside(files["md"])
+    if run.logged is not None:
+        run.logged.to_csv(logs, index=False, float_format="%.6g")
+        written.append(logs)
     if docs is not None:
         target = Path(docs)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +292,14 @@ def write(
         written.append(Path(shutil.copyfile(files["small"], small)))
         for ending in ("png", "svg", "csv"):
             written.append(Path(shutil.copyfile(files[ending], target.with_suffix(f".{ending}"))))
+        if run.logged is not None:
+            written.append(Path(shutil.copyfile(logs, logs_beside(target))))
     return written
+
+
+def logs_beside(page: Path) -> Path:
+    """Where the replays of a page are."""
+    return page.with_name(f"{page.stem}-logged.csv")
 
 
 def _config(run: Run) -> dict[str, Any]:
@@ -305,6 +341,8 @@ def as_json(run: Run, standings: pd.DataFrame, files: list[Path]) -> dict[str, A
         "complete": run.complete,
         "standings": rows,
         "winners": [w.to_dict() for w in table.winners(standings)],
+        "default": [gap._asdict() for gap in default.against_best(standings)],
+        "logged": None if run.logged is None else run.logged.to_dict(orient="records"),
         "skipped": [
             {"world": w, "label": label, "reason": reason} for w, label, reason in run.skipped
         ],

@@ -24,7 +24,7 @@ from dpbandit.errors import DpbanditError, PrivacyWarning
 from dpbandit.simulate.results import Results
 from dpbandit.simulate.run import Match, play_all, prepare
 from dpbandit.worlds import World
-from experiments.leaderboard import grid, store
+from experiments.leaderboard import grid, logged, references, store
 from experiments.leaderboard.grid import Budget, Entry, Place, Profile
 from experiments.leaderboard.store import COLUMNS, Cell, code_version, key
 
@@ -47,6 +47,7 @@ class Run:
     complete: bool = True
     seconds: float = 0.0
     kept: list[Place] = field(default_factory=list)  # worlds of an earlier table, not played now
+    logged: pd.DataFrame | None = None  # replays of Open Bandit
 
     @property
     def shown(self) -> list[Place]:
@@ -92,10 +93,13 @@ def play(
     >>> done.complete, {"random", "tree-gauss"} <= set(done.rows["label"])
     (True, True)
     """
+    references.register()
     cells_folder = Path(folder) / "cells"
     cells_folder.mkdir(parents=True, exist_ok=True)
+    wanted = None if worlds is None else list(worlds)
+    simulated = None if wanted is None else [name for name in wanted if name != logged.NAME]
     result = Run(
-        size, grid.places(worlds), grid.entries(algorithms), pd.DataFrame(columns=list(COLUMNS))
+        size, grid.places(simulated), grid.entries(algorithms), pd.DataFrame(columns=list(COLUMNS))
     )
     start, version = time.monotonic(), code_version()
     say = progress or (lambda what, done, total: None)
@@ -130,6 +134,10 @@ def play(
         if todo:
             with spread.over(cluster, workers) as where:
                 _play(todo, where, version, lambda what, done: say(what, done, total), keep)
+        if wanted is None or logged.NAME in wanted:
+            say("Open Bandit's log", total, total)
+            result.logged, why_not = logged.play(cells_folder)
+            result.left_out += [why_not] if why_not else []
         say("done", total, total)
     except KeyboardInterrupt:
         result.complete = False
@@ -181,10 +189,9 @@ def _fitting(place: Place, world: World, result: Run) -> list[Entry]:
 
 
 def _cells(place: Place, fit: list[Entry], size: Profile) -> list[tuple[Cell, list[Entry]]]:
-    references = list(grid.REFERENCES)
     found = []
     for horizon in size.seeds:
-        found.append((Cell(place, None, horizon), references))
+        found.append((Cell(place, None, horizon), list(grid.references(place))))
         found += [(Cell(place, budget, horizon), fit) for budget in size.budgets]
     return found
 

@@ -79,6 +79,7 @@ def standings(run: Run) -> pd.DataFrame:
     table["random"] = _random(run, table)
     table["best_linucb"] = _own(run, table, [entry.label for entry in grid.BONUSES])
     table["forgets"] = _own(run, table, [grid.FORGETS.label])
+    table["logistic"] = _own(run, table, [grid.CLICKED.label])
     table["comparable"], table["rank"], table["tied"] = table["added"], math.nan, False
     seeds = dict(iter(paired.groupby(CELL, sort=False)))
     for where, cell in table.groupby(CELL, sort=False):
@@ -307,6 +308,7 @@ def world_table(table: pd.DataFrame, world: str) -> str:
         (f"LinUCB's own {part['measure'].iloc[0]}", "none", "linucb"),
         (f"LinUCB's at the best α of {len(grid.BONUSES)}", "none", "best_linucb"),
         ("LinUCB's, if it forgets", "none", "forgets"),
+        ("a logistic bandit's", "none", "logistic"),
     ):
         values: Any = first[what]
         if values.isna().all():  # kept from a table without this reference

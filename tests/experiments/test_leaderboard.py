@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 import dpbandit as dpb
@@ -13,7 +14,8 @@ from dpbandit.algorithms import registry
 from dpbandit.cli.shared import app
 from dpbandit.errors import OptionError
 from dpbandit.spread import threads
-from experiments.leaderboard import grid, page, runner, table
+from dpbandit.worlds.labelled import NAMED
+from experiments.leaderboard import default, grid, logged, page, runner, table
 from experiments.leaderboard.grid import Budget, Entry, Place, Profile
 
 BUDGET = Budget(2.0, 1e-5)
@@ -381,6 +383,8 @@ def test_references_are_no_straw_men_and_worlds_move_within_the_rounds_played(tm
     run = played(tmp_path, worlds=["abrupt"], algorithms=["local"])
     found = table.standings(run)
     assert (found["best_linucb"] <= found["linucb"]).all()
+    alphas = {dpb.make("linucb", dim=2, **entry.options).fixed_alpha for entry in grid.BONUSES}
+    assert alphas == {1.0, 0.3, 0.1}, "three of them, and not one twice"
     own = run.rows[run.rows["label"] == grid.FORGETS.label].groupby("horizon")["regret"].mean()
     assert found["forgets"].tolist() == pytest.approx(found["horizon"].map(own).tolist())
     assert "LinUCB's, if it forgets" in table.world_table(found, "abrupt")
@@ -390,8 +394,122 @@ def test_references_are_no_straw_men_and_worlds_move_within_the_rounds_played(tm
 def test_bounds_for_linear_rewards_are_drawn_where_rewards_are_linear():
     without = {place.name for place in grid.places() if not place.bounded}
     moving = {"abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"}
-    clicks = {"clicks", "logistic", "catalogue-clicks", "digits"}
-    assert without == {"lastfm-pca", "lastfm-svd", *moving, *clicks}
+    clicks = {"clicks", "logistic", "catalogue-clicks"}
+    assert without == {"lastfm-pca", "lastfm-svd", "movielens", *moving, *clicks, *NAMED}
+
+
+def test_a_logistic_bandit_is_a_reference_where_rewards_are_0_or_1(tmp_path):
+    run = played(tmp_path, worlds=["logistic", "degenerate"], algorithms=["private-linucb"])
+    found = table.standings(run)
+    where = set(run.rows.loc[run.rows["label"] == grid.CLICKED.label, "world"])
+    assert where == {"logistic"}
+    assert "a logistic bandit's" in table.world_table(found, "logistic")
+    assert "a logistic bandit's" not in table.world_table(found, "degenerate")
+    few = {"horizon": 1500, "seeds": 2, "record": []}
+    results = dpb.run(dpb.worlds.Logistic(), ["linucb", grid.LOGISTIC, "random"], **few)
+    lost = results.summary()["regret"]
+    assert lost[grid.LOGISTIC] < lost["linucb"] / 2  # 14, 73 and 605
+    assert lost["linucb"] < lost["random"] / 2
+    assert registry.find(grid.LOGISTIC).registered_by_user
+
+
+def standings_of(*lines):
+    """Standings of our own making: world, horizon, label, added, LinUCB's, rank, tied."""
+    names = ("world", "horizon", "label", "comparable", "linucb", "rank", "tied")
+    rows = [dict(zip(names, line, strict=True)) for line in lines]
+    for row in rows:
+        measure = grid.PLACES[row["world"]].measure
+        row |= {"epsilon": 1.0, "delta": 1e-6, "status": "proven", "measure": measure}
+    return pd.DataFrame(rows)
+
+
+def test_the_default_is_compared_with_the_best_of_each_world():
+    made = standings_of(
+        ("digits", 10_000, "local", 20.0, 100.0, 1, True),
+        ("digits", 10_000, "anytime", 50.0, 100.0, 3, False),
+        ("digits", 10_000, "anytime, clicks", 26.0, 100.0, 2, True),
+        ("synthetic", 10_000, "anytime", -10.0, 100.0, 1, True),
+        ("lastfm-pca", 10_000, "anytime", 200.0, 1000.0, 2, False),
+        ("lastfm-pca", 10_000, "local", 0.0, 1000.0, 1, True),
+        ("wine", 1_000, "anytime", 1.0, 1.0, 1, True),  # not among the horizons of the table
+    )
+    found = {gap.world: gap for gap in default.against_best(made)}
+    assert set(found) == {"digits", "synthetic", "lastfm-pca"}
+    assert found["digits"].ratio == pytest.approx(150 / 120)
+    assert found["digits"].told == pytest.approx(126 / 120)
+    assert found["synthetic"].ratio == found["synthetic"].told == 1.0
+    assert found["lastfm-pca"].ratio == pytest.approx(1000 / 800), "of rewards, where no regret is"
+    said = default.sentences([*found.values()])
+    assert "1 of 3 worlds" in said[0]
+    assert "LastFM, PCA, d = 25 1.25" in said[0]
+    assert "Digits, d = 90 1.25" in said[0]
+    assert "2 of 3 worlds" in said[1]
+    text = default.markdown([*found.values()])
+    assert "| Digits, d = 90 | `local` 120 | **1.25** | 1.05 ≈ |" in text
+    assert "| Simulation, d = 10 | `anytime` 90 | 1.00 | – |" in text
+
+
+def test_the_command_says_how_far_the_default_is(tmp_path):
+    path = tmp_path / "table.csv"
+    standings_of(("clicks", 100_000, "anytime", 5.0, 10.0, 1, True)).to_csv(path, index=False)
+    ran = CliRunner().invoke(app, ["bench", "default", "--table", str(path), "--json"])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["worlds"][0]["regret"] == 15.0
+    shown = CliRunner().invoke(app, ["bench", "default", "--table", str(path)])
+    assert "1 of 1 worlds within 1.1 ×" in " ".join(shown.stdout.split())
+    ran = CliRunner().invoke(app, ["bench", "default", "--table", str(tmp_path / "none.csv")])
+    assert isinstance(ran.exception, OptionError)
+
+
+class TinyLog:
+    """A log in which item 1 is clicked, and nothing else."""
+
+    arms = 3
+
+    def __init__(self, campaign, policy):
+        self.campaign, self.policy = campaign, policy
+
+    def records(self, order):
+        rng = np.random.default_rng(order)
+        chances = np.array([0.2, 0.6, 0.2]) if self.policy == "bts" else np.full(3, 1 / 3)
+        for item in rng.choice(3, size=300, p=chances):
+            about = {"contexts": np.eye(3), "action": int(item), "reward": float(item == 1)}
+            yield about | {"propensity": float(chances[item])}
+
+
+def test_a_log_is_replayed_and_never_ranked(tmp_path, monkeypatch):
+    monkeypatch.setattr(logged, "OpenBandit", TinyLog)
+    lines = {name: logged.LINES[name] for name in ("linucb", "local", "random")}
+    monkeypatch.setattr(logged, "LINES", lines)
+    for drawing in (page.drawing, page.summary):
+        monkeypatch.setattr(drawing, "figure", lambda standings: Figure())
+    given = {"algorithms": ["tree-gauss"]}
+    run = played(tmp_path / "out", worlds=["synthetic", "open-bandit"], **given)
+    assert set(run.logged["policy"]) == {"random", "bts"}
+    rates = run.logged.groupby(["label", "policy"])["rate"].mean()
+    for policy in ("random", "bts"):
+        assert rates["linucb", policy] > 0.9
+        assert 0.2 < rates["random", policy] < 0.5
+    standings, docs = table.standings(run), tmp_path / "docs" / "leaderboard.md"
+    assert set(standings["world"]) == {"synthetic"}
+    page.write(run, standings, tmp_path / "out", docs)
+    text = docs.read_text()
+    section = text[text.index("## Logged clicks") : text.index("## Setting")]
+    assert "**replays**, not runs" in section
+    assert "`linucb`" in section
+    monkeypatch.setattr(logged, "OpenBandit", None)  # what is finished is not played again
+    again = played(tmp_path / "out", worlds=["open-bandit"], **given).logged
+    pd.testing.assert_frame_equal(again, run.logged)
+    other = played(tmp_path / "out", worlds=["synthetic"], **given)
+    page.write(other, table.standings(other), tmp_path / "out", docs)
+    assert section in docs.read_text(), "kept, as worlds are that were not played"
+
+
+def test_a_log_that_is_not_there_is_left_out_and_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpbandit.worlds.data.find_spec", lambda package: None)
+    run = played(tmp_path, worlds=["open-bandit", "synthetic"], algorithms=["local"])
+    assert run.logged is None
+    assert any("Open Bandit" in text and "obp" in text for text in run.left_out)
 
 
 def test_lines_for_clicks_play_where_rewards_are_0_or_1(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit.worlds import Labelled
+from dpbandit.worlds.labelled import NAMED
 
 
 @pytest.mark.parametrize(
@@ -16,9 +17,13 @@ from dpbandit.worlds import Labelled
         ("wine", 3, 9, 178),
         ("breast_cancer", 2, 9, 569),
         ("iris", 3, 5, 150),
+        ("phishing", 2, 9, 1250),
+        ("image_segments", 7, 9, 2310),
+        ("bananas", 2, 3, 5300),
     ],
 )
 def test_a_pass_shows_every_row_once_and_pays_its_label(name, arms, features, rows):
+    pytest.importorskip({"scikit-learn": "sklearn", "river": "river"}[NAMED[name].package])
     world = Labelled(name)
     assert (world.arms, world.dim, world.rounds) == (arms, arms * features, None)
     whole, parts = world.episode(3).block(2 * rows), world.episode(3)
@@ -69,7 +74,11 @@ def test_bad_data_are_named(source, words):
         Labelled(source)
 
 
-def test_without_scikit_learn_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ImportError, match=r"pip install 'dpbandit\[lab\]'"):
-        Labelled("iris")
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [("iris", "sklearn.datasets", "lab"), ("bananas", "river.datasets", "adapters")],
+)
+def test_without_its_package_the_message_says_what_to_install(monkeypatch, name, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"pip install 'dpbandit\[{extra}\]'"):
+        Labelled(name)

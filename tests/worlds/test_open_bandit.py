@@ -136,7 +136,9 @@ def test_a_bandit_that_returns_no_row_is_refused(sample):
         replay(bad, world)
 
 
-@pytest.mark.parametrize(("option", "value"), [("campaign", "kids"), ("dim", 4), ("dim", 26)])
+@pytest.mark.parametrize(
+    ("option", "value"), [("campaign", "kids"), ("dim", 4), ("dim", 26), ("policy", "ucb")]
+)
 def test_options_out_of_range_are_refused(option, value):
     with pytest.raises(ValueError, match=option):
         OpenBandit(**{option: value})
@@ -145,6 +147,7 @@ def test_options_out_of_range_are_refused(option, value):
 def test_missing_data_is_an_error_that_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path / "given"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(data, "find_spec", lambda package: None)  # as if obp were not installed
     with pytest.raises(
         DataMissing, match=r"obd-small\.zip.*no automatic download.*obp==0\.4\.1.*Apache-2\.0"
     ):
@@ -168,3 +171,71 @@ def test_a_zip_made_anew_from_the_same_files_is_as_good_and_a_changed_one_is_ref
         data.find("obd")
     target.write_bytes(b"not a zip")
     assert data.available()["obd"] is None
+
+
+LOG = "timestamp,item_id,position,click,propensity_score,user-item_affinity_0,user-item_affinity_1,user-item_affinity_2"
+ITEMS = """item_id,item_feature_0,item_feature_1,item_feature_2,item_feature_3
+0,-0.5,a,c,e
+1,0.1,a,d,f
+2,0.9,b,c,g
+"""
+
+
+@pytest.fixture
+def installed(monkeypatch, tmp_path):
+    """A package obp with a log of our own: item 1 is clicked, and was shown with 1/2 by "bts"."""
+    rng = np.random.default_rng(0)
+    folder, members = tmp_path / "site" / "obp", {}
+
+    def put(name, text):
+        path = folder / "dataset" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        members[name] = hashlib.sha256(text.encode()).hexdigest()
+
+    for policy, chances in {"random": (1 / 3, 1 / 3, 1 / 3), "bts": (0.25, 0.5, 0.25)}.items():
+        rows = [
+            f"2020-01-01 00:00:{at:04d},{item},{1 + at % 3},{int(item == 1)},{chances[item]},0,{at % 2},0"
+            for at, item in enumerate(rng.choice(3, size=1200, p=chances))
+        ]
+        put(f"obd/{policy}/men/men.csv", "\n".join([LOG, *rows]) + "\n")
+        put(f"obd/{policy}/men/item_context.csv", ITEMS)
+    (folder / "__init__.py").write_text("raise ImportError('nothing of it is imported')")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "none"))
+    source = data.SOURCES["obd"]._replace(members=members)
+    monkeypatch.setattr(data, "SOURCES", {**data.SOURCES, "obd": source})
+    return folder / "dataset"
+
+
+def test_the_sample_is_found_in_an_installed_package(installed):
+    assert data.find("obd") == data.available()["obd"] == installed
+    world = OpenBandit("men", dim=7)
+    assert (world.rounds, world.arms) == (1200, 3)
+    log = installed / "obd/bts/men/men.csv"
+    log.write_text(log.read_text().replace(",0.5,", ",0.6,"))
+    assert data.available()["obd"] is None
+    with pytest.raises(ValueError, match="is not the released"):
+        OpenBandit("men", dim=7)
+
+
+@pytest.mark.parametrize("policy", ["random", "bts"])
+def test_propensities_make_a_log_of_another_policy_say_the_same(installed, policy):
+    """Always item 1 is worth 1, always another 0, uniform play 1/3, whoever wrote the log."""
+    world = OpenBandit("men", dim=7, policy=policy)
+    assert set(world.log.propensities) == ({1 / 3} if policy == "random" else {0.25, 0.5})
+    given = {"reward_range": (0, 1), "propensity": "propensity", "clip": 4.0, "seed": 0}
+    found = dpb.replay(world.records(order=3), ["random", "linucb"], **given)
+    for estimator in ("ips", "snips"):
+        assert abs(found.of("random", estimator).value - 1 / 3) < 0.09  # 3 standard errors
+        assert found.of("linucb", estimator).value > 0.9
+    again = [row["action"] for row in world.records(order=3)]
+    assert again == [row["action"] for row in world.records(order=3)]
+    assert again != world.log.chosen.tolist()  # items come in another order each round
+    assert [row["action"] for row in world.records()] == world.log.chosen.tolist()
+
+
+def test_rejection_needs_a_uniform_log(installed):
+    with pytest.raises(ValueError, match="was not logged uniformly"):
+        replay(dpb.make("random", dim=7, seed=0), OpenBandit("men", dim=7, policy="bts"))

@@ -1,4 +1,5 @@
-"""Where data files are: $DPBANDIT_DATA, then the user cache, then (LastFM only) a download from GroupLens.
+"""Where data files are: $DPBANDIT_DATA, then the user cache, then an installed package that carries them (Open Bandit
+only), then (LastFM only) a download from GroupLens.
 
 Every file is checked against its sha256 before it is used. No data set is part of this package.
 """
@@ -12,6 +13,7 @@ import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -32,8 +34,10 @@ class Source(NamedTuple):
     url: str | None
     origin: str
     terms: str
-    # A zip made anew from the same files is as good.
+    # A zip made anew from the same files is as good, and so is a package with them in this folder of its own.
     members: Mapping[str, str] = MappingProxyType({})
+    package: str | None = None
+    inside: str = ""
 
 
 SOURCES: Mapping[str, Source] = {
@@ -50,7 +54,7 @@ SOURCES: Mapping[str, Source] = {
         file="obd/obd-small.zip",
         sha256="f19c4496ce0e7e0c084dc2b632c29a5b6e1f34f115aa4cf2309fbef9da643478",
         url=None,
-        origin="the Open Bandit Pipeline, version 0.4.1 (pip download obp==0.4.1): zip its folder obp/dataset/obd as obd/",
+        origin="the Open Bandit Pipeline, version 0.4.1 (pip install --no-deps obp==0.4.1 is enough; or zip its folder obp/dataset/obd as obd/)",
         terms="ZOZO, Inc.; the sample ships with the Open Bandit Pipeline under Apache-2.0; cite Saito et al., arXiv:2008.07146",
         members={
             "obd/random/all/all.csv": "7168295b6e0a9eabcf3392320a5dd434e542b68e705d5cd9491499af589812f1",
@@ -59,13 +63,23 @@ SOURCES: Mapping[str, Source] = {
             "obd/random/men/item_context.csv": "6d855c2b7e917d0448d71bbe62c023147495882c0fdc8c41e86fef86abf9fe09",
             "obd/random/women/women.csv": "e65f3bd3beb17664fa69cc129bf7bf852a775f8ffa630506e505fc905315bb34",
             "obd/random/women/item_context.csv": "b1ca4905f97703d196004f2ad4552c1e90c2afad8b50688d333b0d2dc0b33147",
+            "obd/bts/all/all.csv": "0ad874e4dbf6902f0845dd478ad8dde5ef6903583d3ffaace78411bdad064106",
+            "obd/bts/all/item_context.csv": "5d4359ba1cfa3ae88f0f1bae66bd633859fe6323817183632ee57b83539d9153",
+            "obd/bts/men/men.csv": "db6d1f7ed2d591ba521533e45286d4c1fba7fe57a8ad2e80342210335f43c527",
+            "obd/bts/men/item_context.csv": "3b411ed6b0471316321a6b93f4f756bb25888eac6218cd71d0b603d41d85732d",
+            "obd/bts/women/women.csv": "e5d1b49a39b608585a2f3014a3f54970430cd37a495c1b73fceb85cdf428a5b8",
+            "obd/bts/women/item_context.csv": "a56295bad066a558eb783055afd9279f5f4e209a4776eafc22151c53f0ac89d4",
         },
+        package="obp",
+        inside="dataset",
     ),
 }
 
 
 def find(kind: str) -> Path:
-    """The checked data file of "lastfm" or "obd"; LastFM is downloaded into the user cache if it is nowhere else.
+    """The checked data of "lastfm" or "obd": a zip, or the folder of a package that carries them.
+
+    LastFM is downloaded into the user cache if it is nowhere else.
 
     Raises DataMissing when there is none, and ValueError when the file found is not the one it should be.
     """
@@ -73,7 +87,7 @@ def find(kind: str) -> Path:
         raise ValueError(f"there is no data set {kind!r}: use one of {sorted(SOURCES)}")
     source = SOURCES[kind]
     for path in _places(source):
-        if path.is_file():
+        if path.exists():
             if not _intact(path, source):
                 raise ValueError(
                     f"{path} is not the released {source.title}: its sha256 should be {source.sha256}. "
@@ -100,7 +114,7 @@ def available() -> dict[str, Path | None]:
     """
     found: dict[str, Path | None] = {}
     for kind, source in SOURCES.items():
-        first = next((path for path in _places(source) if path.is_file()), None)
+        first = next((path for path in _places(source) if path.exists()), None)
         found[kind] = first if first is not None and _intact(first, source) else None
     return found
 
@@ -137,19 +151,31 @@ def _given_folder() -> Path | None:
     return Path(given).expanduser() if given else None
 
 
+def member(path: Path, name: str) -> bytes:
+    """One file of what `find` found."""
+    if path.is_dir():
+        return (path / name).read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(name)
+
+
 def _places(source: Source) -> list[Path]:
-    return [
-        folder / source.file for folder in (_given_folder(), cache_folder()) if folder is not None
-    ]
+    folders = (_given_folder(), cache_folder())
+    found = [folder / source.file for folder in folders if folder is not None]
+    package = None if source.package is None else find_spec(source.package)
+    if package is not None and package.origin is not None:
+        folder = Path(package.origin).parent / source.inside
+        if all((folder / name).is_file() for name in source.members):
+            found.append(folder)
+    return found
 
 
 def _intact(path: Path, source: Source) -> bool:
-    if hashlib.sha256(path.read_bytes()).hexdigest() == source.sha256:
+    if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == source.sha256:
         return True
     try:
-        with zipfile.ZipFile(path) as archive:
-            sums = [hashlib.sha256(archive.read(name)).hexdigest() for name in source.members]
-    except (zipfile.BadZipFile, KeyError):
+        sums = [hashlib.sha256(member(path, name)).hexdigest() for name in source.members]
+    except (zipfile.BadZipFile, KeyError, OSError):
         return False
     return bool(sums) and sums == list(source.members.values())
 

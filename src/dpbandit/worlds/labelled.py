@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,16 +13,34 @@ from dpbandit.worlds.block import Block
 
 Matrix = NDArray[np.float64]
 
-# Of scikit-learn, and whether features are brought to the same spread: pixels have one unit already.
-NAMED = {"digits": False, "wine": True, "breast_cancer": True, "iris": True}
+
+class Source(NamedTuple):
+    """Where a named data set comes from: in which package it is, and what it is called there."""
+
+    package: str
+    extra: str
+    call: str
+    scaled: bool = True  # whether features are brought to the same spread: pixels have one unit
+
+
+NAMED = {
+    "digits": Source("scikit-learn", "lab", "load_digits", scaled=False),
+    "wine": Source("scikit-learn", "lab", "load_wine"),
+    "breast_cancer": Source("scikit-learn", "lab", "load_breast_cancer"),
+    "iris": Source("scikit-learn", "lab", "load_iris"),
+    "phishing": Source("river", "adapters", "Phishing"),
+    "image_segments": Source("river", "adapters", "ImageSegments"),
+    "bananas": Source("river", "adapters", "Bananas"),
+}
 COMPONENTS = 8  # features that are kept of more
 
 
 class Labelled:
     """An arm for each label; it pays 1 if it is the row's label, and 0 otherwise. Rows come in random orders, all in each.
 
-    `source` is "digits", "wine", "breast_cancer" or "iris", which scikit-learn has (the extra `lab`), or a pair (X, y) of
-    features, shape (n, k), and n labels of any kind, of which `labels` is the sorted list. Features are standardised (but not
+    `source` is "digits", "wine", "breast_cancer" or "iris", which scikit-learn has (the extra `lab`), "phishing",
+    "image_segments" or "bananas", which river has (the extra `adapters`), or a pair (X, y) of features, shape (n, k), and
+    n labels of any kind, of which `labels` is the sorted list. Features are standardised (but not
     the pixels of digits), of more than 8 the first 8 principal components are kept, each divided by its largest value; a
     constant is added, and all are divided by the longest row's norm. Arm a's context has these features in block a, zeros
     elsewhere: a regression for each arm, together `dim` = arms · features.
@@ -95,15 +114,24 @@ class LabelledEpisode:
 def _named(name: str) -> tuple[Any, Any, bool]:
     if name not in NAMED:
         raise ValueError(f"no data set is called {name!r}: {nearest(name, NAMED)}; or give (X, y)")
+    source = NAMED[name]
     try:
-        from sklearn import datasets
+        match source.package:
+            case "scikit-learn":
+                datasets = import_module("sklearn.datasets")
+                found = getattr(datasets, source.call)()
+                return found.data, found.target, source.scaled
+            case "river":
+                datasets = import_module("river.datasets")
+                rows = [(list(x.values()), y) for x, y in getattr(datasets, source.call)()]
+                return [x for x, _ in rows], [y for _, y in rows], source.scaled
+            case other:
+                raise ValueError(f"nobody said how {other!r} hands out its data")
     except ImportError:
         raise ImportError(
-            f"Labelled({name!r}) is a data set of scikit-learn: pip install 'dpbandit[lab]', or "
-            "give (X, y)"
+            f"Labelled({name!r}) is a data set of {source.package}: pip install "
+            f"'dpbandit[{source.extra}]', or give (X, y)"
         ) from None
-    found = getattr(datasets, f"load_{name}")()
-    return found.data, found.target, NAMED[name]
 
 
 def _features(given: Matrix, scaled: bool) -> Matrix:

@@ -1,6 +1,7 @@
-"""Real clicks: replay (Li, Chu, Langford & Wang 2011) on the uniformly logged sample of the Open Bandit Dataset.
+"""Real clicks: the sample of the Open Bandit Dataset, logged by uniform play or by Bernoulli Thompson sampling.
 
-The log knows the reward of one arm a round, so this world is played by `replay` and not by `dpb.run`.
+The log knows the reward of one arm a round, so this world is not played by `dpb.run` but replayed: by `replay` here (Li,
+Chu, Langford & Wang 2011) where it was logged uniformly, by `dpb.replay(world.records(), …)` with its propensities.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +25,8 @@ MOST_DIM = 25
 
 
 class OpenBandit:
-    """One campaign's log: 10,000 rounds, each showing one item drawn uniformly from all of the campaign's items.
+    """One campaign's log: 10,000 rounds, each showing one of the campaign's items. `policy` drew it: "random" uniformly, "bts"
+    by Bernoulli Thompson sampling, whose propensities the log has.
 
     Every item is an arm of every round: 80 in "all", 34 in "men", 46 in "women". An arm's context has `dim` features:
     the item's number, standardised, and its three categories, one-hot, centred and reduced together to dim − 4
@@ -36,13 +38,20 @@ class OpenBandit:
     reward_range = (0.0, 1.0)
     public_contexts = None
 
-    def __init__(self, campaign: Literal["all", "men", "women"] = "all", dim: int = 20) -> None:
+    def __init__(
+        self,
+        campaign: Literal["all", "men", "women"] = "all",
+        dim: int = 20,
+        policy: Literal["random", "bts"] = "random",
+    ) -> None:
         if campaign not in ("all", "men", "women"):
             raise ValueError(f"campaign must be 'all', 'men' or 'women', not {campaign!r}")
+        if policy not in ("random", "bts"):
+            raise ValueError(f"policy must be 'random' or 'bts', not {policy!r}")
         if not SHARED < dim <= MOST_DIM:
             raise ValueError(f"OpenBandit needs dim {SHARED + 1} to {MOST_DIM}, not {dim}")
-        self.campaign, self.dim = campaign, dim
-        self.log = load(data.find("obd"), campaign)
+        self.campaign, self.dim, self.policy = campaign, dim, policy
+        self.log = load(data.find("obd"), campaign, policy)
         self.rounds, self.arms = len(self.log.chosen), len(self.log.items)
         self._items = _components(self.log.items, dim - SHARED)
 
@@ -65,15 +74,31 @@ class OpenBandit:
         found[:, -1] = affinity / (1.0 + affinity)
         return found / math.sqrt(3.0)
 
+    def records(self, order: int | None = None) -> Iterator[dict[str, Any]]:
+        """The rounds for `dpb.replay(world.records(), …, propensity="propensity", clip=…)`.
+
+        `order` is a seed: items then come in an order drawn anew each round, so that nobody breaks ties by their number.
+        """
+        rng = None if order is None else np.random.default_rng(order)
+        for index, item in enumerate(self.log.chosen):
+            rows = np.arange(self.arms) if rng is None else rng.permutation(self.arms)
+            yield {
+                "contexts": self.contexts(index)[rows],
+                "action": int(np.flatnonzero(rows == item)[0]),
+                "reward": float(self.log.clicked[index]),
+                "propensity": float(self.log.propensities[index]),
+            }
+
     def episode(self, seed: int) -> NoReturn:
         """Refused: the rewards of the arms that were not shown are unknown."""
         del seed
         raise TypeError(
-            f"{self!r} knows one arm's reward a round: play it with dpbandit.worlds.replay(bandit, world)"
+            f"{self!r} knows one arm's reward a round: play it with dpbandit.worlds.replay(bandit, world), or "
+            "dpb.replay(world.records(), …)"
         )
 
     def __repr__(self) -> str:
-        return f"OpenBandit(campaign={self.campaign!r}, dim={self.dim})"
+        return f"OpenBandit(campaign={self.campaign!r}, dim={self.dim}, policy={self.policy!r})"
 
 
 class Player(Protocol):
@@ -121,6 +146,10 @@ def replay(bandit: Player, world: OpenBandit, *, seed: int = 0) -> Replay:
 
     For example `replay(dpb.make("linucb", dim=world.dim, seed=0), world).ctr`; `world.expected_matches` says how many count.
     """
+    if world.policy != "random":
+        raise ValueError(
+            f"{world!r} was not logged uniformly: use dpb.replay(world.records(), …, propensity='propensity')"
+        )
     rng = np.random.default_rng(seed)
     matched = clicks = 0
     for index, (item, clicked) in enumerate(zip(world.log.chosen, world.log.clicked, strict=True)):
@@ -139,21 +168,23 @@ def replay(bandit: Player, world: OpenBandit, *, seed: int = 0) -> Replay:
 
 
 class Log(NamedTuple):
-    """A campaign's log in time order: per round the item shown, its position from 0, the click, the affinity to every item."""
+    """A campaign's log in time order: per round the item shown and with which probability, its position from 0, the click,
+    the affinity to every item.
+    """
 
     chosen: NDArray[np.int64]
     positions: NDArray[np.int64]
     clicked: NDArray[np.int64]
     affinities: NDArray[np.float64]
     items: NDArray[np.float64]
+    propensities: NDArray[np.float64]
 
 
-@lru_cache(maxsize=3)
-def load(path: Path, campaign: str) -> Log:
-    """Read one campaign from the zip."""
-    with zipfile.ZipFile(path) as archive:
-        rows = _read(archive, f"obd/random/{campaign}/{campaign}.csv")
-        items = _read(archive, f"obd/random/{campaign}/item_context.csv")
+@lru_cache(maxsize=6)
+def load(path: Path, campaign: str, policy: str) -> Log:
+    """Read one campaign from the zip, or from the folder of a package."""
+    rows = _read(path, f"obd/{policy}/{campaign}/{campaign}.csv")
+    items = _read(path, f"obd/{policy}/{campaign}/item_context.csv")
     rows.sort(key=lambda row: row["timestamp"])  # they are in order; replay relies on it
     names = [f"user-item_affinity_{item}" for item in range(len(items))]
     return Log(
@@ -162,12 +193,12 @@ def load(path: Path, campaign: str) -> Log:
         clicked=np.array([int(row["click"]) for row in rows]),
         affinities=np.array([[float(row[name]) for name in names] for row in rows]),
         items=_encode(sorted(items, key=lambda item: int(item["item_id"]))),
+        propensities=np.array([float(row["propensity_score"]) for row in rows]),
     )
 
 
-def _read(archive: zipfile.ZipFile, name: str) -> list[dict[str, str]]:
-    with archive.open(name) as file:
-        return list(csv.DictReader(io.TextIOWrapper(file, encoding="ascii", newline="")))
+def _read(path: Path, name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(data.member(path, name).decode("ascii"), newline="")))
 
 
 def _encode(items: list[dict[str, str]]) -> NDArray[np.float64]:
