@@ -42,9 +42,26 @@ _RECORD = {
 }
 
 
-def unpack(packed: bytes) -> Bandit:
+def unpack(packed: bytes, name: Path | str = "this") -> Bandit:
     """The bandit that `pack` was given."""
-    return _unpack(io.BytesIO(packed), "this", None)
+    return _unpack(io.BytesIO(packed), name, None)
+
+
+def note_beside(path: Path) -> Path:
+    """The file that says of a saved bandit that it moved into the store of a service."""
+    real = path.resolve()
+    return real.with_name(f"{real.name}.moved")
+
+
+def moved_to(path: Path) -> dict[str, Any] | None:
+    """What that file says: `store` and `bandit`. None: it did not move."""
+    try:
+        found = json.loads(note_beside(path).read_text())
+        return {name: str(found[name]) for name in ("store", "bandit")}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise SaveError(f"{note_beside(path)} cannot be read: it says where {path} moved") from None
 
 
 def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
@@ -86,6 +103,11 @@ def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
         raise SaveError(f"cannot read {path}: {error.strerror}") from error
     if start == b"{":
         return _load_model(path)
+    if (moved := moved_to(path)) is not None:
+        raise RollbackError(
+            f"{path} moved into a service, which learns on from it as {moved['bandit']!r}. To learn here "
+            "as well would count its users anew, and spend their budget twice"
+        )
     return _unpack(path, path, receipt)
 
 

@@ -20,10 +20,10 @@ from dpbandit.service.trusted import TrustedStore as Store
 from dpbandit.service.witness import Witness
 
 THETA = [-1.0, 0.5, 0.25]
-# A store and a witness that the service of 0.1 (commit 3c200cb) left: shop and people
-# (tree-gauss, people with a cap of two rewards), front (anytime), empty, and gone, which was
-# deleted; twelve decisions each, under request ids, and every other one had a reward.
-REAL = Path(__file__).parent / "store-0.1.tar.gz"
+# Stores and witnesses that the service of 0.1 (commit 3c200cb) left, PostgreSQL's as its dump in
+# SQL: shop and people (tree-gauss, people with a cap of two rewards), front (anytime), empty, and
+# gone, which was deleted; twelve decisions each, under request ids, and every other one had a reward.
+HERE = Path(__file__).parent
 
 
 def model_of_0_1(claim):
@@ -126,10 +126,24 @@ def test_a_model_of_0_1_ranks_and_a_new_bandit_learns_beside_it(old, tmp_path, s
     assert call.get("/v1/privacy")["total"]["bandits"] == 2
 
 
-def test_a_store_of_0_1_goes_on_while_rankers_of_0_1_still_run(tmp_path, serve):
-    with tarfile.open(REAL) as packed:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def real(request, tmp_path):
+    """(url, witness) of what a real 0.1 left."""
+    name = "store-0.1" if request.param == "sqlite" else "store-0.1-postgresql"
+    with tarfile.open(HERE / f"{name}.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")
-    url, witness = f"sqlite:///{tmp_path}/store-0.1/store.db", tmp_path / "store-0.1" / "witness"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/{name}/store.db", tmp_path / name / "witness"
+    import psycopg
+
+    url = request.getfixturevalue("new_database")()
+    with psycopg.connect(url) as connection:
+        connection.execute((tmp_path / name / "store.sql").read_text())
+    return url, tmp_path / name / "witness"
+
+
+def test_a_store_of_0_1_goes_on_while_rankers_of_0_1_still_run(real, serve):
+    url, witness = real
     assert versions(url) == (3, len(schema.MIGRATIONS))
     ranker = serve(url, role="ranker")  # the first process of this version: it migrates
     call = ranker.caller(make_key(url))

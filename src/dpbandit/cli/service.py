@@ -260,6 +260,47 @@ def status(store: Store, json_: Json = False) -> None:
         say(f"{words}: {line.reason}" if line.reason else words)
 
 
+@store_.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A bandit that was started from a log and saved.")],
+    bandit: Bandit,
+    store: Store,
+    reward_window: float | None = Option(
+        None, help="Seconds in which a decision's reward may be reported; half an hour."
+    ),
+    default_reward: float | None = Option(
+        None, help="What is learned where none was; the lower end of the range."
+    ),
+    shadow: bool = Option(False, "--shadow", help="Another system decides until it goes live."),
+    holdout: float = Option(0.0, help="The part of the decisions in which a lot decides."),
+    measure_share: float | None = Option(
+        None, help="The part of the budget that tells what a shadow or a holdout earned; 0.1."
+    ),
+    measure_every: int | None = Option(None, help="After how many rounds of it; 1,000."),
+    json_: Json = False,
+) -> None:
+    """Move a bandit that was started from a log into a store: it learns on there, and only there.
+
+    Model, ledger and claim go with it, and the log's users are counted on. A shadow or a holdout is
+    paid on top, so the claim grows. The same again changes nothing. Needs the store itself, like
+    all of these: the file holds what no ranker may see.
+
+    [dim]Example:[/dim]  dpbandit store import bandit.npz --bandit news --store sqlite:///bandits.db
+    """
+    asked = {"name": bandit, "default_reward": default_reward, "shadow": shadow, "holdout": holdout}
+    asked |= {"measure_share": measure_share, "measure_every": measure_every}
+    asked |= {} if reward_window is None else {"reward_window": reward_window}
+    with _opened(store, create=True) as opened:
+        from dpbandit.service.moving import move
+
+        new, claim = move(opened, file, asked)
+    if json_:
+        print_json({"bandit": bandit, "new": new, "claim": claim})
+        return
+    say(f"{bandit}: {'moved' if new else 'was there already'}; {file} must not learn elsewhere")
+    say(claim["words"])
+
+
 @store_.command("backup")
 def backup(
     store: Store,

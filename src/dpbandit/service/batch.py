@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from dpbandit.bandit import Bandit
 from dpbandit.errors import BudgetError, HorizonError, PrivacyWarning
 from dpbandit.files import unpack
+from dpbandit.logs.record import hash_name
 from dpbandit.privacy.noise import Noise
 from dpbandit.privacy.sources import Pending, Source
 from dpbandit.saving import pack
 from dpbandit.service import blueprint
 from dpbandit.service.measure import HOLDOUT, SHADOW, Measure
+from dpbandit.service.records import BY_LOG
 from dpbandit.service.schema import ERASED_COUNT
 from dpbandit.service.store import Line
 from dpbandit.service.trusted import Learnable, NewRelease, StreamError, TrustedStore
@@ -93,11 +95,9 @@ class LearningBandit:
         recorder = Recorder(bandit.source)
         if recorder.kind != "real":
             raise StreamError("only real noise is served")
-        if bandit.log is not None and not bandit.options.protects.counts_are_public:
-            # Online it knows persons by the hashes that the log has of them, and the store by others.
-            raise StreamError(
-                "persons of a log are not served: what is left of them is not in the store"
-            )
+        if bandit.log is not None and (len(bandit.people.hashes) or "log" not in line.config):
+            # Else the log's users would have their whole cap again.
+            raise StreamError("the store does not count the users of this bandit's log")
         bandit.source = recorder
         measured = None if measure is None else Measure.from_text(measure)
         return cls(line, token, number, position, bandit, recorder, measured)
@@ -125,6 +125,16 @@ def _counts_for(one: Learnable) -> tuple[str, int] | None:
     return None if one.by_lot is None else (HOLDOUT, one.by_lot)
 
 
+def _name_of(bandit: Bandit, person: bytes) -> str:
+    """What a bandit calls a person of the store, in its counters. Two that it cannot tell apart share
+    a count: of neither more is learned than the cap."""
+    if bandit.log is not None and len(person) != BY_LOG:
+        raise StreamError("somebody who may be in the log is known here by another name than there")
+    name = person.hex()
+    apart = bandit.log is None or bandit.options.protects.counts_are_public
+    return name if apart else f"{hash_name(name):016x}"
+
+
 def learn_batch(
     held: LearningBandit, upto: int, store: TrustedStore, *, keep_transcript: bool
 ) -> tuple[NewRelease, str]:
@@ -143,13 +153,18 @@ def learn_batch(
     default = float(line.config["default_reward"])
     gone: set[bytes] = set()  # those whose records were erased on request
     by_user = line.config["unit"] != "reward"
+    names: dict[bytes, str] = {}  # what the bandit counts these people by
     if by_user:
-        counts = store.people(line.id, {one.person for one in batch if one.person is not None})
+        names = {
+            person: _name_of(bandit, person) for person in {one.person or b"" for one in batch}
+        }
+        counts = store.people(line.id, set(names))
         gone = {person for person, count in counts.items() if count == ERASED_COUNT}
         full = bandit.options.protects.full(bandit.options.width, bandit.design.reward_bits)
-        bandit.counters = {
-            person.hex(): full if person in gone else count for person, count in counts.items()
-        }
+        for person in gone:
+            counts[person] = full
+        most = sorted(counts.items(), key=lambda pair: pair[1])  # of two of one name, the larger
+        bandit.counters = {names[person]: count for person, count in most}
     recorder.noisy.clear()
     ended, began = "", time.monotonic()
     done, rows = 0, 1 if by_user else ROWS
@@ -175,8 +190,8 @@ def learn_batch(
                 done += (some := bandit.rounds - learned)
                 held.measured(taken[:some], rewards[:some])
                 ended = BUDGET_SPENT
-    people = {bytes.fromhex(person): count for person, count in bandit.counters.items()}
-    people = {person: count for person, count in people.items() if person not in gone}
+    counted = bandit.counters
+    people = {p: counted[name] for p, name in names.items() if name in counted and p not in gone}
     bandit.counters = {}
     last = closed[-1].seq if closed else held.position
     noisy = recorder.noisy if keep_transcript else []

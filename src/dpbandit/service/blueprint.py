@@ -153,18 +153,25 @@ def build(config: dict[str, Any]) -> Bandit:
     """The bandit itself, with real noise. A part of its budget is kept back for a shadow or a
     holdout."""
     if not measure.wanted(config):
-        return _made(config)
-    bandit = _made(config | measure.without_grids(config["delta"]))
+        return made(config)
+    bandit = made_to_measure(config)
+    rest = measure.set_aside(bandit.claim, config["measure_share"], delta=config["delta"])
+    return made(config | rest)
+
+
+def made_to_measure(config: dict[str, Any]) -> Bandit:
+    """One with the whole budget, all but what a shadow's or a holdout's grids may take of δ: that
+    it can be made is part of the proof that the learner and its measurement fit together."""
+    bandit = made(config | measure.without_grids(config["delta"]))
     if bandit.contexts_are_private:
         raise OptionError(
             f"{config['algorithm']!r} protects contexts, and which rounds count for a shadow or a "
             "holdout would tell of them: choose an algorithm whose contexts are public"
         )
-    rest = measure.set_aside(bandit.claim, config["measure_share"], delta=config["delta"])
-    return _made(config | rest)
+    return bandit
 
 
-def _made(config: dict[str, Any]) -> Bandit:
+def made(config: dict[str, Any]) -> Bandit:
     from dpbandit.algorithms.registry import construct_with_encoder, find
 
     algorithm = find(config["algorithm"])

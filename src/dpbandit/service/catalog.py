@@ -48,6 +48,7 @@ class Served:
         self.line = line
         self.version, self.model = version, model
         self.needs_user = line.config["unit"] != "reward"
+        self.counted_by_log = self.needs_user and line.config.get("log") is not None
         self.window = float(line.config["reward_window"])
         low, high = line.config["reward_range"]
         self.reward_range = (float(low), float(high))

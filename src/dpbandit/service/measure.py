@@ -148,6 +148,18 @@ def set_aside(claim: Claim, share: float, *, delta: float | None) -> dict[str, A
     return {"epsilon": (1 - share) * claim.epsilon}
 
 
+def paid_on_top(claim: Claim, share: float) -> float:
+    """The ε of a bandit that has this claim and of a measurement besides, which has so large a share
+    of both together; at the claim's δ. A little more, in round numbers."""
+    if _adds_squares(claim) and claim.mu is not None:
+        epsilon = epsilon_of(
+            mu=claim.mu / math.sqrt(1 - share), delta=claim.delta * (1 - GRID_SHARE)
+        )
+    else:
+        epsilon = claim.epsilon / (1 - share)
+    return math.ceil(epsilon * 1e4) / 1e4
+
+
 def without_grids(delta: float | None) -> dict[str, float]:
     """What is left of δ without the part that the stretches' grids may take. Grids count at the ε
     of both together: a bandit with all of ε must be possible at this δ, so that the learner's grid,

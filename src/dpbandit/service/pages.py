@@ -90,7 +90,7 @@ async def erase_user(app: App, name: str, key: str, receive: Receive) -> Answer:
     safe. What was released stays released."""
     name, _, user = name.partition("/")
     served = await app.served(name)
-    person = person_of(app, user)
+    person = person_of(app, served, user)
     erased = await app.maker.do(lambda store: store.erase_person(served.id, person))
     return 200, JSON, encode({"status": ERASED, "decisions": erased})
 

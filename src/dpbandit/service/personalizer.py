@@ -363,7 +363,7 @@ def _decision(
             f'this bandit protects users: say whose decision it is, {{"{USER}": "…"}} in '
             "contextFeatures",
         )
-    person = None if user is None else person_of(app, user)
+    person = None if user is None else person_of(app, served, user)
     return served.id, arm, actions[arm][0], context.tobytes(), person, served.version, key
 
 

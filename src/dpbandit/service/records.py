@@ -8,6 +8,7 @@ the same lock with which the learner closes a stretch of the stream.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from collections import Counter
@@ -84,6 +85,17 @@ class Earlier:
 
 # A new decision's (seq, nonce), an earlier decision, or None: the bandit is gone.
 Placed = tuple[int, int] | Earlier | None
+
+
+# Bytes of a user who is known by what a log keeps of a name; others have one less.
+BY_LOG = 17
+
+
+def person_of_log(hashed: int, key: bytes) -> bytes:
+    """A user as the store keeps them, from what a log keeps of their name. A byte longer than those
+    known by their whole name, so that nobody takes one for the other."""
+    name = hashed.to_bytes(8, "little")
+    return b"\1" + hashlib.blake2b(name, key=key, digest_size=BY_LOG - 1, person=b"log").digest()
 
 
 def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]]) -> list[Placed]:

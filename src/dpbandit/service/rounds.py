@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.errors import DpbanditError
+from dpbandit.logs.record import hash_name
 from dpbandit.model import ReleasedModel
 from dpbandit.policies.policy import BoundPolicy, Propensities
 from dpbandit.service.answers import (
@@ -43,6 +44,7 @@ from dpbandit.service.records import (
     Placed,
     decision_id,
     parse_decision_id,
+    person_of_log,
 )
 
 if TYPE_CHECKING:
@@ -213,7 +215,7 @@ async def _prepare(
             "characters",
         )
     # Kept also where nobody counts by it: a person may ask for erasure.
-    person = person_of(app, user) if user else None
+    person = person_of(app, served, user) if user else None
     details: list[Details] = []
     kept = Kept()
     if asked.k is None and not asked.propensities and served.plain:
@@ -341,11 +343,14 @@ def _or_error(said: DecisionAnswer | SlateAnswer | Refused) -> object:
     return said
 
 
-def person_of(app: App, user: str) -> bytes:
-    """A name is not needed to count by, or to find somebody: what is kept is a keyed hash."""
+def person_of(app: App, served: Served, user: str) -> bytes:
+    """A name is not needed to count by, or to find somebody: what is kept is a keyed hash. Whom a log
+    may have counted is known by what that has of a name."""
     if len(user) > LONGEST_TEXT:
         raise Refused(422, f"the name of a user has at most {LONGEST_TEXT} characters")
     key = app.catalog.person_key
+    if served.counted_by_log:
+        return person_of_log(hash_name(user), key)
     return hashlib.blake2b(user.encode(), key=key, digest_size=16).digest()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -46,9 +46,13 @@ SETTLED_LOT = 256
 LEFT_OUT = ("public_contexts",)
 LEFT_OUT_WHOLE = ("encoder",)
 
+# Users that one statement adds.
+PEOPLE_LOT = 10_000
+
 # How long an erasure waits for a reader to let it empty the log.
 EMPTY_SECONDS = 2.0
 
+_PEOPLE = {"bandit": "int", "person": "bytea", "decisions": "bigint"}  # types in PostgreSQL
 _END_LEASE = "UPDATE leases SET token = token + 1, expires_at = 0 WHERE bandit = ?"
 
 
@@ -183,11 +187,23 @@ class Store:
         state: bytes,
         key: str,
         measure: str | None = None,
+        people: Mapping[bytes, int] | None = None,
+        start: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Add a bandit; False if the very same one is there, OptionError if another one is."""
+        """Add a bandit; False if the very same one is there, OptionError if another one is.
+
+        One that moves here has users who are counted already, and a `start`: where its ledger is.
+        """
         db, name = self.connection, config["name"]
-        with db.write():
+        # Millions of users take their time; who makes a bandit over HTTP waits no longer than ever.
+        with db.unhurried() if people else contextlib.nullcontext(), db.write():
             db.exclude(LOCK_BUDGET, 0)
+            known = None if start is None else self._name_of(identity)
+            if known not in (None, (name, False)):
+                raise OptionError(
+                    f"this bandit is or was here already, as {known[0]!r}: it learns in one place, and "
+                    "what it promised counts once"
+                )
             there = db.one("SELECT config, status FROM bandits WHERE name = ?", (name,))
             if there is not None and there[1] == DELETED:
                 raise OptionError(
@@ -200,6 +216,8 @@ class Store:
                     "another bandit of this name exists: choose another name, or ask for the same "
                     "settings"
                 )
+            if there is not None and start is not None and known is None:
+                raise OptionError("another bandit of this name exists: choose another name")
             if there is not None:
                 return False
             if self.meta("restored") is not None:
@@ -217,8 +235,22 @@ class Store:
                 created_by=key,
             )
             db.add("states", bandit=bandit, number=0, state=state, measure=measure)
-            self.add_release(bandit, privacy=privacy, model=model)
+            rows = [(bandit, person, count) for person, count in (people or {}).items()]
+            for at in range(0, len(rows), PEOPLE_LOT):
+                db.insert("people", _PEOPLE, rows[at : at + PEOPLE_LOT])
+            self.add_release(bandit, privacy=privacy, model=model, **(start or {}))
         return True
+
+    def _name_of(self, identity: str) -> tuple[str, bool] | None:
+        """The name that a bandit has or had here, and whether it was deleted."""
+        row = self.connection.one(
+            "SELECT name, status FROM bandits WHERE identity = ?", (identity,)
+        )
+        return None if row is None else (row[0], row[1] == DELETED)
+
+    def has(self, identity: str) -> bool:
+        """Whether this bandit is or was here."""
+        return self._name_of(identity) is not None
 
     def add_bandit(self, **row: Any) -> int:
         """In a transaction: a bandit without decisions; returns its number."""
