@@ -1,4 +1,4 @@
-"""dpbandit: contextual bandits with differential privacy that can be checked.
+"""dpbandit: contextual bandits with differential privacy that you can check.
 
 >>> import dpbandit as dpb
 >>> bandit = dpb.make("tree-gauss", dim=2, epsilon=2.0, delta=1e-5, horizon=100, seed=7)
@@ -7,7 +7,7 @@
 >>> bandit.claim.status
 'proven'
 
-Nothing heavy is imported before a name is first used.
+Heavy dependencies are imported only when a name first needs them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The public object: a bandit that selects, learns, says what it claims, and keeps its ledger.
+"""The public object: a bandit that selects, learns, states its claim, and keeps its ledger.
 
-The way of a reward: `update` → `engine.learn` (admits, clips, adds). In a round that releases
-nothing, that is all. Where a release is due, all happens on a draft of the engine: `prepare` →
+The path of a reward: `update` → `engine.learn` (admits, clips, adds). In a round without a release,
+that is all. When a release is due, everything happens on a draft of the engine: `prepare` →
 `ledger.after` (which may refuse) → `source.release` → `commit` → `ledger.sealed`. Then the new
-engine, ledger and counts come true in one step (`state`). What fails before leaves no trace, and
-what comes after changes nothing of it.
+engine, ledger and counts take effect in one step (`state`). A failure before that step leaves no
+trace, and nothing after it can undo it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Kind = TypeVar("Kind")
 
 NO_COPIES = (
     "a copy of a bandit would draw new noise for the same rewards and spend their budget twice. To "
-    "go on elsewhere: bandit.save(path), and dpb.load(path, receipt=bandit.receipt()) there, with one "
-    "of them learning. For a new one like it: dpb.make(**bandit.get_params())"
+    "continue elsewhere: bandit.save(path), then dpb.load(path, receipt=bandit.receipt()) there, and "
+    "let only one of them learn. For a new bandit like it: dpb.make(**bandit.get_params())"
 )
 
 FOR_USERS = (
@@ -72,7 +72,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Of(Generic[Kind]):
-    """A part of the bandit's state, by its name. Setting it is for whoever makes or loads one."""
+    """A named part of the bandit's state. Only code that makes or loads a bandit sets it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -86,7 +86,7 @@ class Of(Generic[Kind]):
 
 
 class Bandit:
-    """A contextual bandit. Make one with `dpb.make`; the methods below are all there is to know."""
+    """A contextual bandit. Make one with `dpb.make`."""
 
     engine = Of[engines.Engine]()
     ledger = Of[Ledger]()
@@ -99,8 +99,8 @@ class Bandit:
     def __init__(self, name: str, options: Options, design: Design) -> None:
         if options.protects.needs_instruments and not design.has_instruments:
             raise OptionError(
-                f"{name} has no unit={options.unit!r}: nothing is proven for where its contexts "
-                "point; use 'anytime', or unit=('user', m)"
+                f"{name} has no unit={options.unit!r}, because it has no proof for that unit: use "
+                "'anytime', or unit=('user', m)"
             )
         self.name = name
         self.options = options
@@ -121,12 +121,12 @@ class Bandit:
         self.alpha: float | str = design.alpha if options.alpha is None else options.alpha
         self.fixed_alpha = design.fixed(self.alpha)
         if self.fixed_alpha is None:
-            self.alphas(1, 1)  # says now, not in round 1, when something is missing
+            self.alphas(1, 1)  # raises now, not in round 1, if something is missing
         self.backend = engines.backend_for(options.backend, design.not_in_core)
         self.keys, self.spec, engine = self._engine(keys_for(options.seed))
         self.state = State(engine, design.ledger, design.claim, {})
         self.encoder: Encoder | None = None  # set where the bandit is made or loaded
-        # The log's columns that it learned from, by name: frames must then have them in this order.
+        # Names of the log's columns it learned from: frames must then have them in this order.
         self.feature_names: tuple[str, ...] | None = None
         self.public_rows = {row.tobytes() for row in design.public_set}
         self.lock = threading.RLock()  # by way of `state.alone`
@@ -148,15 +148,14 @@ class Bandit:
     @overload
     def select(self, contexts: ArrayLike, k: int) -> NDArray[np.int64]: ...
     def select(self, contexts: Any, k: int | None = None) -> Any:
-        """The arm to play: an index into the rows of `contexts`.
+        """Choose the arm to play: an index into the rows of `contexts`.
 
         Parameters
         ----------
         contexts : array of shape (arms, dim)
-            One row for each arm that may be played now. Also lists, or a frame of pandas, polars
-            or Arrow.
+            One row per arm on offer now. Lists, and frames of pandas, polars or Arrow, work too.
         k : int, optional
-            How many arms to return, best first.
+            Number of arms to return, best first.
 
         Returns
         -------
@@ -165,7 +164,7 @@ class Bandit:
         Raises
         ------
         ShapeError, NotFiniteError, NormError, OptionError
-            If a context or k is not allowed. Nothing has changed then.
+            If a context or k is not allowed. Nothing changes then.
 
         Examples
         --------
@@ -187,27 +186,28 @@ class Bandit:
         Parameters
         ----------
         contexts : array of shape (dim,), or (n, dim) for a batch
-            What was played.
+            The context of the arm that was played.
         rewards : float, or array of shape (n,) for a batch
-            What it earned; clipped to `reward_range`.
+            Its reward; clipped to `reward_range`.
         user : str or int, or a list of them for a batch
-            Whose reward it is, unless unit='reward'. A user's rewards beyond the m-th are counted
-            and not learned from, a spread user's where they would move sums too far together; a
-            person's count until they add up to C, and for nothing from then on.
+            Whose reward it is, unless unit='reward'. With ('user', m) a user's rewards beyond the
+            m-th are counted but not learned from. With ('spread', m) that holds for rewards that
+            would move the sums too far. With ('person', C) rewards count until they add up to C,
+            and as 0 from then on.
 
         Raises
         ------
         ShapeError, NotFiniteError, NormError, OptionError
-            If what was given is not allowed. Nothing has changed then.
+            If an argument is not allowed. Nothing changes then.
         HorizonError, BudgetError
-            If it would be more than the noise was scaled for, or if it is called from within
-            another call of the same bandit.
+            If the noise was not scaled for another reward, or if it is called from within another
+            call of the same bandit.
 
         Notes
         -----
-        A reward is learned whole or not at all, whatever interrupts: sums, ledger and counts change
-        in one step. Any other exception (Ctrl-C, say) has a note that says whether this reward was
-        learned, or how many of a batch.
+        A reward is learned wholly or not at all, whatever interrupts: sums, ledger and counts
+        change in one step. Any other exception (such as Ctrl-C) carries a note that says whether
+        this reward was learned, or how many of a batch were.
 
         Examples
         --------
@@ -220,9 +220,9 @@ class Bandit:
         told: Told = []
         if user is not None and not self.counts_users:
             raise OptionError(
-                "user=... was given, and the unit of privacy is one reward: nobody's rewards would be "
-                "counted together. Make the bandit with unit=('user', m) or ('person', C), or leave "
-                "user=... out"
+                "user=... was given, but the unit of privacy is one reward: a user's rewards would "
+                "not be counted together. Make the bandit with unit=('user', m) or ('person', C), or "
+                "omit user=..."
             )
         try:
             if self.short_way and not self.state.engine.learn(contexts, rewards, told):
@@ -244,28 +244,28 @@ class Bandit:
 
     @property
     def dim(self) -> int:
-        """Features per context."""
+        """Number of features of a context."""
         return self.options.dim
 
     @property
     def rounds(self) -> int:
-        """How many rewards have been learned from."""
+        """Number of rewards learned from."""
         return int(self.state.engine.rounds)
 
     @property
     def memory(self) -> float:
-        """Rounds in which what was learned fades to about a third, by the hypothesis that acts.
+        """Rounds after which past information fades to about a third, in the acting hypothesis.
 
-        It follows from what was released, so it is public. Infinity for what never forgets.
+        It follows from releases, so it is public. Infinity if the bandit never forgets.
         """
         memories = (math.inf, *self.design.settings.get("memories", ()))
         return float(memories[int(self.state.engine.fields()["acting"][0]) if memories[1:] else 0])
 
     @property
     def clipped(self) -> int:
-        """How many rewards were outside their range. Trusted side only: the count is private.
+        """Number of rewards outside the range. Trusted side only: the count is private.
 
-        With persons it stays 0: their rewards are brought into the range where they are counted.
+        With unit=('person', C) it stays 0: counting already brings those rewards into the range.
         """
         return int(self.state.engine.clipped)
 
@@ -273,7 +273,7 @@ class Bandit:
     def user_counts(self) -> dict[str, int]:
         """How often each user was counted, with unit=('user', m) or ('spread', m): a copy.
 
-        With persons it is empty: what is counted of them depends on rewards.
+        With unit=('person', C) it is empty, because those counts depend on rewards.
         """
         unit = self.options.protects
         if not unit.counts_are_public:
@@ -282,10 +282,10 @@ class Bandit:
 
     @property
     def counters(self) -> dict[str, Any]:
-        """What is counted of each user: decisions, where contexts of a spread user point, or what a
-        person's rewards add up to, in steps.
+        """The count kept for each user: decisions, the directions of a spread user's contexts, or
+        the sum of a person's rewards, in steps.
 
-        Trusted side only: with persons it is private.
+        Trusted side only: a person's count is private.
         """
         return self.state.user_counts
 
@@ -295,7 +295,7 @@ class Bandit:
 
     @property
     def spent(self) -> Spent:
-        """What the worst-off reward (or user) has paid so far, in the claim's terms.
+        """The budget spent so far by the reward (or user) that paid most, in the claim's terms.
 
         >>> import dpbandit as dpb
         >>> bandit = dpb.make("private-linucb", dim=1, epsilon=2.0, horizon=3, seed=0)
@@ -306,7 +306,8 @@ class Bandit:
         return spent_of(self.claim, self.ledger, self.options.moves_per_unit)
 
     def receipt(self) -> dict[str, Any]:
-        """What to keep elsewhere, so that `dpb.load(path, receipt=...)` recognises an old save.
+        """A receipt to keep elsewhere, so that `dpb.load(path, receipt=...)` recognises an old
+        save.
 
         >>> import dpbandit as dpb
         >>> sorted(dpb.make("local", dim=1, epsilon=1.0, seed=0).receipt())
@@ -320,9 +321,9 @@ class Bandit:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write everything, clean statistics and noise in use included: trusted side only.
+        """Write everything, including clean statistics and noise in use: trusted side only.
 
-        The file's mode is 0600. It is replaced whole, or not at all.
+        The file's mode is 0600. It is replaced whole or not at all.
 
         >>> import dpbandit as dpb, tempfile, os
         >>> file = os.path.join(tempfile.mkdtemp(), "bandit.npz")
@@ -335,7 +336,7 @@ class Bandit:
         save(self, path)
 
     def export(self, path: str | Path) -> None:
-        """Write the released model only: what a ranker or a stranger may hold.
+        """Write only the released model, which a ranker or a stranger may hold.
 
         >>> import dpbandit as dpb, tempfile, os
         >>> file = os.path.join(tempfile.mkdtemp(), "model.json")
@@ -348,7 +349,7 @@ class Bandit:
         export(self, path)
 
     def model(self) -> ReleasedModel:
-        """The released model as it is now: public numbers only, and enough to rank."""
+        """The current released model: public numbers only, and enough to rank."""
         found, rounds = alone(self, self._seen)
         alpha = self.fixed_alpha
         if alpha is None:
@@ -369,22 +370,22 @@ class Bandit:
     ) -> Propensities:
         """The probability with which `select` plays each row now, and its standard error.
 
-        Thompson sampling and random play only. Computed from what was released: it costs no
-        privacy, and changes nothing. One or two arms, and random play, are exact.
+        Only for Thompson sampling and random play. It uses released values only, so it costs no
+        privacy, and it changes nothing. Exact for one or two arms and for random play.
 
         Parameters
         ----------
         contexts : array of shape (arms, dim)
-            One row for each arm.
+            One row per arm.
         draws : int
-            How many draws more than two arms take.
+            Number of draws, for more than two arms.
         seed : int, optional
-            Of a generator of their own.
+            Seed of a separate generator for these draws.
 
         Raises
         ------
         PropensityError
-            If the algorithm draws no lots, as UCB algorithms do not.
+            If the algorithm does not randomise, as UCB algorithms do not.
 
         Examples
         --------
@@ -396,13 +397,13 @@ class Bandit:
         checked = self.check_contexts(contexts)
         if self.options.context_noise > 0:
             raise PropensityError(
-                "with context_noise the arms are scored by contexts drawn anew: no propensity is "
+                "with context_noise each score uses freshly perturbed contexts: no propensity is "
                 "known"
             )
         return self.model().propensities(checked, draws=draws, seed=seed)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What it was made with: `dpb.make(**bandit.get_params())` makes a new one like it.
+        """The options it was made with: `dpb.make(**bandit.get_params())` makes a new one like it.
 
         >>> import dpbandit as dpb
         >>> dpb.make("linucb", dim=2, seed=0).get_params()["seed"]
@@ -426,7 +427,7 @@ class Bandit:
 
     @property
     def l1_limit(self) -> float | None:
-        """The L1 norm that contexts must keep to; None: any."""
+        """The largest allowed L1 norm of a context; None: any."""
         return self.design.l1_limit
 
     @property
@@ -451,7 +452,7 @@ class Bandit:
         return given
 
     def within(self, xs: Matrix) -> Matrix:
-        """Contexts of allowed norms, moved to where this bandit takes them: for trying it out."""
+        """Contexts of allowed norms, changed to a form this bandit accepts: for trying it out."""
         if not self.design.one_hot:
             return xs
         named: Matrix = np.eye(self.dim)[np.argmax(xs, axis=1)]
@@ -471,7 +472,8 @@ class Bandit:
         return np.array([row.tobytes() in self.public_rows for row in rows], dtype=np.bool_)
 
     def remember(self, log: Log, people: People) -> None:
-        """That it was started from this log: its users have so much less of their cap left."""
+        """Record that it was started from this log: its users have that much less of their cap
+        left."""
         come_true(self, self.state.but(**self.remembered(log, people)), [])
 
     def remembered(self, log: Log, people: People) -> dict[str, Any]:
@@ -486,10 +488,10 @@ class Bandit:
     # -------------------------------------------------------------- the long way
 
     def open_short_way(self) -> None:
-        """Let `update` go straight to the engine where nothing else is to be done.
+        """Let `update` go straight to the engine where nothing else is needed.
 
-        Only the core: nothing interrupts a call of it. Users are counted here, and the first reward
-        without noise is charged here.
+        Only with the core, whose calls nothing interrupts. Not where users are counted, and not for
+        the first reward without noise, which the ledger must charge.
         """
         in_the_clear = self.design.in_the_clear and self.ledger.releases == 0
         self.short_way = self.backend == "core" and not self.counts_users and not in_the_clear
@@ -510,9 +512,9 @@ class Bandit:
         return dict(keys), spec, engines.new_engine(spec, self.backend)
 
     def offer_again(self, contexts: Matrix, fields: dict[str, NDArray[Any]]) -> None:
-        """Make the engine remember how it perturbed the contexts that were offered last.
+        """Make the engine remember how it perturbed the contexts offered last.
 
-        They are a function of the decision's number, so the last decision is made once more.
+        The perturbation is a function of the decision's number, so repeat the last decision.
         """
         before = {**fields, "decisions": fields["decisions"] - 1}
         self.engine.load_fields(before)
@@ -521,13 +523,13 @@ class Bandit:
         self.offered = contexts
 
     def check_horizon(self, count: int) -> None:
-        """An error if so many more rewards are beyond the horizon."""
+        """Raise if this many more rewards exceed the horizon."""
         horizon = self.options.horizon
         if horizon is not None and self.rounds + count > horizon:
             learning.refuse(self, engines.HORIZON, np.empty((0, self.dim)), count)
 
     def check_process(self) -> None:
-        """An error in a forked copy, which would spend the same budget a second time."""
+        """Raise in a forked copy, which would spend the same budget a second time."""
         if os.getpid() != self._process:
             raise BudgetError(engines.FORKED_WORDS)
 
@@ -554,7 +556,7 @@ class Bandit:
         return found
 
     def _offer(self, given: Matrix, k: int | None) -> Any:
-        """The engine's perturbed contexts and what a save keeps of them, in one step."""
+        """Change the engine's perturbed contexts, and what a save keeps of them, in one step."""
         draft = self.state.engine.draft()
         try:
             found = self._choose(draft, given, k)
@@ -568,7 +570,7 @@ class Bandit:
         return engine.model(), engine.rounds
 
     def __dir__(self) -> list[str]:
-        """What a user needs. The other names are for audits, planners and the service."""
+        """The names a user needs. The others are for audits, planners and the service."""
         return list(FOR_USERS)
 
     def __copy__(self) -> NoReturn:
@@ -582,14 +584,15 @@ class Bandit:
 
 
 def spent_of(claim: Claim, ledger: Ledger, moves: float) -> Spent:
-    """What one reward's total is in a claim's terms, for a unit that moves so many times as far."""
+    """One reward's total in a claim's terms, for a unit that moves `moves` times as far."""
     if ledger.currency == "mu²":
         mu = moves * math.sqrt(ledger.total)
         if claim.mu is not None and mu <= claim.mu * (1 + 1e-12):
             mu = min(mu, claim.mu)  # the root's rounding is not spent
         epsilon = epsilon_of(mu=mu, delta=claim.delta) if 0 < claim.delta < 1 else 0.0
         if claim.notion == "parallel":
-            # Some rewards pay pure ε instead: μ stands for the pair (ε, δ) alone, and all of it is ε.
+            # Some rewards pay pure ε instead: μ only stands for the pair (ε, δ), and all of it is
+            # ε.
             whole = ledger.total >= ledger.limit * (1 - 1e-9)
             return Spent(claim.epsilon if whole else epsilon, claim.delta, None, claim)
         return Spent(epsilon, claim.delta, mu, claim)

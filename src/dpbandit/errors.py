@@ -1,7 +1,7 @@
 """Every error a caller can meet, by name.
 
-Each message says what was given and what is allowed. An error is raised before anything changes: the bandit's
-statistics, its released model and its budget are the same after as before.
+Each message says what was given and what is allowed. Errors are raised before anything changes: the
+bandit's statistics, released model and budget stay the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class DpbanditError(ValueError):
-    """Base of all errors this library raises on purpose."""
+    """Base class of all errors that this library raises on purpose."""
 
 
 class ShapeError(DpbanditError):
@@ -31,11 +31,11 @@ class OptionError(DpbanditError):
 
 
 class BudgetError(DpbanditError):
-    """A release that would cost more than is left of the privacy budget."""
+    """A release that would cost more than the remaining privacy budget."""
 
 
 class HorizonError(DpbanditError):
-    """More rewards than the horizon the noise was scaled for."""
+    """More rewards than the horizon that the noise was scaled for."""
 
 
 class NoiseError(DpbanditError):
@@ -51,7 +51,8 @@ class SaveError(DpbanditError):
 
 
 class RollbackError(SaveError):
-    """A saved bandit that is older than one already seen, or that went another way: going on would spend twice."""
+    """A saved bandit that is older than one already seen, or that diverged from it: learning on
+    would spend twice."""
 
 
 class ClusterError(DpbanditError):
@@ -59,7 +60,7 @@ class ClusterError(DpbanditError):
 
 
 class LogError(DpbanditError):
-    """A log that cannot be read, or has not the columns asked for."""
+    """A log that cannot be read, or lacks the requested columns."""
 
 
 class StoreError(DpbanditError):
@@ -67,15 +68,16 @@ class StoreError(DpbanditError):
 
 
 class LeaseError(DpbanditError):
-    """Another learner has this bandit: what was about to be written is refused."""
+    """Another learner has this bandit: the write is refused."""
 
 
 class CapError(DpbanditError):
-    """A bandit that does not fit under the budget that all bandits of a store share."""
+    """A bandit that would exceed the budget shared by all bandits of a store."""
 
 
 class ServiceError(DpbanditError):
-    """A service that was asked and did not do it. `status` is that of its answer; None if none came."""
+    """A request that the service did not fulfil. `status` is that of its answer; None if none
+    came."""
 
     def __init__(self, words: str, status: int | None = None) -> None:
         super().__init__(words)
@@ -83,23 +85,25 @@ class ServiceError(DpbanditError):
 
 
 class UnreachableError(ServiceError):
-    """No answer within the client's patience. What was asked may or may not have been done; asking again is safe."""
+    """No answer within the client's patience. The request may or may not have been done; repeating
+    it is safe."""
 
 
 class AccessError(ServiceError):
-    """A key that is missing, not in force, or of another role."""
+    """A key that is missing, not valid, or of another role."""
 
 
 class RequestError(ServiceError):
-    """Something this service cannot do as asked: the message says what is allowed."""
+    """A request that this service cannot fulfil: the message says what is allowed."""
 
 
 class DeviceError(DpbanditError):
-    """A device that was asked for and is not there, or lacks what it needs: the message says what to install or use."""
+    """A requested device that is missing, or lacks software: the message says what to install or
+    use."""
 
 
 class PropensityError(DpbanditError):
-    """A propensity of an algorithm that draws no lots: given what was released, its arm is certain."""
+    """No propensity: given the releases, the algorithm's choice is deterministic."""
 
 
 class PrivacyWarning(UserWarning):
@@ -107,19 +111,20 @@ class PrivacyWarning(UserWarning):
 
 
 class LargeDeltaWarning(PrivacyWarning):
-    """A δ of 10⁻³ or more, where nobody has said how many rewards share it."""
+    """A δ of 10⁻³ or more without a horizon."""
 
 
 class RangeWarning(UserWarning):
-    """A range of rewards that was not given: noise may be twice what it need be."""
+    """A missing reward_range: noise may be twice as large as necessary."""
 
 
 class LogWarning(UserWarning):
-    """Rows of a log that are left out, or weights that are brought down: the rest may say something else."""
+    """Omitted rows of a log, or clipped weights: the rest may not be representative."""
 
 
 class ClusterWarning(UserWarning):
-    """A cluster that gives right results, but perhaps not to the last digit those of this machine."""
+    """A cluster whose results are correct, but may differ from this machine's in the last
+    digits."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -139,5 +144,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _plain(name: object) -> str:
-    """A name without what people write in different ways: case, blanks, hyphens, underscores."""
+    """A name without case, blanks, hyphens and underscores, which people write differently."""
     return str(name).casefold().translate(dict.fromkeys(map(ord, " -_"), None))

@@ -81,8 +81,8 @@ class Options:
         self.pan_private = flag("pan_private", self.pan_private)
         if self.pan_private and not self.protects.counts_are_public:
             raise OptionError(
-                "pan_private=True covers a look into memory, where what a person's rewards add up "
-                "to stands in the clear: use unit='reward' or ('user', m)"
+                "pan_private=True protects if memory is inspected, but memory holds the clean sum of "
+                "each person's rewards: use unit='reward' or ('user', m)"
             )
         if self.noise is not None:
             find_noise(self.noise, tuple(NOISES))
@@ -104,7 +104,7 @@ class Options:
         if share > 1e10:
             raise OptionError(
                 f"max_norm²/ridge = {share:.3g} is above 1e10: the inverse would be rounding "
-                "noise; take a larger ridge or smaller contexts"
+                "noise; use a larger ridge or smaller contexts"
             )
 
     def _contexts(self, given: Any) -> Matrix:
@@ -127,7 +127,7 @@ class Options:
         """W, how far one reward can move."""
         return self.reward_range[1] - self.reward_range[0]
 
-    contexts_are_private = False  # no option: what the algorithm says of itself
+    contexts_are_private = False  # set by the algorithm, not an option
 
     def protect_contexts(self) -> None:
         """The algorithm protects contexts too: the unit is whole rounds."""
@@ -136,18 +136,18 @@ class Options:
 
     @property
     def protects(self) -> Unit:
-        """Who is protected: what `unit` names."""
+        """Who is protected: the unit that `unit` names."""
         unit = find_unit(self.unit)
         return unit.with_contexts() if self.contexts_are_private else unit
 
     @property
     def moves_per_unit(self) -> float:
-        """How many times as far as one reward can, all of a unit's can move together: 1, m or 2C/W."""
+        """How far all of a unit's rewards can move a sum, in units of one reward: 1, m or 2C/W."""
         return self.protects.moves(self.width)
 
     @property
     def items_per_unit(self) -> float:
-        """How many of a unit's rewards can differ at all."""
+        """How many of a unit's rewards can differ."""
         return self.moves_per_unit * self.protects.items_per_move
 
     @property
@@ -214,7 +214,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's: they are written to files."""
+    """NumPy's numbers as Python's, for files."""
     return value.item() if isinstance(value, np.generic) else value
 
 

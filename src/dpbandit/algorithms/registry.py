@@ -44,7 +44,7 @@ from dpbandit.privacy.claim import Claim
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# What editors and type checkers know of `make`: the names in ALGORITHMS.
+# The names in ALGORITHMS, for editors and type checkers.
 Name = Literal[
     "random",
     "linucb",
@@ -78,13 +78,13 @@ class Algorithm:
     registered_by_user: bool = False
     one_hot: bool = False  # contexts may only name arms
     contexts_are_private: bool = False
-    black_box: bool = False  # only its factory knows its options, and what it makes
+    black_box: bool = False  # only its factory knows its options and its product
 
 
 def entry(module: Any, word: str = "") -> Algorithm:
-    """The line for an algorithm that has a file of its own.
+    """The registry entry of an algorithm's file.
 
-    A second algorithm of the same file has constants that begin with `word`.
+    The constants of a second algorithm in the same file begin with `word`.
     """
     prefix = f"{word}_" if word else ""
     return Algorithm(
@@ -151,7 +151,7 @@ def find(name: str) -> Algorithm:
 
 
 def make_named(name: str, **options: Any) -> Any:
-    """`make` for a name that is not known before it runs: in a variable, or registered by a user."""
+    """`make` for a name known only at run time: in a variable, or registered by a user."""
     given = {key: value for key, value in options.items() if (key, value) != ("dim", None)}
     bandit = construct_with_encoder(name, given)
     warn_of_large_delta(getattr(bandit, "claim", None), options.get("horizon"), stacklevel=4)
@@ -160,10 +160,10 @@ def make_named(name: str, **options: Any) -> Any:
 
 
 def answered_by(function: Callable[..., Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A signature for readers, editors and type checkers; `function` gets what was given alone.
+    """A signature for readers, editors and type checkers; `function` gets only the given arguments.
 
-    What was not given is not an option with its default: an algorithm of somebody's own, or one that
-    lacks it, must not be handed it.
+    Defaults are not passed on: a user's own algorithm, or one that lacks an option, must not get
+    it.
     """
 
     def decorate(signature: Callable[P, T]) -> Callable[P, T]:
@@ -229,92 +229,95 @@ def make(  # type: ignore[empty-body]
     form: Literal["simplified", "full"] = "simplified",
     printed_index: bool = False,
 ) -> Bandit:
-    """A new bandit. Without a seed it draws real noise; with one it is a reproducible simulation.
+    """Make a bandit. Without a seed it draws real noise; with one it is a reproducible simulation.
 
     Parameters
     ----------
     name : str
         The algorithm: see `dpb.algorithms()`.
     dim : int
-        Features of a context; not needed with an encoder.
+        Number of features of a context; not needed with an encoder.
     encoder : Encoder, optional
-        How records become contexts. It is saved with the bandit, exported with the model, and sets
-        `dim`; `bandit.encoder` gives it back.
+        Turns records into contexts, and sets `dim`. It is saved with the bandit and exported with
+        the model; `bandit.encoder` returns it.
     epsilon : float
-        ε of the promise; needed by private algorithms. `float("inf")` switches noise off, and the
+        ε of the promise; required by private algorithms. `float("inf")` switches off noise, and the
         claim with it.
     delta : float
-        δ of the promise; needed with Gaussian noise. Warns if δ > 1/`horizon`, or if δ ≥ 10⁻³ and
+        δ of the promise; required with Gaussian noise. Warns if δ > 1/`horizon`, or if δ ≥ 10⁻³ and
         there is no horizon.
     reward_range : (float, float), default (-1, 1)
-        Rewards are clipped to it, and noise is scaled to its width. Warns if it is not given: clicks
-        need (0, 1), half the noise of (-1, 1).
+        Rewards are clipped to it, and noise is scaled to its width. Warns if omitted: clicks need
+        (0, 1), half the noise of (-1, 1).
     horizon : int, optional
-        How many rewards will be learned from. None: unknown, and no end.
+        Number of rewards to learn from. None: unknown and unbounded.
     alpha : float or 'theory', default 0.3
-        Width of the exploration bonus. For `anytime` 0.6, for clicks 0.5; for `dp-klucb` 1, and it
-        scales the index's logarithm.
+        Width of the exploration bonus. Default 0.6 for `anytime`, 0.5 for clicks. For `dp-klucb` it
+        scales the index's logarithm, default 1.
     ridge : float, default 1.0
         λ, the strength of the regularisation.
     max_norm : float, default 1.0
-        Longest context; longer ones are refused.
+        Largest norm of a context; longer ones are refused.
     public_contexts : array of shape (n, dim), optional
-        Contexts known in advance; some algorithms need less noise or explore better with them. For
-        `anytime-joint` a public sample of contexts like people's, which shapes its first whitener.
+        Contexts known in advance. With them some algorithms need less noise or explore better. For
+        `anytime-joint`: a public sample resembling people's contexts, which shapes its first
+        whitener.
     noise : {'gaussian', 'laplace', 'laplace-l2', 'wishart'}, optional
-        The algorithm's own if not given. 'laplace-l2' and 'wishart' (`joint`) are for simulations.
+        Default: the algorithm's own. 'laplace-l2' and 'wishart' (`joint`) are for simulations.
     unit : 'reward', ('user', m), ('spread', m) or ('person', C), default 'reward'
-        Who is protected: one reward; one user with at most m of them; one user with as many as
-        together move sums no further than m in one context would (`anytime`); or one person, of
-        whose rewards, however many, at most C in all is learned from.
+        Who is protected: one reward; one user with at most m rewards; one user whose rewards
+        together move sums no further than m rewards in one context would (`anytime`); or one person
+        with any number of rewards, of which a total of at most C is learned from.
     seed : int, optional
-        A number: a simulation that can be repeated. None: real noise.
+        A number: a repeatable simulation. None: real noise.
     pan_private : bool, default False
         Protect also if memory is inspected once: `private-linucb`, `tree-gauss`.
     context_noise : float, default 0
         σ of Corollary 1's perturbation of contexts.
     theta_norm, zeta, reward_noise : float, default 1.0, 0.05, 0.5
-        S, ζ and R, for alpha='theory' alone.
+        S, ζ and R, only for alpha='theory'.
     backend : {'core', 'reference'}, optional
-        Which engine runs it: the compiled core, or the reference in NumPy. The core where it can,
-        if not given. Both do the same.
+        The engine: the compiled core, or the reference in NumPy. Both do the same. Default: the
+        core where possible.
 
     Other Parameters
     ----------------
     rewards : {'numbers', 'clicks'}, default 'numbers'
-        `anytime`, `anytime-joint`: what rewards are. Clicks are 0 or b in a reward_range (0, b), and
-        variances follow the rate that releases show.
+        `anytime`, `anytime-joint`: the kind of reward. Clicks are 0 or b in a reward_range (0, b);
+        variances then follow the released rate.
     window : float, default 0.375
         `anytime`, `anytime-joint`: residuals are clipped to ± this share of the range around the
         prediction; at most 0.5, or 1. For clicks 0.5, or 1.
     private_features : list of int or mask of bool, default all
-        `anytime-joint`: the columns of a context that are protected; the claim names them.
+        `anytime-joint`: the protected columns of a context; the claim names them.
     knee : float, default from dim and μ
         `anytime`: rounds before weights grow.
     ratio : float, default 1.025, or 1.25
-        `anytime`: releases come when rounds have grown by this factor; `dp-klucb`: an arm's pulls.
+        `anytime`: a release comes when rounds have grown by this factor; `dp-klucb`: when an arm's
+        pulls have.
     first_release : int, default knee/20, or 8 standard deviations of the noise
         `anytime`: round of the first release; `dp-klucb`: pulls in an arm's first batch.
     reward_variance : float, default W²/16, or none
-        `anytime`, `dp-klucb`: public guess of the variance of a reward around its mean; with
-        `find_scale` the most that is assumed.
+        `anytime`, `dp-klucb`: public guess of a reward's variance around its mean; with
+        `find_scale` an upper bound.
     empirical_bayes : bool, default True
-        `anytime`: scales of the prior's variance compete on what was released.
+        `anytime`: several prior variances compete on how well they predict releases.
     memories : list of float, default (27000, 9000, 3000)
-        `anytime`: rounds in which what was learned fades to about a third. They compete, with one
-        another and with a memory that never forgets, on how well they foretold the releases.
+        `anytime`: rounds after which past information fades to about a third. These memories, and
+        one that never forgets, compete on how well they predict releases.
     life : float, default 10,000 or 12 knees
-        `anytime`: rounds after which releases keep their distance, so that they speak of today.
+        `anytime`: rounds after which the interval between releases stops growing, so that releases
+        stay current.
     explore : {'neglected', 'everything'}, default 'neglected'
-        `anytime`: what a bonus is for: what play does not teach about anyway, or all.
-    find_scale : bool, default True where it can be
-        `anytime`: how far rewards are from predictions is found beside the sum, at no cost, and
-        narrows the window and the assumed variance. Off for clicks, for units whose counts follow
-        rewards or instruments, and where `window` is 0.5.
+        `anytime`: the uncertainty that the bonus covers: directions that play neglects, or all.
+    find_scale : bool, default True where possible
+        `anytime`: release the size of residuals beside the sum, at no extra cost, and narrow the
+        window and the assumed variance to it. Off for clicks, for units whose counts follow rewards
+        or instruments, and where `window` is 0.5.
     local : {'blocks', 'never'} or int, default 'blocks'
-        `anytime`: whether the first rewards are answered by themselves, at pure ε: where the arms of
-        a slate share no feature; never, and the claim is μ-GDP; or so many rewards in any case.
-        Where a unit has several rewards: never.
+        `anytime`: whether the first rewards are released one by one, at pure ε. 'blocks': where the
+        arms of a slate share no feature. 'never': the claim is then μ-GDP. A number: that many
+        rewards in any case. Units of several rewards: never.
     shape : {'round', 'ellipsoid', 'instruments'}, default 'round'
         `tree-gauss`, `toeplitz`, `private-ts`, `adac-oful`: noise shaped like the public contexts.
     honaker : bool, default False
@@ -332,11 +335,12 @@ def make(  # type: ignore[empty-body]
     shift : float, default 2.0
         `joint`: regulariser, in units of the bound on the noise's lowest eigenvalue.
     clip_rewards : bool, default False
-        `linucb`: clip like the private algorithms do.
+        `linucb`: clip as the private algorithms do.
     forget : float, default 1.0
-        `linucb`: what a round leaves of all that was learned before; 0.9999 follows a θ that moves.
+        `linucb`: the share of earlier information that each round keeps; 0.9999 follows a θ that
+        moves.
     smallest_eigenvalue : float, default from public_contexts
-        `dgs-published`, `dgs-figure`, `dgs`: λ₀ of Lemma 1; for `dgs` in alpha='theory' alone.
+        `dgs-published`, `dgs-figure`, `dgs`: λ₀ of Lemma 1; for `dgs` only with alpha='theory'.
     form : {'simplified', 'full'}, default 'simplified'
         `dgs-published`: which form of Lemma 1.
     printed_index : bool, default False
@@ -345,14 +349,14 @@ def make(  # type: ignore[empty-body]
     Returns
     -------
     Bandit
-        Or what the factory of a registered algorithm makes.
+        Or the product of a registered algorithm's factory.
 
     Raises
     ------
     OptionError
-        If an option is missing, outside its range, or not one of this algorithm's.
+        If an option is missing, outside its range, or unknown to this algorithm.
     UnknownAlgorithmError
-        If there is no algorithm of that name.
+        If no algorithm has that name.
 
     Examples
     --------
@@ -364,7 +368,7 @@ def make(  # type: ignore[empty-body]
 
 
 def know(entries: Mapping[str, Algorithm]) -> None:
-    """Take over entries of another process; those that are here already stay the same."""
+    """Add another process's entries; identical ones stay as they are."""
     for name, algorithm in entries.items():
         if ALGORITHMS.get(name) is not algorithm:
             ALGORITHMS[name] = algorithm
@@ -385,29 +389,29 @@ def construct_with_encoder(name: str, options: Mapping[str, Any]) -> Any:
     algorithm = find(name)
     if encoder.private and not algorithm.contexts_are_private:
         raise OptionError(
-            f"the encoder marks {', '.join(encoder.private)} as private, and to {name} contexts are "
-            "public: use 'anytime-joint', or leave private=... out if everybody may know them"
+            f"the encoder marks {', '.join(encoder.private)} as private, but {name} treats contexts as "
+            "public: use 'anytime-joint', or omit private=... if everybody may know them"
         )
     if encoder.private and "private_features" in algorithm.own_options:
         given["private_features"] = _private_columns(encoder, given.get("private_features"))
     bandit = construct(name, given)
     if not isinstance(bandit, Bandit):
-        raise OptionError(f"{name!r} makes something else than a dpbandit.Bandit: no encoder fits")
+        raise OptionError(f"{name!r} does not make a dpbandit.Bandit: no encoder fits")
     if bandit.one_hot:
-        raise OptionError(f"{name} is for arms without features: leave encoder=... out")
+        raise OptionError(f"{name} is for arms without features: omit encoder=...")
     bandit.encoder = encoder.fixed()
     return bandit
 
 
 def _private_columns(encoder: Encoder, asked: Any) -> list[int]:
-    """Those that the encoder declares, and what else was asked for: never less."""
+    """The columns that the encoder declares, and any others asked for: never fewer."""
     if asked is None:
         return encoder.private_columns
     columns = anytime_joint.features(asked, encoder.dim)
     if missing := sorted(set(encoder.private_columns) - set(columns)):
         raise OptionError(
             f"private_features leaves out columns {missing}, which the encoder declares private "
-            f"({', '.join(encoder.private)}): leave private_features out, or name them too"
+            f"({', '.join(encoder.private)}): omit private_features, or name them too"
         )
     return columns
 
@@ -443,30 +447,30 @@ def warn_of_large_delta(claim: Claim | None, horizon: int | None, *, stacklevel:
         return
     if not horizon and LARGE_DELTA <= claim.delta < 1:
         warnings.warn(
-            f"delta = {claim.delta:g}, and no horizon: δ must lie well below one over the number of "
-            "rewards, such as 1e-6. As it is, publishing one reward in a thousand in the clear would "
-            "satisfy it",
+            f"delta = {claim.delta:g} without a horizon: δ must lie well below one over the number of "
+            "rewards, such as 1e-6. This δ would allow publishing one reward in a thousand in the "
+            "clear",
             LargeDeltaWarning,
             stacklevel=stacklevel,
         )
     if horizon and claim.delta > 1 / horizon:
         warnings.warn(
             f"delta = {claim.delta:g} is above 1/horizon = {1 / horizon:g}: fine to reproduce a "
-            "paper, too large to protect people (publishing one reward at random in the clear "
-            "would satisfy it)",
+            "paper, too large to protect people (it would allow publishing one random reward in the "
+            "clear)",
             PrivacyWarning,
             stacklevel=stacklevel,
         )
 
 
 def warn_of_no_range(bandit: Any, given: Mapping[str, Any]) -> None:
-    """Noise is scaled to the width of the range: a forgotten one costs, and is not seen."""
+    """Noise is scaled to the width of the range, so a forgotten range silently costs regret."""
     if "reward_range" in given or not isinstance(bandit, Bandit):
         return
     if bandit.claim.status != "none" and bandit.design.clips and bandit.design.is_private:
         warnings.warn(
             f"reward_range was not given: rewards are clipped to {REWARD_RANGE}, and noise is scaled "
-            "to its width. For clicks, 0 or 1, that is twice the noise they need: say "
+            "to its width. That is twice the noise that clicks (0 or 1) need: give "
             "reward_range=(0, 1)",
             RangeWarning,
             stacklevel=4,
@@ -487,14 +491,14 @@ def register(
 ) -> None:
     """Add your own algorithm. It then runs in `dpb.run` and on the command line beside ours.
 
-    Give one of two: a `design`, which says what it is made of, so that it is verified, saved,
-    exported and planned for like ours; or a `factory`, which makes anything that selects and
-    learns, and is attacked from outside.
+    Give either a `design` or a `factory`. A design names the algorithm's parts, so that it is
+    verified, saved, exported and planned for like ours. A factory makes any object that selects and
+    learns, and can only be attacked from outside.
 
     Parameters
     ----------
     name : str
-        What `dpb.make` will call it.
+        Its name for `dpb.make`.
     factory : callable, optional
         `factory(**options)` returns an object with select(contexts) and update(context, reward).
         `theta` and `claim` are used where they exist.
@@ -508,12 +512,12 @@ def register(
         With a design: whether it protects contexts, as the design says too. Then nothing reads a log's
         contexts, or a world's, before they are protected.
     replace : bool, default False
-        Whether an algorithm registered before may have this name; ours are never replaced.
+        Replace an algorithm registered earlier under this name; ours are never replaced.
 
     Raises
     ------
     OptionError
-        If the name is taken, or there is not one of factory and design that can be called.
+        If the name is taken, or if not exactly one callable factory or design is given.
 
     Examples
     --------
@@ -541,7 +545,7 @@ def register(
             f"{factory!r} and {design!r}"
         )
     if options and design is None:
-        raise OptionError("a factory knows its options itself: leave them out")
+        raise OptionError("a factory knows its own options: omit options=...")
     if name in ALGORITHMS and not (replace and ALGORITHMS[name].registered_by_user):
         raise OptionError(f"an algorithm called {name!r} exists: choose another name")
     ALGORITHMS[name] = Algorithm(
