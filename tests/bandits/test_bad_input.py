@@ -166,7 +166,7 @@ def test_matrices_that_do_not_fit_into_memory_are_an_error_with_their_size():
 
 
 def test_a_run_needs_a_world_and_a_picture_has_no_file_name():
-    with pytest.raises(errors.OptionError, match=r"'synthetic' is no world: .*Synthetic\(\)"):
+    with pytest.raises(errors.OptionError, match=r"'synthetic' is not a world: .*Synthetic\(\)"):
         dpb.run("synthetic", ["linucb"], horizon=5)
     results = dpb.run(dpb.worlds.Synthetic(), ["random"], horizon=5, seeds=1)
     with pytest.raises(errors.OptionError, match=r"savefig"):

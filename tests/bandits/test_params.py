@@ -120,7 +120,7 @@ def test_a_large_delta_without_a_horizon_is_said(name):
     given = {"dim": 2, "epsilon": 1.0, "reward_range": (0, 1)} | (
         {"noise": "gaussian"} if name == "local" else {}
     )
-    with pytest.warns(LargeDeltaWarning, match="delta = 0.001, and no horizon") as caught:
+    with pytest.warns(LargeDeltaWarning, match="delta = 0.001 without a horizon") as caught:
         dpb.make(name, delta=1e-3, **given)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():

@@ -174,7 +174,7 @@ def test_private_fields_are_the_private_columns():
     given = {"encoder": encoder, "epsilon": 1.0, "delta": 1e-6, "seed": 0}
     bandit = dpb.make("anytime-joint", **given)
     assert bandit.get_params()["private_features"] == encoder.private_columns
-    with pytest.raises(errors.OptionError, match="contexts are public"):
+    with pytest.raises(errors.OptionError, match="contexts as public"):
         dpb.make("anytime", **given)
 
 

@@ -1,11 +1,11 @@
-"""`audit`: play the adversary. Many runs on two neighbouring streams, a test that tells them apart,
-and the ε it proves.
+"""`audit`: play the adversary. Run the bandit many times on two neighbouring streams, test which
+stream it was, and report the ε that the test proves.
 
-The adversary knows everything but one reward (where contexts are private: and its context) and sees
+The adversary knows everything but one reward (and its context, where contexts are private) and sees
 every release. Its score is the log-likelihood ratio of the whole transcript where the releases are
-known, and a statistic trained on one half of the runs where they are not. A threshold is chosen on
-one half and tried on the other, so the bound that comes out is valid whatever was chosen: with the
-stated confidence, no (ε, δ) with an ε below it is true. It can prove a claim wrong, never right.
+visible, and otherwise a statistic trained on half of the runs. The threshold is chosen on one half
+and tested on the other, so the bound is valid for any choice: with the stated confidence, no (ε, δ)
+with a smaller ε is true. It can prove a claim wrong, never right.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from dpbandit.options import whole
 from dpbandit.privacy.claim import Claim
 from dpbandit.spread import Place
 
-# Runs a side where each round is plain Python.
+# Runs a side if each round is plain Python.
 MOST_IN_PYTHON = 2_000
 
 
 @dataclass
 class Audit:
-    """What `audit` found."""
+    """The result of `audit`."""
 
     name: str
     claim: Claim
@@ -64,13 +64,11 @@ class Audit:
     bound: Bound
     scores0: Scores  # from a GPU: some of them, for a picture
     scores1: Scores
-    complete: bool = (
-        True  # False after Ctrl-C: then `runs` is what was finished, the bound as valid
-    )
+    complete: bool = True  # False after Ctrl-C: `runs` counts finished ones; the bound is valid
 
     @property
     def holds(self) -> bool:
-        """Whether no ε above the requested one was proven."""
+        """Whether the proven lower bound on ε is at most the requested ε."""
         return self.bound.epsilon <= self.epsilon
 
     def __str__(self) -> str:
@@ -139,46 +137,46 @@ def audit(
 ) -> Audit:
     """Attack an algorithm with `runs` runs on each of two neighbouring streams.
 
-    An algorithm of your own whose factory returns a `Bandit` is attacked by the likelihood ratio of
-    its releases; any other through its `theta`, with a trained statistic. Where rounds are plain
-    Python there are at most 2,000 runs a side. Ctrl-C judges by the runs that are finished.
+    If your own algorithm's factory returns a `Bandit`, the attack uses the likelihood ratio of its
+    releases; otherwise it uses `theta`, with a trained statistic. If rounds are plain Python, there
+    are at most 2,000 runs a side. Ctrl-C judges by the finished runs.
 
     Parameters
     ----------
     name : str
         The algorithm.
     epsilon, delta : float
-        What is claimed.
+        The claimed budget.
     horizon, dim : int
         Rounds of a run, and features of a context.
     runs : int
-        Runs a side.
+        Number of runs a side.
     seed : int
-        Of contexts, rewards and simulated noise.
+        Seed of contexts, rewards and simulated noise.
     confidence : float
-        With which the bound that is found is true.
+        Confidence of the bound.
     real : bool
         Run the step-by-step object with real noise, exactly as it ships (slow: choose a short
         horizon).
     device : {'cpu', 'cuda'}
-        'cuda' draws the noise of every run and counts on a GPU, from the two streams' clean values
-        computed here once: the same statistic and the same bound, with a hundred million runs in
+        'cuda' draws the noise of every run and counts on a GPU. The two streams' clean values are
+        computed once on the CPU. Statistic and bound are the same, with a hundred million runs in
         seconds.
     unknown_horizon : bool
         Make the algorithm without a horizon.
     workers : int, optional
-        Threads; all cores if not given.
+        Number of threads; default all cores.
     cluster : str, optional
         A Ray cluster ("local", "auto" or its address) to spread the runs over; the same scores.
     progress : callable, optional
-        Called with how much has been done.
+        Called with the share done.
     **options
-        Of the algorithm, as for `dpb.make`.
+        Options of the algorithm, as for `dpb.make`.
 
     Returns
     -------
     Audit
-        The bound on ε that was found, how, and whether the claim survives it.
+        The lower bound on ε, how it was found, and whether the claim survives it.
 
     Raises
     ------
@@ -203,7 +201,7 @@ def audit(
     ours = isinstance(bandit, Bandit)
     if device != "cpu" and not (ours and bandit.backend == "core"):
         raise OptionError(
-            f"a GPU attacks algorithms of the compiled core only, and {name!r} does not run in it: "
+            f"a GPU attacks only algorithms of the compiled core, and {name!r} does not run in it: "
             "use device='cpu'"
         )
     where = machine(device) if device != "cpu" else None
@@ -260,15 +258,15 @@ def _check(confidence: float, real: bool, device: str, cluster: str | Place | No
     if real and device != "cpu":
         raise OptionError("real noise is drawn on the CPU: use device='cpu' with real=True")
     if cluster is not None and device != "cpu":
-        raise OptionError("a GPU needs no cluster: leave out one of device and cluster")
+        raise OptionError("a GPU needs no cluster: omit device or cluster")
 
 
 def worst_stream(
     bandit: Bandit, horizon: int, seed: int, workers: int
 ) -> tuple[Frozen, NDArray[np.int64]]:
-    """The stream and the positions whose change costs most, among those worth trying.
+    """The stream and positions whose change costs most, among those worth trying.
 
-    A user's are as many neighbouring ones as the cap allows.
+    A user's positions are neighbouring ones, as many as the cap allows.
     """
     many = min(together(bandit), horizon)
     last = horizon - many
@@ -285,7 +283,7 @@ def worst_stream(
 
 
 def _delta(claim: Claim | None, asked: float) -> float:
-    """The δ to judge at: the claim's, or what was asked for where nothing is claimed."""
+    """The δ to judge at: the claim's, or the requested one if nothing is claimed."""
     if claim is None:
         return asked
     if claim.status != "none":

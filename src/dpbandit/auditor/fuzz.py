@@ -1,8 +1,8 @@
-"""`fuzz`: draw bandits and what happens to them at random, and compute what each story costs.
+"""`fuzz`: draw bandits and their histories at random, and compute the cost of each story.
 
-Where `verify` tries one bandit hard, this tries everything a little: all that `dpb.make` takes,
-contexts chosen from the releases, interrupts, saves, logs, users. What exceeds a claim is shrunk to
-a script of a few lines.
+Where `verify` tries one bandit hard, this tries a little of everything: all options of `dpb.make`,
+contexts chosen from the releases, interrupts, saves, logs, users. A story that exceeds its claim is
+shrunk to a script of a few lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpbandit.options import whole
 CASES = 1_000
 # Cases that one process takes at a time.
 LOT = 32
-# A bandit that cannot be made is drawn again, so often.
+# How often to redraw a bandit that cannot be made.
 TRIES = 100
 
 Progress = Callable[[str, float, float], None]
@@ -36,7 +36,7 @@ Progress = Callable[[str, float, float], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """A story that breaks a claim, or an error that is none of this library's."""
+    """A story that breaks a claim, or ends in an error not raised on purpose."""
 
     case: int
     name: str
@@ -49,7 +49,7 @@ class Finding:
 
 
 class Tried(NamedTuple):
-    """What became of one case."""
+    """The outcome of one case."""
 
     case: int
     name: str
@@ -60,26 +60,26 @@ class Tried(NamedTuple):
 
 @dataclass
 class Fuzzing:
-    """What `fuzz` found.
+    """The result of `fuzz`.
 
     Attributes
     ----------
     seed, cases : int
-        Of which stories, and how many of them were told.
+        Seed of the stories, and the number tried.
     seconds : float
-        How long that took.
+        Time taken.
     highest : dict
-        Algorithm → the highest cost over its claim, of all its stories that hold.
+        Algorithm → the highest ratio of cost to claim, over its stories that hold.
     counts : dict
-        Algorithm → how many stories.
+        Algorithm → number of stories.
     parts : dict
-        What stories had in them → how many, and their highest cost over the claim.
+        Ingredient of stories → number of stories, and their highest ratio of cost to claim.
     findings : list of Finding
         Stories that break their claim.
     errors : list of Finding
-        Stories that ended in an error that is none of this library's own.
+        Stories that ended in an error not raised on purpose.
     complete : bool
-        False after Ctrl-C, or when time was up before all cases were told.
+        False after Ctrl-C, or if time ran out before all cases.
     """
 
     seed: int
@@ -99,7 +99,7 @@ class Fuzzing:
         return not self.findings
 
     def add(self, tried: Tried) -> None:
-        """Take in a case."""
+        """Add a case."""
         self.cases += 1
         self.counts[tried.name] = self.counts.get(tried.name, 0) + 1
         held = 0.0 if tried.finding else tried.ratio
@@ -117,13 +117,13 @@ class Fuzzing:
         lines = [
             f"{verdict}: {len(self.findings)} of {self.cases:,} stories cost more than claimed "
             f"[seed {self.seed}, {self.seconds:.0f} s, {rate:.0f} a second]",
-            "a story is a bandit, its stream, and a neighbour that is told the same noisy values; "
-            "the number is the highest exact cost over all releases, over the claim (1: used to "
-            "the full)",
+            "a story is a bandit, its stream, and a neighbour that sees the same noisy values; "
+            "the number is the highest exact cost over all releases, divided by the claim (1: fully "
+            "used)",
         ]
         for name, count in sorted(self.counts.items()):
             lines.append(f"  {name:<28} {count:>9,} {self.highest.get(name, 0.0):>14.10f}")
-        lines.append("what was in them")
+        lines.append("ingredients of the stories")
         for part, (count, highest) in sorted(self.parts.items()):
             lines.append(f"  {part:<28} {count:>9,} {highest:>14.10f}")
         lines += [f"  FOUND {finding}" for finding in self.findings]
@@ -162,46 +162,46 @@ def fuzz(
     under_test: UnderTest | None = None,
     progress: Progress | None = None,
 ) -> Fuzzing:
-    """Draw stories at random and compute what each costs exactly; compare it with its claim.
+    """Draw stories at random, compute the exact cost of each, and compare it with its claim.
 
-    A story is whatever `dpb.make` takes, a stream whose contexts may be chosen from the releases,
-    batches, Ctrl-C and the same call once more, saving and loading, a log to start from, users
-    within their cap and beyond it. It is told to two neighbours, the second with the first one's
-    noisy values. Everything public of the two is compared after every step.
+    A story combines options of `dpb.make`, a stream whose contexts may be chosen from the releases,
+    batches, Ctrl-C followed by the same call, saving and loading, a log to start from, and users
+    within and beyond their cap. It runs on two neighbours, the second with the first one's noisy
+    values. Everything public about the two is compared after every step.
 
     Parameters
     ----------
     names : sequence of str, optional
-        Algorithms; all built-in ones with a proven claim if not given. One of your own is judged by
-        the claim of the bandit that is made.
+        Algorithms; default all built-in ones with a proven claim. Your own algorithm is judged by
+        the claim of its bandit.
     seed : int
-        Of all stories: the same seed and case number is the same story.
+        Seed of all stories: the same seed and case number give the same story.
     cases : int, optional
-        How many; 1,000 if neither this nor `minutes` is given.
+        Number of stories; 1,000 if neither this nor `minutes` is given.
     minutes : float, optional
-        Stop after so long.
+        Stop after this time.
     case : int, optional
-        Tell this one only.
+        Try only this case.
     workers : int
-        Processes.
+        Number of processes.
     stop : int, optional
-        Stop after so many findings.
+        Stop after this many findings.
     shrinking : float
-        Seconds to spend on making a finding shorter.
+        Seconds to spend on shortening a finding.
     under_test : UnderTest, optional
-        Where bandits come from, in place of `dpb.make` and `dpb.load`.
+        The source of bandits, instead of `dpb.make` and `dpb.load`.
     progress : callable, optional
-        Called with what is being done, how much is done, and how much there is.
+        Called with the current step, the amount done, and the total.
 
     Returns
     -------
     Fuzzing
-        Counts, the highest costs, and every finding with a script. After Ctrl-C, what there is.
+        Counts, the highest costs, and every finding with a script. After Ctrl-C, those so far.
 
     Raises
     ------
     OptionError
-        If a number is wrong, or an algorithm is not known or claims nothing.
+        If a number is wrong, or an algorithm is unknown or claims nothing.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def fuzz(
         raise OptionError(f"minutes must be a number above 0, not {minutes!r}")
     chosen = list(names_of_proven() if names is None else names)
     if not chosen:
-        raise OptionError("names holds no algorithm: leave it out for all that are proven")
+        raise OptionError("names holds no algorithm: omit it for all that are proven")
     for name in chosen:
         registry.find(name)
     numbers = range(cases) if case is None else range(whole("case", case, least=0), case + 1)
@@ -251,7 +251,7 @@ def _say(progress: Progress, result: Fuzzing, numbers: range, minutes: float | N
 
 
 class Job(NamedTuple):
-    """What all cases share."""
+    """The settings shared by all cases."""
 
     names: list[str]
     seed: int
@@ -259,7 +259,7 @@ class Job(NamedTuple):
     shrinking: float
 
     def tell(self, number: int) -> Tried:
-        """Tell the story of this number; shrink it if it breaks a claim."""
+        """Run the story of this number; shrink it if it breaks a claim."""
         for tries, (story, pick) in enumerate(stories(self.seed, number, self.names)):
             verdict = judge(story, self.under_test, pick)
             if not verdict.refused:
@@ -294,7 +294,7 @@ _job: Job | None = None
 
 def _begin(job: Job, known: dict[str, registry.Algorithm]) -> None:
     global _job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that waits takes care of it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
     registry.know(known)
     _job = job
 
@@ -313,7 +313,7 @@ def _all(job: Job, numbers: range, workers: int) -> Generator[Tried, None, None]
         return
     firsts = range(numbers.start, numbers.stop, LOT)
     lots = (range(first, min(first + LOT, numbers.stop)) for first in firsts)
-    # A copy of this process knows what was registered here, and what is under test.
+    # A forked process knows the algorithms registered here, and `under_test`.
     way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     known = {} if way == "fork" else registry.algorithms()
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()

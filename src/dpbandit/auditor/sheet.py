@@ -38,7 +38,7 @@ SIGNATURE = (
 
 
 def proofs() -> str:
-    """What claims cite, as Markdown: it lies in the wheel, or in the clone.
+    """The proofs that claims cite, as Markdown, from the wheel or the clone.
 
     >>> proofs().splitlines()[0][0]
     '#'
@@ -120,7 +120,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         f"$ dpbandit audit {name} {flags}",
         "```",
         "",
-        "Both look at fewer rounds than a service sees; `--horizon` sets how many.",
+        "Both check fewer rounds than a service sees; `--horizon` sets how many.",
         *([] if nothing else ["", SIGNATURE]),
     ]
     return "\n".join(lines)

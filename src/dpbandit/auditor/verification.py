@@ -1,4 +1,4 @@
-"""What `verify` found: the worst reward (or user) of each stream, and how it compares."""
+"""The result of `verify`: the worst reward (or user) of each stream, compared with the claim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpbandit.privacy.claim import Claim
 
 Matrix = NDArray[np.float64]
 
-# Relative rounding allowed before a cost counts as too high: scales carry a margin of 2e-9 for it.
+# Relative rounding error allowed in a cost; scales carry a margin of 2e-9 for it.
 ROUNDING = 1e-9
 
 
@@ -29,8 +29,8 @@ class Case:
     dim: int
     position: int
     cost: float  # μ or ε of the whole transcript
-    ratio: float  # cost / what was asked for
-    why: str = ""  # where the cost is infinite
+    ratio: float  # cost / requested budget
+    why: str = ""  # the reason, where the cost is infinite
 
     def __str__(self) -> str:
         words = f"{self.contexts:<32} {self.ratio:>9.4g} × the request, worst at round "
@@ -39,7 +39,7 @@ class Case:
 
 @dataclass
 class Verification:
-    """What `verify` found."""
+    """The result of `verify`."""
 
     name: str
     epsilon: float
@@ -57,19 +57,18 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether no case costs more than was asked for."""
+        """Whether every case stays within the requested budget."""
         return self.worst.ratio <= 1 + ROUNDING
 
     @property
     def true_epsilon(self) -> float:
-        """The ε that the worst case really has: at the requested δ where costs are in μ, else at
-        δ = 0."""
+        """The actual ε of the worst case, at the requested δ if costs are in μ, else at δ = 0."""
         if self.currency == "μ" and math.isfinite(self.worst.cost):
             return epsilon_of(mu=self.worst.cost, delta=self.delta)
         return self.worst.cost
 
     def add(self, contexts: str, xs: Matrix, position: int, total: float, why: str = "") -> None:
-        """Take in a case: what the costs of all its releases add up to."""
+        """Add a case, with the total cost of all its releases."""
         cost = math.sqrt(total) if self.currency == "μ" else total
         ratio = cost / self.requested if self.requested else (math.inf if cost else 0.0)
         rounds, dim = xs.shape
@@ -86,8 +85,8 @@ class Verification:
             [
                 f"{self.name}: {setting} for {self.claim.unit} {verdict} on these streams "
                 f"[status: {self.claim.status}]",
-                f"each line: what a change of {self.claim.unit} costs at most, over all releases "
-                f"together, as a share of the claim asked for ({self.currency} = {self.requested:.6g}). "
+                f"each line: the largest cost of changing {self.claim.unit}, over all releases "
+                f"together, as a share of the requested {self.currency} = {self.requested:.6g}. "
                 "1 uses it up; more breaks it",
                 *(f"  {case}" for case in self.cases),
                 f"worst case: {self.currency} = {self.worst.cost:.6g}, which is "
@@ -121,9 +120,10 @@ def _finite(value: Any) -> Any:
 def compare_with(
     bandit: Bandit, *, epsilon: float | None = None, delta: float | None = None
 ) -> Verification:
-    """A comparison of this bandit's costs with (ε, δ), still without cases.
+    """A comparison of this bandit's costs with (ε, δ), without cases yet.
 
-    With neither, the bandit's own claim; its setting where it claims nothing.
+    With neither given, it compares with the bandit's own claim, or its setting if it claims
+    nothing.
     """
     noise, claim, currency = bandit.noise, bandit.claim, "ε"
     if epsilon is None and delta is None and claim.status != "none":
@@ -136,7 +136,7 @@ def compare_with(
             currency, requested = "μ", mu_of(epsilon=epsilon, delta=delta)
         elif noise.notion != "pure":
             raise OptionError(
-                f"the cost of {noise.name} noise is not a sum over releases, so that verify cannot "
+                f"the cost of {noise.name} noise is not a sum over releases, so verify cannot "
                 "compute it: use audit, whose attack knows the exact likelihood ratio"
             )
     return Verification(bandit.name, epsilon, delta, currency, requested, claim)

@@ -1,11 +1,11 @@
 """`verify`: the exact joint cost over all releases, for every position, on ordinary, degenerate and
 searched contexts.
 
-Change one reward from one end of its range to the other (or all of a user's; where contexts are
-private, the context with it) and add up what the shifts of all releases cost under the noise that
+Change one reward from one end of its range to the other (or all of a user's rewards; where contexts
+are private, the context too). Add up the cost of the shifts of all releases under the noise that
 was used (`auditor.frozen`): for Gaussian noise the total is μ² of the whole transcript, for Laplace
-noise its pure ε. That no number of the noise is used twice is checked. Checking each release alone
-would pass mechanisms whose releases together are not private.
+noise its pure ε. Also check that no noise value is used twice. Checking each release alone would
+pass mechanisms whose releases together are not private.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ SHIPPED = "step by step, as shipped"
 LONG = 4096
 
 
-# What a bandit is made with where nothing is asked for.
+# Defaults for the bandit.
 # What rounding depends on; where one is given, it is the caller's choice.
 ILL_CONDITIONED = ("ridge", "reward_range", "public_contexts")
 
 
 def make_for(name: str, given: dict[str, Any]) -> Bandit:
-    """A bandit whose releases can be looked at, or an error that says what to do instead."""
+    """A bandit whose releases can be inspected, or an error that says what to do instead."""
     bandit = registry.construct(name, given)
     if not isinstance(bandit, Bandit):
         raise OptionError(
-            f"verify must see the releases, and {name!r} shows none: use audit, or make it of a "
+            f"verify must see the releases, but {name!r} shows none: use audit, or build it from a "
             "dpbandit.design.Design"
         )
     return bandit
@@ -83,51 +83,51 @@ def verify(
     progress: Progress | None = None,
     **options: Any,
 ) -> Verification:
-    """Compute the exact joint cost of an algorithm on several streams; compare it with (ε, δ).
+    """Compute the exact joint cost of an algorithm on several streams, and compare it with (ε, δ).
 
-    Where ε or δ is given, the comparison is with them, whatever the algorithm's status says; else
-    with the claim of the bandit that is made, so that one of your own is judged by its own words.
-    Gaussian noise is compared in μ, Laplace noise in pure ε, where δ plays no part. An algorithm of
-    your own is verified if its factory returns a `Bandit`.
+    If ε or δ is given, the cost is compared with them, whatever the algorithm's status. Otherwise
+    it is compared with the bandit's own claim. Gaussian noise is compared in μ, Laplace noise in
+    pure ε, where δ plays no part. Your own algorithm can be verified if its factory returns a
+    `Bandit`.
 
     Parameters
     ----------
     name : str
         The algorithm.
     epsilon, delta : float, optional
-        What to make it with and compare with. If neither is given: 1 and 1e-6, and the claim of the
-        bandit that is made so.
+        The setting of the bandit, and the budget to compare with. If neither is given, the bandit
+        is made with 1 and 1e-6, and compared with its own claim.
     horizon, dim : int
-        Rounds, and features of a context.
+        Number of rounds, and of features of a context.
     seed : int
-        Of contexts, rewards and simulated noise.
+        Seed of contexts, rewards and simulated noise.
     tries : int
         The length of the search for bad contexts; 0 for none.
     contexts : array of shape (rounds, dim), optional
-        One stream of played contexts in place of ours.
+        Your own stream of played contexts, instead of ours.
     unknown_horizon : bool
         Make the algorithm without a horizon.
     log_rows : int
-        Verify a bandit that was started from a log of so many rows and then learns online.
+        Verify a bandit that starts from a log of this many rows and then learns online.
     workers : int, optional
-        Threads; all cores if not given.
+        Number of threads; default all cores.
     progress : callable, optional
-        Called with what is being done, and how much of all has been.
+        Called with the current step and the share done.
     **options
-        Of the algorithm, as for `dpb.make`.
+        Options of the algorithm, as for `dpb.make`.
 
     Returns
     -------
     Verification
-        One case for each stream, the worst of them, and whether the request holds. After Ctrl-C,
-        the cases so far, and `complete` is False.
+        One case per stream, the worst of them, and whether the claim holds. After Ctrl-C, the cases
+        so far, with `complete` False.
 
     Raises
     ------
     OptionError
-        If an option is wrong, or the algorithm's releases cannot be seen.
+        If an option is wrong, or the algorithm's releases are not visible.
     KeyboardInterrupt
-        If Ctrl-C came before the first case.
+        On Ctrl-C before the first case.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def verify(
     first = int(getattr(bandit.release, "first", 1))
     if first > horizon:
         raise OptionError(
-            f"{name} makes its first release at round {first}: give a horizon of at least that, or "
+            f"{name} makes its first release at round {first}: give a horizon of at least {first}, or "
             "there is nothing to verify"
         )
     threads = workers or os.cpu_count() or 1
@@ -195,7 +195,7 @@ def verify(
             say(ROUNDING, 0.72)
             longest = bandit.options.max_norm
             arms = streams.only(dim) * longest
-            # As large an inverse as is allowed, and rewards far from 0 for their width.
+            # The largest allowed inverse, and rewards far from 0 relative to their width.
             ridge = max(1.0000001e-10 * longest * longest, 1.01e-100)
             worst = dict(zip(ILL_CONDITIONED, (ridge, (1e6, 1e6 + 1), arms), strict=True))
             far = make(max(LONG, first), **worst)
@@ -234,9 +234,9 @@ def verify(
 
 
 def worst_of(frozen: Frozen, workers: int, few: bool = False) -> tuple[int, float, str]:
-    """The costliest position (from 1), its cost, and why it is infinite if it is.
+    """The costliest position (from 1), its cost, and the reason if it is infinite.
 
-    `few`: the first positions and the ends of nodes alone.
+    `few`: only the first positions and the ends of nodes.
     """
     if frozen.uses_noise_twice:
         return 1, math.inf, TWICE
@@ -255,13 +255,14 @@ def worst_of(frozen: Frozen, workers: int, few: bool = False) -> tuple[int, floa
 def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
     """The worst joint cost through the public `update` of the step-by-step object, and why.
 
-    Raw rewards, clipping, caps and all: it is there to see that what ships is what is verified, at
-    a few positions of a short stream. Everything public is compared after every round: the exported
-    model, the ranking of a fixed slate, propensities, `repr`, what was spent, counters, the ledger.
-    Rewards move from below the range to above it, and into it. With users, one user has more
-    rewards than the cap, and all of them change; a person's are above the range in every second
-    round, and in the others when they change. A person whose contexts are private comes in all rounds
-    from some round on: they lie elsewhere in that round alone, or in all of them.
+    Raw rewards, clipping and caps included: this checks that the shipped object is the verified
+    one, at a few positions of a short stream. Everything public is compared after every round: the
+    exported model, the ranking of a fixed slate, propensities, `repr`, `spent`, counters, the
+    ledger. Rewards move from below the range to above it, and into it. With users, one user has
+    more rewards than the cap, and all of them change. A person's rewards are above the range in
+    every second round, and in the others once they change. A person whose contexts are private
+    comes in all rounds from some round on; the contexts change in that round only, or in all of
+    them.
     """
     bandit = make()
     below, above = far_outside(bandit)
@@ -312,9 +313,9 @@ def _play(bandit: Bandit, episode: Any, horizon: int) -> Matrix:
 
 
 def positions_of(rounds: int, together: int) -> NDArray[np.int64]:
-    """Every position for short streams; for long ones the first, ends of nodes, and a spread.
+    """Every position of a short stream; of a long one the first, the ends of nodes, and a spread.
 
-    A unit of m rewards changes m at once: neighbours, because they share the most nodes.
+    A unit of m rewards changes m neighbouring ones at once, because they share the most nodes.
 
     >>> positions_of(100, 7).shape, len(positions_of(100_000, 1)) < 2000
     ((94, 7), True)

@@ -1,9 +1,9 @@
-"""`dpb.Encoder`: from records with texts and numbers to contexts whose norm is at most 1.
+"""`dpb.Encoder`: turn records with texts and numbers into contexts with norm ≤ 1.
 
-A context is a row of blocks: an intercept, one for each feature, one for each cross. A block has at
-most one number that is not 0, and that one lies between -w and w, where w² times the blocks is at
-most 1. So no record can make a context longer than 1, and nothing need be fitted to private data.
-Nothing here may look at rewards.
+A context is a row of blocks: an intercept, one block per feature, one per cross. A block has at
+most one non-zero number, between -w and w, where w² times the number of blocks is at most 1. So no
+record makes a context longer than 1, and nothing is fitted to private data. Nothing here may read
+rewards.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from dpbandit.frames import is_frame
 from dpbandit.types import Matrix
 
 FORMAT = 1
-# So many blocks at most: their squares, added up in floats in any order, are then off by less than
-# what SLACK leaves (2 · 2⁻⁴⁰ against 1,000 · 2⁻⁵³).
+# A bound on blocks: their squares, added up in floats in any order, are then off by less than SLACK
+# leaves (2 · 2⁻⁴⁰ against 1,000 · 2⁻⁵³).
 MOST_BLOCKS = 1_000
 SLACK = 1.0 - 2.0**-40
 LARGEST = 100_000  # columns; no private bandit learns that many
 
 
 class Encoder:
-    """From records to contexts, by declared features. Norms are at most 1, whatever comes.
+    """Turns records into contexts, by declared features. Norms are at most 1 for every record.
 
     Parameters
     ----------
     features : dict of str to Number, Category or Hashed
-        Each field of a record. `Number(low, high)` has public bounds, `Category([...])` known
-        values, `Hashed(places)` any text.
+        The fields of a record. `Number(low, high)` has public bounds, `Category([...])` known
+        values; `Hashed(places)` takes any text.
     crosses : list of tuples of str, optional
-        Fields whose products are features too, such as ("country", "article").
+        Fields whose products are also features, such as ("country", "article").
     item : list of str, optional
-        Fields that describe what is shown; the others describe the person.
+        Fields that describe the item; the others describe the person.
     per_arm : str, optional
-        A field of the item. Every field of the person is crossed with it: each arm has weights of
-        its own, and its own intercept.
+        A field of the item. Every field of the person is crossed with it, so each arm has its own
+        weights and intercept.
     intercept : bool, default True
-        A constant feature.
+        Add a constant feature.
     private : list of str, optional
-        Fields that the claim must protect. `dpb.make` then refuses algorithms whose contexts are
-        public, and gives the columns to `private_features` where an algorithm has it.
+        Fields that the claim must protect. `dpb.make` then refuses algorithms with public contexts,
+        and passes the columns as `private_features` if an algorithm has that option.
 
     Notes
     -----
-    Fields are found by name, and a record must have exactly the declared ones: a missing or an
-    unknown one is an error. Unseen and missing categories have a place. Usable as a transformer of
-    scikit-learn: `fit` looks at the names alone.
+    Fields are found by name, and a record must have exactly the declared ones: a missing or unknown
+    field is an error. Unseen and missing categories have their own place. An encoder works as a
+    scikit-learn transformer; `fit` checks only the names.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class Encoder:
             end += math.prod(self.features[name].size for name in block)
         if end > LARGEST:
             raise OptionError(
-                f"{end:,} columns are above {LARGEST:,}: hash into fewer places, or cross less"
+                f"{end:,} columns exceed {LARGEST:,}: hash into fewer places, or cross fewer fields"
             )
         self.dim = end
         self.weight = math.sqrt(1.0 / len(self._blocks)) * SLACK
@@ -140,19 +140,19 @@ class Encoder:
     def from_public(
         cls, data: Any, *, hashed: Mapping[str, int] | None = None, **options: Any
     ) -> Encoder:
-        """An encoder whose bounds and categories are read off data that are public.
+        """An encoder with bounds and categories read from public data.
 
-        Whoever is in these data is not protected: their smallest and largest numbers and their
-        categories are shown as they are. The encoder says so (`source`).
+        People in these data are not protected: the smallest and largest numbers and all categories
+        become public. The encoder says so (`source`).
 
         Parameters
         ----------
         data : frame, or list of records
             Public data, with exactly the fields to encode.
         hashed : dict of str to int, optional
-            Fields to hash instead, into so many places.
+            Fields to hash instead, with the number of places.
         **options
-            Those of `Encoder`.
+            Options of `Encoder`.
         """
         columns, names = _columns(data, None)
         declared: dict[str, Feature] = {}
@@ -162,22 +162,22 @@ class Encoder:
                 continue
             there = [v for v in values if kinds.text_of(v) is not None]
             if not there:
-                raise OptionError(f"the public data have nothing in {name!r}: declare it")
+                raise OptionError(f"the public data have no values in {name!r}: declare it")
             if any(isinstance(v, str) or type(v).__name__ in ("bool", "bool_") for v in there):
                 declared[name] = Category(sorted({str(kinds.text_of(v)) for v in there}))
             else:
                 declared[name] = Number(float(min(there)), float(max(there)))
-        return cls(declared, source="read off public data", **options)
+        return cls(declared, source="read from public data", **options)
 
     # ------------------------------------------------------------ records in, contexts out
 
     def transform(self, records: Any) -> Matrix:
-        """Contexts, a row for each record with the fields of person and item.
+        """Contexts: one row per record with the fields of person and item.
 
         Parameters
         ----------
         records : list of dicts, JSON text of one, frame of pandas, polars or Arrow, or array
-            Fields are found by name. Columns of an array must stand in the declared order.
+            Fields are found by name. Columns of an array must be in the declared order.
         """
         columns, _ = _columns(records, self._fields)
         count = len(columns[0])
@@ -193,7 +193,7 @@ class Encoder:
             at, value = np.full(count, 0, dtype=np.int64), np.full(count, self.weight)
             for name in block:
                 at = at * self.features[name].size + places[name]
-            # In the order of `Slate`, so that both give the same bits.
+            # In the same order as in `Slate`, so that both give the same bits.
             for name in (
                 *(n for n in reversed(block) if n in self.item_fields),
                 *self.person_fields,
@@ -203,7 +203,7 @@ class Encoder:
         return contexts
 
     def slate(self, items: Any) -> Slate:
-        """What can be shown now, encoded once: then `slate.contexts(person)` is quick."""
+        """Encode the items on offer once; `slate.contexts(person)` is then quick."""
         return Slate(self, items)
 
     def _place(self, name: str, value: Any) -> tuple[int, float]:
@@ -226,7 +226,7 @@ class Encoder:
 
     @property
     def private_columns(self) -> list[int]:
-        """The columns in which a private field plays a part."""
+        """The columns that involve a private field."""
         found: list[int] = []
         ends = [*self._starts[1:], self.dim]
         for block, start, end in zip(self._blocks, self._starts, ends, strict=True):
@@ -235,7 +235,7 @@ class Encoder:
         return found
 
     def to_record(self) -> dict[str, Any]:
-        """All that was declared, ready for JSON; public."""
+        """The whole declaration, ready for JSON; public."""
         return {
             "format": FORMAT,
             "features": [[n, kinds.to_record(f)] for n, f in self.features.items()],
@@ -249,11 +249,11 @@ class Encoder:
 
     @classmethod
     def from_record(cls, record: Any) -> Encoder:
-        """What `to_record` was given, or SaveError."""
+        """The encoder of a record, or SaveError."""
         try:
             given = dict(record)
             if given.pop("format") != FORMAT:
-                raise SaveError(f"an encoder of another format than {FORMAT}")
+                raise SaveError(f"an encoder of a format other than {FORMAT}")
             declared = {n: kinds.from_record(f) for n, f in given.pop("features")}
             return cls(declared, **given)
         except (KeyError, TypeError, OptionError) as error:
@@ -262,18 +262,18 @@ class Encoder:
             raise error if isinstance(error, SaveError) else SaveError(str(error)) from error
 
     def fixed(self) -> Encoder:
-        """The same for a bandit to keep: nobody changes it afterwards."""
+        """An unchangeable copy for a bandit to keep."""
         found = Encoder.from_record(self.to_record())
         found._fixed = True
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write what was declared, as JSON: public."""
+        """Write the declaration as JSON: public."""
         Path(path).write_text(json.dumps(self.to_record(), indent=1))
 
     @classmethod
     def load(cls, path: str | Path) -> Encoder:
-        """What `save` wrote, or SaveError."""
+        """Read an encoder that `save` wrote, or raise SaveError."""
         try:
             return cls.from_record(json.loads(Path(path).read_text()))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -292,7 +292,7 @@ class Encoder:
     # ------------------------------------------------------------ scikit-learn
 
     def fit(self, X: Any = None, y: Any = None) -> Encoder:
-        """Checks the names, and learns nothing: what is declared is all there is."""
+        """Check the names. It learns nothing: the declaration is complete."""
         del y
         if X is not None:
             _columns(X, self._fields)
@@ -305,13 +305,13 @@ class Encoder:
         return self.fit(X, y).transform(X)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What it was made with."""
+        """The declaration, as keywords."""
         del deep
         names = ("features", "crosses", "item", "per_arm", "intercept", "private", "source")
         return {name: getattr(self, name) for name in names}
 
     def set_params(self, **given: Any) -> Encoder:
-        """Another declaration, checked as a whole before anything changes."""
+        """Change the declaration, after checking all of it."""
         if self._fixed:
             raise OptionError(
                 "this encoder belongs to a bandit, whose claim and columns follow from it: make "
@@ -336,18 +336,18 @@ class Encoder:
         )
 
     def set_output(self, *, transform: str | None = None) -> Encoder:
-        """scikit-learn asks; arrays are all that there is."""
+        """For scikit-learn; output is always an array."""
         if transform not in (None, "default"):
             raise OptionError(f"an encoder's output is an array, not {transform!r}")
         return self
 
 
 class Slate:
-    """What can be shown, with all that does not depend on the person worked out once."""
+    """Items on offer, with everything that does not depend on the person computed once."""
 
     def __init__(self, encoder: Encoder, items: Any) -> None:
         if not encoder.item_fields:
-            raise OptionError("no field describes what is shown: give the encoder item=[...]")
+            raise OptionError("no field describes the item: give the encoder item=[...]")
         columns, _ = _columns(items, encoder.item_fields)
         self.encoder, self.arms = encoder, len(columns[0])
         if self.arms == 0:
@@ -361,8 +361,8 @@ class Slate:
         width = len(encoder._blocks)
         self._flat = np.zeros((self.arms, width), dtype=np.int64)
         self._value = np.full((self.arms, width), encoder.weight)
-        # For each block and each field of the person: how far its place moves, and whether its
-        # value counts.
+        # Per block and field of the person: how far the field moves the block's place, and whether
+        # its value counts.
         self._strides = np.zeros((len(fields), width), dtype=np.int64)
         self._counts = np.zeros((len(fields), width), dtype=bool)
         for b, (start, block) in enumerate(zip(encoder._starts, encoder._blocks, strict=True)):
@@ -380,7 +380,7 @@ class Slate:
         self._numbers = [i for i, n in enumerate(fields) if isinstance(encoder.features[n], Number)]
 
     def subset(self, rows: Sequence[int]) -> Slate:
-        """Some of the items, in this order: nothing is encoded again."""
+        """Some of the items, in this order, without encoding again."""
         chosen = np.asarray(rows, dtype=np.int64)
         found = copy(self)
         found.arms = len(chosen)
@@ -392,7 +392,7 @@ class Slate:
         return found
 
     def contexts(self, person: Mapping[str, Any]) -> Matrix:
-        """A row for each item, for this person: what `select` takes."""
+        """One row per item, for this person: the input of `select`."""
         if len(person) != len(self._fields):
             _refuse(person, self.encoder.person_fields)
         try:
@@ -415,12 +415,12 @@ class Slate:
 
 
 def _columns(records: Any, fields: tuple[str, ...] | None) -> tuple[list[Any], tuple[str, ...]]:
-    """Columns in the order of `fields`, found by name; or as they come, if any will do."""
+    """Columns in the order of `fields`, found by name; if `fields` is None, in their own order."""
     if isinstance(records, (str, bytes)):
         try:
             records = json.loads(records)
         except ValueError as error:
-            raise ShapeError(f"records that are no JSON: {error}") from None
+            raise ShapeError(f"records that are not JSON: {error}") from None
     if isinstance(records, Mapping):
         records = [records]
     if is_frame(records):
@@ -449,7 +449,7 @@ def _columns(records: Any, fields: tuple[str, ...] | None) -> tuple[list[Any], t
 
 def _order(names: tuple[str, ...], fields: tuple[str, ...] | None) -> tuple[str, ...]:
     if len(set(names)) < len(names):
-        raise ShapeError("a column's name stands there twice")
+        raise ShapeError("two columns have the same name")
     if fields is None:
         return names
     if set(names) != set(fields):

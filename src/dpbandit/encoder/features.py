@@ -1,8 +1,8 @@
-"""The features that an encoder declares: each says where its value goes, and how large it is there.
+"""The features that an encoder declares: each maps a value to a place and a size.
 
-A value becomes one place among `size` and one number between -1 and 1. That is what bounds the norm
-of a context: nothing here may return more. Bounds, categories and sizes are declared, so they say
-nothing of the data.
+A value becomes one place among `size` and one number between -1 and 1. This bounds the norm of a
+context, so nothing here may return more. Bounds, categories and sizes are declared, so they reveal
+nothing about the data.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any, ClassVar
 
 from dpbandit.errors import OptionError
 
-MISSING = ("NAType", "NaTType")  # pandas' own words for nothing
+MISSING = ("NAType", "NaTType")  # pandas' own types for missing values
 LARGEST = 1_000_000
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number between public bounds, brought to -1 … 1.
+    """A number between public bounds, scaled to -1 … 1.
 
-    What lies outside is clipped; what is missing stands in the middle.
+    Values outside are clipped; a missing value becomes the middle.
 
     >>> Number(0, 100).place(75.0), Number(0, 100).place(1e9), Number(0, 100).place(None)
     ((0, 0.5), (0, 1.0), (0, 0.0))
@@ -69,7 +69,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """One of a few known texts. All others, and what is missing, share a last place.
+    """One of a few known texts. All other and missing values share a last place.
 
     >>> Category(["de", "fr"]).place("fr"), Category(["de", "fr"]).place("Narnia")
     ((1, 1.0), (2, 1.0))
@@ -102,11 +102,11 @@ class Category:
 
 @dataclass(frozen=True)
 class Hashed:
-    """Any text, such as an id, in one of `places` by its hash. What is missing has a last place.
+    """Any text, such as an id, in one of `places` by its hash. Missing values have a last place.
 
     The hash is BLAKE2b of the UTF-8 text with a digest of 8 bytes, read as a little-endian number,
     modulo `places`: the same in every process, on every machine, and in other languages. It hides
-    nobody: whoever has the ids can compute it.
+    nobody: anyone with the ids can compute it.
 
     >>> Hashed(64).place("article 17") == Hashed(64).place("article 17")
     True
@@ -151,7 +151,7 @@ def text_of(value: Any) -> str | None:
     if type(value).__name__ in ("bool", "bool_"):
         return "true" if value else "false"
     if isinstance(value, Integral):
-        return str(int(value))  # exact, also where no float is
+        return str(int(value))  # exact, even where no float is
     if isinstance(value, Real):
         number = float(value)
         if number != number:
@@ -166,7 +166,7 @@ def to_record(feature: Feature) -> dict[str, Any]:
 
 
 def from_record(record: dict[str, Any]) -> Feature:
-    """What `to_record` was given, or an error."""
+    """The feature of a record, or an error."""
     given = dict(record)
     kind = given.pop("kind", None)
     if kind not in KINDS:

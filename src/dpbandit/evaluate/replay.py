@@ -1,4 +1,4 @@
-"""`replay`: what algorithms would have earned, from a log of what another one showed."""
+"""`replay`: off-policy evaluation, from a log of what another algorithm showed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ IN_THE_CLEAR = Claim("anybody in the log", "none", math.inf, 1.0, None, "none", 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `dpb.replay` found. `estimates` are values with intervals; `claim` says who may see them.
+    """The result of `dpb.replay`. `estimates` are values with intervals; `claim` says who may see
+    them.
 
     >>> import dpbandit as dpb
     >>> log = [{"action": i % 2, "reward": float(i % 2)} for i in range(400)]
@@ -53,7 +54,7 @@ class Evaluation:
         return max((e for e in self.estimates if e.estimator == estimator), key=lambda e: e.value)
 
     def of(self, algorithm: str, estimator: str = "snips") -> Estimate:
-        """One estimate, or an error that lists those there are."""
+        """One estimate, or an error that lists the existing ones."""
         for one in self.estimates:
             if (one.algorithm, one.estimator) == (algorithm, estimator):
                 return one
@@ -61,7 +62,7 @@ class Evaluation:
         raise OptionError(f"there is no estimate {algorithm!r}, {estimator!r}: {there or 'none'}")
 
     def summary(self) -> Any:
-        """A data frame of pandas, a row for each estimate."""
+        """A pandas data frame, with one row per estimate."""
         import pandas as pd
 
         return pd.DataFrame([one.to_dict() for one in self.estimates])
@@ -108,10 +109,10 @@ def replay(
     progress: Progress | None = None,
     **options: Any,
 ) -> Evaluation:
-    """What algorithms would have earned a round, from a log of what another one showed at random.
+    """Estimate what algorithms would have earned per round, from a log with randomised choices.
 
-    Each algorithm goes through the log once. Where it chooses what the log shows, it learns the
-    reward, as it would online; where not, the reward stays unseen. Estimators: `replay` (the rows
+    Each algorithm goes through the log once. Where it chooses the logged action it learns the
+    reward, as it would online; elsewhere it does not see the reward. Estimators: `replay` (the rows
     that an online run would have had), `ips`, `snips` (propensity weights, also self-normalised),
     `dr`, `sndr` (doubly robust, with the algorithm's own released parameter).
 
@@ -120,49 +121,49 @@ def replay(
     log : path, frame, stream of Arrow, list or iterator of records, or dict of arrays
         Parquet, CSV or Arrow files, also folders and globs. Read once, a batch at a time.
     algorithms : str, list or dict
-        As for `dpb.run`: names, (name, options), or {label: …}; also released models, which do not
-        learn.
+        As for `dpb.run`: names, (name, options), or {label: …}. Released models work too; they do
+        not learn.
     reward_range : (float, float)
         Rewards are clipped to it, here and by the algorithms: (0, 1) for clicks.
     action : str
-        The column with what was shown: an item's name, or without an encoder a row's number.
+        The column of logged actions: an item's name or, without an encoder, a row's number.
     reward : str
-        The rewards' column.
+        The column of rewards.
     propensity : str, optional
-        With which probability it was shown. Without it all that was on offer was equally likely.
+        The column of the logged action's probability. Default: all offers were equally likely.
     clip : float, optional
-        The largest weight 1/propensity; larger ones are brought down, which biases estimates.
-        Needed with `propensity`. Without it as many as the first row offers, which clips nothing
-        where rows offer equally many.
+        The largest weight 1/propensity. Larger ones are clipped, which biases estimates. Required
+        with `propensity`. Otherwise it is the number of arms in the first row, which clips nothing
+        if all rows offer the same number.
     user : str, optional
-        Whose row it is, for unit=('user', m) or ('person', C).
+        The column of users, for unit=('user', m) or ('person', C).
     offered : str, optional
-        With an encoder: a column of lists of names, where not every item is on offer.
+        With an encoder: a column of lists of names, if not every item is always on offer.
     contexts : str
         Without encoder and items: the column with an array of shape (arms, dim) in each row.
     items : list of records, frame, or array of shape (arms, dim)
-        All that can be shown. With an encoder records with its fields of the item and `action`;
-        not needed if `action` is a category and the only field.
+        All items that can be shown. With an encoder: records with its item fields and `action`; not
+        needed if `action` is a category and the only field.
     encoder : Encoder, optional
-        How records become contexts.
+        Turns records into contexts.
     release : ε or (ε, δ), optional
-        What all estimates together may cost each unit, beside what the algorithms' own learning
-        costs: they are then shown with noise, and the claim covers both. Without it they are in the
-        clear, for eyes that may see the log.
+        The budget per unit for all estimates together, on top of the algorithms' own learning. The
+        estimates then carry noise, and the claim covers both. Without it estimates are in the
+        clear, only for people who may see the log.
     rows_per_user : int, optional
-        At most so many matched rows of a user count in the estimate: fewer, and less noise.
+        How many matched rows of a user count in an estimate, at most: fewer rows, and less noise.
     ledger : Ledger, optional
-        One to charge, such as the last evaluation's; BudgetError if it has not enough left.
+        A ledger to charge, such as the last evaluation's; BudgetError if too little is left.
     missing_reward : float, optional
-        What a row without a reward is worth. Without it such rows are left out.
+        The reward of a row without one. Without it such rows are left out.
     level : float, default 0.95
-        How often intervals shall hold.
+        Confidence level of the intervals.
     seed : int, optional
-        A simulation. Without it all noise is real.
+        Makes it a simulation. Without a seed all noise is real.
     progress : callable, optional
-        Called with the rows read and all rows, or 0 if nobody knows how many.
+        Called with the number of rows read, and the total, or 0 if it is unknown.
     **options
-        Those of `dpb.make`, for all algorithms.
+        Options of `dpb.make`, for all algorithms.
 
     Returns
     -------
@@ -171,14 +172,14 @@ def replay(
     Raises
     ------
     LogError
-        If the log cannot be read, or less than half of its rows can be used. Nothing is shown then.
+        If the log cannot be read, or fewer than half of its rows are usable. Nothing is shown then.
     OptionError
-        If an option is not allowed, or a release of it cannot be proven.
+        If an option is not allowed, or its release cannot be proven.
 
     Notes
     -----
-    Intervals cover the rows' chance and the noise. Rows are taken as drawn one by one: where many are
-    one person's, or the world moves, they are too narrow.
+    Intervals cover sampling error and noise. They assume independent rows: if many rows belong to
+    one person, or the world moves, intervals are too narrow.
 
     Examples
     --------
@@ -207,8 +208,8 @@ def replay(
         raise OptionError(f"clip must be at least 1, a weight of 1/propensity, not {clip!r}")
     if propensity is not None and clip is None:
         raise OptionError(
-            "clip is missing: with a column of propensities say the largest weight 1/propensity, at "
-            "most; learning by replay keeps a row with probability weight/clip"
+            "clip is missing: with a column of propensities give the largest weight 1/propensity; "
+            "learning by replay keeps a row with probability weight/clip"
         )
     if ledger is not None and release is None:
         raise OptionError("a ledger is charged for a release: give release=(ε, δ)")
@@ -227,7 +228,7 @@ def replay(
     )
     first = next(iter(rounds), None)
     if first is None:
-        raise LogError(f"no row can be used: {_left_out(rounds)}")
+        raise LogError(f"no row is usable: {_left_out(rounds)}")
     chosen = contestants.players(wanted, first.contexts.shape[1], encoder, seed)
     terms: Terms | None = None
     if release is not None:
@@ -242,14 +243,14 @@ def replay(
     used = rounds.rows - sum(rounds.bad.values())
     if used < rounds.rows / 2:
         raise LogError(
-            f"less than half of the log's rows can be used: {_left_out(rounds)}. Nothing was shown"
+            f"fewer than half of the log's rows are usable: {_left_out(rounds)}. Nothing was shown"
         )
     if rounds.bad:
         warnings.warn(f"rows are left out: {_left_out(rounds)}", LogWarning, stacklevel=2)
     clipped = {t.player.label: t.public.clipped for t in tallies if t.public.clipped}
     if clipped:
         warnings.warn(
-            f"weights above clip = {most:g} were brought down, which biases estimates: {clipped} rows",
+            f"weights above clip = {most:g} were clipped, which biases estimates: {clipped} rows",
             LogWarning,
             stacklevel=2,
         )
@@ -283,7 +284,7 @@ def _play(
     progress: Progress | None,
     protects: bool,
 ) -> bool:
-    """Everybody goes through the log, side by side. Whether it came to its end."""
+    """Play all algorithms through the log, side by side. Returns whether it reached the end."""
     coins = np.random.default_rng(seed)
     row: Round
     try:
@@ -295,7 +296,7 @@ def _play(
                 progress(rounds.rows, rounds.total)
     except KeyboardInterrupt:
         if protects:
-            raise  # nothing was shown, and half a log is not what was paid for
+            raise  # nothing was shown, and the release was priced for the whole log
         return False
     if progress is not None:
         progress(rounds.rows, rounds.total or rounds.rows)

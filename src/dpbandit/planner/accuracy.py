@@ -1,9 +1,9 @@
 """How far predictions were from simulations, stated beside every answer.
 
 Measured by `experiments/plan_accuracy`: four worlds, four budgets, 1,000 and 10,000 rounds, eleven
-algorithms (docs/plan-accuracy.md). Bandits are run on both sides. So with the right prior on θ what
-remains is sampling: seeds there, particles here. With the default prior, which knows nothing of
-rewards but their range, it is the error of the whole plan.
+algorithms (docs/plan-accuracy.md). Bandits are run on both sides. So with the right prior on θ only
+sampling error remains: seeds there, particles here. With the default prior, which knows only the
+range of rewards, it is the error of the whole plan.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ EXTRAPOLATED = {"cases": 36, "lowest": 0.88, "highest": 2.24, "median_error": 0.
 CATALOGUES = {"cases": 44, "median_factor": 1.05, "factor_of_nine_in_ten": 1.34}
 PERSONS = {"cases": 8, "median_error": 0.02, "highest": 0.13}
 OF_CLICKS = (
-    "measured error of the clicks lost, in catalogues where the click rate and spread were right: half within "
+    "measured error of the clicks lost, in catalogues with the right click rate and spread: half within "
     f"{CATALOGUES['median_factor'] - 1:.0%} and nine in ten within "
     f"{CATALOGUES['factor_of_nine_in_ten'] - 1:.0%} (LinUCB, which locks in there, by a factor of 3). "
     f"The gain over random play of persons who come 20 times: half within {PERSONS['median_error']:g}, "
-    f"all within {PERSONS['highest']:g}. Everybody is taken to click alike: where some "
+    f"all within {PERSONS['highest']:g}. The plan assumes that everybody clicks alike: if some people "
     "click much more, a cap leaves out more (docs/plan-accuracy.md)"
 )
 
 
 def statement(extrapolated: Sequence[str] = (), *, clicks: bool = False) -> str:
-    """In words; of a plan in which these algorithms were not played to the end."""
+    """The accuracy in words, for a plan that extrapolates these algorithms."""
     right, default = RIGHT_PRIOR, DEFAULT_PRIOR
     words = (
         f"measured error of the final regret, on simulated worlds: half within "
@@ -57,7 +57,7 @@ def statement(extrapolated: Sequence[str] = (), *, clicks: bool = False) -> str:
     if extrapolated:
         low, high = EXTRAPOLATED["lowest"], EXTRAPOLATED["highest"]
         words += (
-            f". That is for what is played; not played to the end: {', '.join(extrapolated)}. "
+            f". That holds for simulated rounds. Extrapolated here: {', '.join(extrapolated)}. "
             f"Extrapolation by 6 to 17 times gave {low:g} to {high:g} times the regret"
         )
     return words

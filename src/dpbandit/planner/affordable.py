@@ -1,4 +1,4 @@
-"""`dpb.affordable_epsilon`: from a regret one can live with to the ε it takes."""
+"""`dpb.affordable_epsilon`: the ε needed for an acceptable regret."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dpbandit.planner.ask import PARTICLES, Algorithms, jobs_of, plan
 from dpbandit.planner.forecast import REFERENCE, Plan
 from dpbandit.planner.work import Progress
 
-# Few particles are enough to see, at an ε of each size, which two algorithms are worth more.
+# A few particles suffice to find the two best algorithms at an ε of each size.
 SCOUTS = 6
-# Of one core, for each ε that is tried.
+# Seconds of one core for each ε tried.
 SECONDS = 2.5
 SCOUTED = (0.5, 4.0, 32.0)
 LEAST_EPSILON, MOST_EPSILON = 0.01, 100.0
@@ -24,8 +24,8 @@ LEAST_EPSILON, MOST_EPSILON = 0.01, 100.0
 class Affordable:
     """The answer to "what ε can I afford?".
 
-    `epsilon` is None where none up to 100 is enough; `plan` is the plan at the answer, or at the
-    largest ε that was tried.
+    `epsilon` is None if no ε up to 100 is enough; `plan` is the plan at the answer, or at the
+    largest ε tried.
 
     >>> import dpbandit as dpb
     >>> few = {"horizon": 300, "particles": 4}
@@ -42,12 +42,12 @@ class Affordable:
 
     @property
     def status(self) -> str:
-        """Of the claim that the algorithm makes at this ε."""
+        """Status of the algorithm's claim at this ε."""
         return self.plan.forecasts[self.algorithm].status
 
     @property
     def regret(self) -> float:
-        """Predicted, after the last round."""
+        """Predicted regret after the last round."""
         return self.plan.final(self.algorithm)
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,23 +113,23 @@ def affordable_epsilon(
     algorithms: Algorithms | None = None,
     **options: Any,
 ) -> Affordable:
-    """The smallest ε at which a proven algorithm comes close enough to the non-private one.
+    """Find the smallest ε at which a proven algorithm comes close enough to the non-private one.
 
-    Ctrl-C returns the smallest that was found to be enough, if any was.
+    Ctrl-C returns the smallest sufficient ε found so far, if any.
 
     Parameters
     ----------
     dim, arms, delta, horizon, particles, progress, algorithms
         As in `plan`, like all other options.
     within : float, default 0.1
-        How much larger the predicted regret may be; 0.1: by 10%.
+        How much larger the predicted regret may be; 0.1 means 10%.
     regret : float, optional
-        Instead: the predicted regret that is small enough.
+        Instead: the largest acceptable predicted regret.
 
     Returns
     -------
     Affordable
-        Its `epsilon` is None where no ε up to 100 is enough.
+        Its `epsilon` is None if no ε up to 100 is enough.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def affordable_epsilon(
     given = {"dim": dim, "arms": arms, "delta": delta, "horizon": horizon, **options}
 
     def at(value: float, algorithms: Algorithms | None, particles: int) -> Plan:
-        """A plan that Ctrl-C cut short would send the search the wrong way."""
+        """A plan cut short by Ctrl-C would mislead the search."""
         found = plan(
             epsilon=value, algorithms=algorithms, particles=particles, seconds=SECONDS, **given
         )

@@ -1,4 +1,4 @@
-"""`dpb.plan`: the price of privacy before it is paid. No reward is touched."""
+"""`dpb.plan`: the price of privacy before it is paid. It uses no reward."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dpbandit.simulate.jobs import Job, named, share_out
 
 ROUNDS = 100_000
 PARTICLES = 24
-# What a plan is not told, it cannot count.
+# Notes on missing facts.
 UNCAPPED = (
-    "noise is for {0}, but every reward is learned from, as if nobody exceeded the cap. The cap slows "
-    "learning from people who come often: say visits={1}"
+    "noise is for {0}, but this plan learns from every reward, as if nobody exceeded the cap. The cap "
+    "slows learning from people who come often: give visits={1}"
 )
 MAYBE_CLICKS = (
-    "rewards are assumed to be numbers, {0}. If they are clicks, say click_rate: most clicks are 0, "
+    "rewards are assumed to be numbers, {0}. If they are clicks, give click_rate: most clicks are 0, "
     "which changes both the regret and the price of privacy"
 )
 
@@ -61,8 +61,8 @@ def plan(
 ) -> Plan:
     """Predict parameter error and regret over time for each algorithm, and recommend one.
 
-    The real bandits are run, with seeded noise, on problems drawn from public assumptions. No
-    reward of yours is touched. Ctrl-C returns the predictions that are finished.
+    It runs the real bandits, with seeded noise, on problems drawn from public assumptions, and uses
+    none of your rewards. Ctrl-C returns the finished predictions.
 
     Parameters
     ----------
@@ -71,43 +71,43 @@ def plan(
     epsilon, delta : float
         The budget.
     horizon : int or None, default 10_000
-        Rounds that the algorithms are made for; None: they do not know.
+        Rounds that the algorithms are made for; None if they do not know.
     rounds : int, optional
-        How far to look; the horizon, or 100,000 without one.
+        Rounds to predict. Default: the horizon, or 100,000 without one.
     reward_range : (float, float), optional
-        What rewards are clipped to; (-1, 1), or (0, 1) with a click rate.
+        Range that rewards are clipped to. Default: (-1, 1), or (0, 1) with a click rate.
     reward_noise : float, optional
-        Standard deviation of a reward around its mean; a quarter of the range's width.
+        Standard deviation of a reward around its mean. Default: a quarter of the range's width.
     click_rate : float, optional
-        Rewards are clicks, 0 or the top of the range, and this share of all that is shown is
-        clicked when arms are picked at random. Algorithms that can are told (`rewards="clicks"`).
+        Rewards are clicks, 0 or the top of the range; this is their rate under random play.
+        Algorithms that can use this are told (`rewards="clicks"`).
     visits : float or list of int, optional
-        How often one person comes, so that caps of a unit count: the mean of a geometric law, or
-        one number for each person of a sample.
+        How often one person comes, to account for a unit's cap: the mean of a geometric
+        distribution, or one number per person of a sample.
     contexts : array of shape (n, dim), or (n, arms, dim) for whole slates, optional
-        A sample.
+        A sample of contexts.
     covariance : array of shape (dim, dim), optional
-        Instead of a sample.
+        The covariance of contexts, instead of a sample.
     known_contexts : bool, default False
-        Whether the sample will be given to the algorithms as `public_contexts`.
+        Whether the algorithms will get the sample as `public_contexts`.
     in_order : bool, default False
-        Whether slates are in the order of time, spread over the rounds.
+        Whether slates are in chronological order, spread over the rounds.
     prior : {'contexts', 'round'} or array of θs, default 'contexts'
-        What θ may be: shaped like a context, Gaussian, or one of these.
+        The prior of θ: shaped like a context, Gaussian, or one of the given θs.
     reward_spread : float, optional
-        How much mean rewards of arms differ (standard deviation).
+        Standard deviation of mean rewards between arms.
     algorithms : list of names or (name, options), optional
-        All proven ones if not given.
+        Default: all proven ones.
     particles : int, default 24
         Worlds to average over. A large question is answered with fewer, and says so.
     seed : int, default 0
-        Of the worlds.
+        Seed of the worlds.
     seconds : float, optional
-        About how long one core may take; 20 if not given.
+        Approximate time on one core, default 20.
     progress : callable, optional
-        Told what is being predicted, and which share is done.
+        Called with the current algorithm and the share done.
     **options
-        For `dpb.make`.
+        Options of `dpb.make`.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def plan(
     Raises
     ------
     OptionError, ShapeError, NotFiniteError, UnknownAlgorithmError
-        If what was given is not allowed.
+        If an argument is not allowed.
 
     Examples
     --------
@@ -131,8 +131,8 @@ def plan(
     for forbidden in ("public_contexts", "context_noise"):
         if forbidden in options:
             raise OptionError(
-                f"plan has no option {forbidden!r}: it works with a sample, contexts=…, and a seed "
-                "of its own"
+                f"plan has no option {forbidden!r}: it takes a sample as contexts=…, and has its own "
+                "seed"
             )
     dim, arms, seed = (
         whole("dim", dim, least=1),
@@ -144,8 +144,8 @@ def plan(
     if click_rate is None:
         if any(CLICKS in own.items() for _, _, own in jobs):
             raise OptionError(
-                "rewards='clicks' needs click_rate: which share of all that is shown is clicked, "
-                "for example click_rate=0.02"
+                "rewards='clicks' needs click_rate, the share of offers that are clicked, for example "
+                "click_rate=0.02"
             )
     else:
         click_rate, jobs = _rate(click_rate, reward_noise), [_told(job) for job in jobs]
@@ -158,7 +158,7 @@ def plan(
     low, top = checked.reward_range
     if click_rate is not None and (low != 0 or top <= 0):
         raise OptionError(
-            f"clicks are 0 or a number above it: reward_range is (0, b), not {low, top}"
+            f"clicks are 0 or a number above it: reward_range must be (0, b), not {low, top}"
         )
     horizon = checked.horizon
     if horizon is not None and rounds is not None and whole("rounds", rounds, least=1) > horizon:
@@ -168,12 +168,12 @@ def plan(
     offered, source = sample_of(contexts, covariance, dim, arms, checked.max_norm, seed)
     if in_order and offered.ndim != 3:
         raise OptionError(
-            "in_order=True needs contexts as slates in the order of time, of shape (n, arms, dim)"
+            "in_order=True needs contexts as slates in chronological order, of shape (n, arms, dim)"
         )
     if known_contexts:
         kept = known_sample(offered, seed)
         if len(kept) < len(offered):
-            source += f", {len(kept):,} of them kept to be known in advance"
+            source += f", {len(kept):,} of them known in advance"
             offered = kept
     if offered.ndim == 2 and len(offered) < arms:
         source += f", fewer than {arms} arms: a round offers some of them twice"
@@ -232,12 +232,13 @@ def _rate(given: Any, reward_noise: float | None) -> float:
     if not rate < 1:
         raise OptionError(f"click_rate must lie strictly between 0 and 1, not {given!r}")
     if reward_noise is not None:
-        raise OptionError("a click's noise follows from its rate: leave reward_noise out")
+        raise OptionError("a click's noise follows from its rate: omit reward_noise")
     return rate
 
 
 def _told(job: Job) -> Job:
-    """The same job, told that rewards are clicks if its algorithm can be and nothing else is said."""
+    """The same job, told that rewards are clicks if its algorithm has the option and none was
+    given."""
     label, name, own = job
     return label, name, {"rewards": "clicks", **own} if _can_be_told(name) else own
 
@@ -250,7 +251,7 @@ def _rewards(problem: Problem, by_default: bool) -> str:
     if problem.bases is not None:
         return (
             f"clicks, 0 or {problem.reward_range[1]:g}; the best arms get {problem.best_rate:.3g}. "
-            'Algorithms that can are told: rewards="clicks"'
+            'Algorithms with the option get rewards="clicks"'
         )
     default = " (a quarter of the range's width)" if by_default else ""
     return (
@@ -260,7 +261,7 @@ def _rewards(problem: Problem, by_default: bool) -> str:
 
 
 def _visits(problem: Problem, coming: Visits) -> str:
-    """How often people come, and what caps leave of that."""
+    """How often people come, and the share that caps leave."""
     caps = ", ".join(f"{cap}" for cap in CAPS)
     visits = ", ".join(f"{coming.up_to(cap):.0%}" for cap in CAPS)
     words = f"{coming.words}; the first {caps} of a person are {visits} of all visits"
@@ -285,5 +286,5 @@ def jobs_of(algorithms: Algorithms | None, options: dict[str, Any]) -> list[Job]
 
 
 def label_of(name: str, own: Mapping[str, Any]) -> str:
-    """What an algorithm with options of its own is called in a plan."""
+    """The label of an algorithm with its own options in a plan."""
     return name + "".join(f" {key}={value}" for key, value in own.items())

@@ -1,6 +1,6 @@
-"""`dpb.clipping`: what a range does to rewards of which a few are large, such as money.
+"""`dpb.clipping`: the effect of a range on rewards of which a few are large, such as money.
 
-A narrow range clips the largest, which moves means; a wide one has more noise, in proportion.
+A narrow range clips the largest, which moves means; a wide one has proportionally more noise.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 
-# Whose noise can be said of one arm, and with which power of the range's width rounds grow until a
-# difference shows through it. In a running sum of n rewards noise hardly grows: a mean's falls like
-# 1/n. Noise on each reward adds up: a mean's falls like 1/√n.
+# The algorithms whose noise can be stated for one arm. The number is the power of the range's width
+# with which the rounds grow until a difference shows through the noise. In a running sum of n
+# rewards noise hardly grows, so a mean's noise falls like 1/n. Noise on each reward adds up, so a
+# mean's noise falls like 1/√n.
 GROWTH = {"toeplitz": 1, "tree-gauss": 1, "local": 2}
 # Shares of the sample that a candidate clips at an end.
 TAILS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 DIGITS = 2  # of a candidate's ends
 PUBLIC = (
-    "the sample must be public or invented: whoever looks at people's raw rewards to choose a range "
-    "reveals something of them that no ledger counts and no claim covers"
+    "the sample must be public or invented: choosing a range by people's raw rewards leaks privacy "
+    "that no ledger counts and no claim covers"
 )
 
 
 @dataclass(frozen=True)
 class Range:
-    """One range, and what clipping to it does to the mean of an arm's rewards at the horizon."""
+    """One range, and the effect of clipping to it on an arm's mean reward at the horizon."""
 
     low: float
     high: float
@@ -47,15 +48,15 @@ class Range:
     above: float
     bias: float  # how far clipping moves the mean of all rewards
     arm_biases: dict[str, float]
-    moved: float  # what counts of it: of the mean, or with arms of what they differ by
-    spread: float  # standard deviation of the mean because rewards vary, once clipped
-    noise: float  # and because of the noise of privacy
-    rounds: float  # until that noise is as small as the difference that is looked for
+    moved: float  # the part that matters: of the mean or, with arms, of their differences
+    spread: float  # standard deviation of the mean due to the clipped rewards' variance
+    noise: float  # and due to privacy noise
+    rounds: float  # until that noise is as small as the difference to detect
     order: tuple[str, ...]  # arms, the best mean of clipped rewards first
 
     @property
     def error(self) -> float:
-        """Root of the mean square of all three."""
+        """Root mean square error from all three."""
         return math.hypot(self.moved, self.spread, self.noise)
 
     @property
@@ -66,10 +67,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Clipping:
-    """What each range does. `ranges` go from wide to narrow; `recommended` has the least error.
+    """The effect of each range. `ranges` go from wide to narrow; `recommended` has the least error.
 
-    `claim` is that of the algorithm whose noise is counted, `difference` what shall be seen,
-    `order` the arms by what they really pay in the sample.
+    `claim` is that of the algorithm whose noise is counted, `difference` the one to detect, and
+    `order` the arms by their true mean in the sample.
     """
 
     ranges: tuple[Range, ...]
@@ -96,9 +97,9 @@ class Clipping:
         return (
             f"recommended: reward_range={best.words}. It clips {best.below:.2%} of rewards at the "
             f"lower end and {best.above:.2%} at the upper, which moves their mean by {best.bias:+.3g}. "
-            f"Beside {beside.words}, {name}, noise is × {width:.3g}, rounds until it is as small as "
-            f"a difference of {self.difference:.3g} are {best.rounds:,.0f} instead of "
-            f"{beside.rounds:,.0f} (they grow like width{power}), and an arm's mean is off by "
+            f"Compared with {beside.words}, {name}, noise is × {width:.3g}. It is as small as a "
+            f"difference of {self.difference:.3g} after {best.rounds:,.0f} rounds instead of "
+            f"{beside.rounds:,.0f} (rounds grow like width{power}), and an arm's mean is off by "
             f"{best.error:.3g} instead of {beside.error:.3g}{self._swapped(best)}"
         )
 
@@ -108,13 +109,13 @@ class Clipping:
         if one.order[0] == self.order[0]:
             return "; clipping changes the order of arms, not which is best"
         return (
-            f"; clipping changes which arm is best: {one.order[0]} instead of {self.order[0]}, whose "
-            "mean comes from rewards that are clipped"
+            f"; clipping changes the best arm: {one.order[0]} instead of {self.order[0]}, whose mean "
+            "comes from clipped rewards"
         )
 
     def assumptions(self) -> list[str]:
-        """What the answer rests on."""
-        claim, what = self.claim, "what arms differ by" if self.order else "the mean"
+        """The assumptions behind the answer."""
+        claim, what = self.claim, "the arms' differences" if self.order else "the mean"
         return [
             f"{len(self.rewards):,} rewards, {self.arms} arms without features, shown equally often for "
             f"{self.horizon:,} rounds",
@@ -126,7 +127,7 @@ class Clipping:
         ]
 
     def lines(self) -> list[tuple[str, ...]]:
-        """The table in words, a range in each line."""
+        """The table in words, one line per range."""
         found = []
         for one in (*([self.asked] if self.asked else []), *self.ranges):
             mark = " ←" if one is self.recommended else " (asked)" if one is self.asked else ""
@@ -183,7 +184,7 @@ class Clipping:
         }
 
     def plot(self) -> Figure:
-        """A picture: what an arm's mean is off by for each range, and the rewards themselves."""
+        """A picture: the error of an arm's mean for each range, and the rewards themselves."""
         from dpbandit.planner.picture import clipped
 
         return clipped(self)
@@ -202,10 +203,10 @@ def clipping(
     algorithm: str = "toeplitz",
     unit: Any = "reward",
 ) -> Clipping:
-    """Say what clipping does to a public or invented sample of rewards, and recommend a range.
+    """Show the effect of clipping on a public or invented sample of rewards, and recommend a range.
 
-    The sample must not be of the people who are protected: looking at their raw rewards reveals
-    something that no ledger counts and no claim covers.
+    The sample must not come from the people you protect: looking at their raw rewards leaks privacy
+    that no ledger counts and no claim covers.
 
     Parameters
     ----------
@@ -216,16 +217,16 @@ def clipping(
     horizon : int, default 10_000
         Rounds.
     arm : sequence of n names, optional
-        Which arm each reward is of. What counts then is what arms differ by.
+        The arm of each reward. Then the differences between arms count.
     arms : int, optional
-        How many arms share the rounds; those named in `arm`, or 1.
+        Number of arms that share the rounds. Default: those named in `arm`, or 1.
     reward_range : (float, float), optional
-        A range of yours, to stand beside the candidates.
+        Your own range, to compare with the candidates.
     difference : float, optional
-        What shall show through the noise; by default what the best two arms differ by, or without
-        arms a tenth of the mean.
+        The difference to detect. Default: that of the best two arms or, without arms, a tenth of
+        the mean.
     algorithm : {'toeplitz', 'tree-gauss', 'local'}, default 'toeplitz'
-        Whose noise is counted.
+        The algorithm whose noise is counted.
     unit : 'reward' or ('user', m)
         Who is protected, as in `make`.
 
@@ -237,7 +238,7 @@ def clipping(
     Raises
     ------
     OptionError, ShapeError, NotFiniteError
-        If what was given is not allowed.
+        If an argument is not allowed.
 
     Examples
     --------
@@ -252,8 +253,8 @@ def clipping(
         raise OptionError(f"clipping counts the noise of {', '.join(GROWTH)}, not of {algorithm!r}")
     if find_unit(unit).moves(1.0) != find_unit(unit).moves(2.0):
         raise OptionError(
-            f"unit={unit!r} caps what people's rewards add up to: its noise is the same for every "
-            "range, so no narrower one wins. Ask with unit='reward' or ('user', m)"
+            f"unit={unit!r} caps the sum of people's rewards: its noise is the same for every range, "
+            "so no narrower one wins. Ask with unit='reward' or ('user', m)"
         )
     horizon = whole("horizon", horizon, least=1)
     arms = whole("arms", max(1, len(names)) if arms is None else arms, least=max(1, len(names)))
@@ -263,7 +264,7 @@ def clipping(
         difference = best[0] - best[1] if len(names) > 1 else abs(sample.mean()) / 10
         if difference == 0.0:
             raise OptionError(
-                "the sample's means do not differ from one another or 0: say difference"
+                "the sample's means do not differ from one another, or are 0: give difference"
             )
     difference = positive("difference", float(difference))
     asked_for = {"epsilon": epsilon, "delta": delta, "horizon": horizon, "unit": unit, "dim": arms}
@@ -278,7 +279,7 @@ def clipping(
         cut = np.clip(sample, low, high)
         after = _means(cut, codes, len(names))
         biases = after - means
-        # The same for all arms, it changes no choice.
+        # A bias common to all arms changes no choice.
         moved = biases.std() if len(names) > 1 else abs(float(cut.mean() - sample.mean()))
         noise = one_wide * (high - low)
         within = cut - (after[codes] if len(names) else cut.mean())
@@ -317,7 +318,7 @@ def candidates(sample: Vector, look: Any) -> list[tuple[float, float]]:
 
 
 def _rounded(value: float, *, down: bool) -> float:
-    """An end that one can type, no narrower than the value."""
+    """An end that is easy to type, no narrower than the value."""
     if value == 0.0:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(value))) - DIGITS + 1)
@@ -356,7 +357,7 @@ def _checked(rewards: Any, arm: Any) -> tuple[Vector, tuple[str, ...], NDArray[n
 
 
 def _means(rewards: Vector, codes: NDArray[np.intp], arms: int) -> Vector:
-    """Of each arm; none where arms have no names."""
+    """The mean of each arm; none if arms have no names."""
     return np.bincount(codes, rewards, arms)[:arms] / np.bincount(codes, minlength=arms)[:arms]
 
 

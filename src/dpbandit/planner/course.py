@@ -1,10 +1,10 @@
-"""A predicted course: regret and error over rounds, and how it goes on where play stopped.
+"""A predicted course: regret and error over rounds, extrapolated beyond the rounds played.
 
-Extrapolation. Regret is looked at over the last factor of 4 in time: what the last doubling added,
-D, and how much more that was than what the one before added. D goes on growing by the same ratio,
-which is taken as at least 1 (then regret grows like log t) and at most 2 (then like t). The
-parameter error goes on along its slope in log-log over the last doubling, which is taken as between
-−1/2 and 0. Regret that is still flattening is overestimated so: docs/plan.md says by how much.
+Extrapolation uses regret over the last factor of 4 in time. D is what the last doubling added, and
+the ratio compares it with what the doubling before added. D keeps growing by that ratio, limited to
+between 1 (then regret grows like log t) and 2 (then like t). The parameter error continues along
+its log-log slope over the last doubling, limited to between −1/2 and 0. This overestimates regret
+that is still flattening: docs/plan.md says by how much.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RATIO = 1.1
 
 @dataclass(frozen=True)
 class Course:
-    """What is predicted, after these rounds; means over particles, and every particle's regret.
+    """The predictions after these rounds: means over particles, and every particle's regret.
 
     Up to round `played` bandits were run; later values are extrapolated.
     """
@@ -39,7 +39,7 @@ class Course:
 
     @property
     def extrapolated(self) -> bool:
-        """Whether the last values were not played."""
+        """Whether the last values are extrapolated."""
         return self.played < int(self.rounds[-1])
 
 
@@ -56,7 +56,7 @@ def geometric_steps(rounds: int, ratio: float) -> Times:
 
 
 def course_of(times: Times, regrets: Matrix, errors: Matrix, rounds: int) -> Course:
-    """The course until `rounds` of some particles that were played to the last of `times`.
+    """The course until `rounds`, from particles played to the last of `times`.
 
     `regrets` and `errors` have shape (particles, times).
     """
@@ -78,7 +78,7 @@ def course_of(times: Times, regrets: Matrix, errors: Matrix, rounds: int) -> Cou
 
 
 def growth_of(times: Times, regret: Vector) -> float:
-    """g: what a doubling of time adds grows by 2^g with each one; between 0 and 1.
+    """g, between 0 and 1: each doubling of time adds 2^g times as much regret as the one before.
 
     >>> times = geometric_steps(4096, 1.1)[1:]
     >>> [round(growth_of(times, f(times)), 2) for f in (np.log, np.sqrt, lambda t: 3.0 * t)]
@@ -95,7 +95,7 @@ def growth_of(times: Times, regret: Vector) -> float:
 
 
 def more(times_longer: Vector | float, growth: float) -> Vector:
-    """Regret from now until that many times now, in units of what the last doubling added.
+    """Regret from now until `times` × now, in units of what the last doubling added.
 
     >>> [more(x, g).item() for x, g in ((2.0, 0.0), (2.0, 1.0), (4.0, 1.0))]
     [1.0, 2.0, 6.0]

@@ -1,6 +1,6 @@
-"""How much is played: particles, and rounds of each algorithm, so that an answer takes seconds.
+"""How much to simulate: particles, and rounds of each algorithm, so that an answer takes seconds.
 
-Decided from sizes alone and not by the clock, so that the same question has the same answer.
+Decided from sizes, not by the clock, so that the same question has the same answer.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Any
 from dpbandit.bandit import Bandit
 from dpbandit.planner.course import RATIO, geometric_steps
 
-# Of one core, for all algorithms of a question together.
+# Seconds of one core, for all algorithms of a question together.
 SECONDS = 20.0
 LEAST_PARTICLES = 4
-# Fewer say nothing about a learner.
+# Fewer rounds say nothing about a learner.
 LEAST_ROUNDS = 200
-# A bandit in plain Python, or a class made of ours: nobody knows what a round of it costs.
+# A bandit in plain Python, or a subclass of ours: the cost of a round is unknown.
 PYTHON_ROUND = 300.0
-# What the reference engine takes in a round, in µs, and times longer than the core with large dims.
+# The reference engine's µs a round, and its slowdown against the core at large dims.
 REFERENCE_ROUND, REFERENCE_TIMES = 400.0, 10.0
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What is played. `rounds` by label; 0: a round takes too long to play enough of them."""
+    """How much to play. `rounds` by label; 0: rounds take too long to play enough of them."""
 
     particles: int
     rounds: dict[str, int]
 
 
 def round_cost(bandit: Any, arms: int) -> float:
-    """About how many µs of one core a round takes: measured from 10 to 100 dimensions and arms."""
+    """Approximate µs of one core a round: measured from 10 to 100 dimensions and arms."""
     if type(bandit) is not Bandit:
         return PYTHON_ROUND
     dim = float(bandit.dim)
@@ -47,7 +47,7 @@ def round_cost(bandit: Any, arms: int) -> float:
 
 
 def _cubic(bandit: Bandit) -> float:
-    """µs for each dim³: matrices that are factorised anew."""
+    """µs for each dim³: refactorised matrices."""
     thompson = 5e-5 if bandit.policy.name == "thompson" else 0.0
     match bandit.design.learner:
         case "none" | "arms" | "batches":
@@ -64,15 +64,15 @@ def _cubic(bandit: Bandit) -> float:
         case "pair":
             return 2e-4  # what its samples need is factorised once a release
         case other:
-            raise ValueError(f"nobody said what a round of the learner {other!r} costs")
+            raise ValueError(f"the cost of a round of the learner {other!r} is unknown")
 
 
 def effort_for(
     costs: Mapping[str, float], rounds: int, particles: int, seconds: float = SECONDS
 ) -> Effort:
-    """Fewer particles first, but no fewer than four; then fewer rounds of what takes longest.
+    """Fewer particles first, but at least four; then fewer rounds of the slowest algorithms.
 
-    Rounds are one of the times that are recorded, so that algorithms alike are played alike.
+    Rounds are one of the recorded times, so that similar algorithms are played for equally long.
 
     >>> effort_for({"a": 1.0, "b": 9.0}, rounds=10_000, particles=24)
     Effort(particles=24, rounds={'a': 10000, 'b': 10000})

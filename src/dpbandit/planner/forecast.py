@@ -1,4 +1,5 @@
-"""What a plan says: predictions over time and a recommendation. Every ε is shown with its claim."""
+"""The answer of a plan: predictions over time and a recommendation. Every ε is shown with its
+claim."""
 
 from __future__ import annotations
 
@@ -40,12 +41,13 @@ class Forecast:
 
     @property
     def status(self) -> str:
-        """Of the claim: proven, as-published or none."""
+        """Status of the claim: proven, as-published or none."""
         return "none" if self.claim is None else self.claim.status
 
     @property
     def standard_error(self) -> float:
-        """Of the final regret, over the worlds tried: what more particles would narrow."""
+        """Standard error of the final regret over the worlds tried; more particles would narrow
+        it."""
         if self.course is None:
             return float("nan")
         return float(self.course.final.std(ddof=1) / np.sqrt(len(self.course.final)))
@@ -77,16 +79,16 @@ class Plan:
 
     @property
     def measure(self) -> str:
-        """What `regret` counts: rewards, or clicks where those are the rewards."""
+        """The name of the regret: "regret", or "clicks lost" if rewards are clicks."""
         return "regret" if self.problem.bases is None else "clicks lost"
 
     @property
     def accuracy(self) -> str:
-        """How far such predictions were from runs, in words."""
+        """The measured error of such predictions, in words."""
         return accuracy.statement(self.extrapolated, clicks=self.problem.bases is not None)
 
     def course(self, name: str) -> Course:
-        """One algorithm's predicted course, or an error where there is none."""
+        """One algorithm's predicted course, or an error if there is none."""
         forecast = self.forecasts.get(name)
         if forecast is None:
             raise UnknownAlgorithmError(
@@ -109,7 +111,7 @@ class Plan:
 
     @property
     def recommended(self) -> str:
-        """The proven algorithm with the lowest predicted regret; "random" where none pays."""
+        """The proven algorithm with the lowest predicted regret; "random" if none pays off."""
         ranked = self.ranked()
         if not ranked:
             raise OptionError(
@@ -121,7 +123,8 @@ class Plan:
     def rivals(self) -> list[str]:
         """Proven algorithms that are not clearly worse than the recommended one.
 
-        By less than 5%, or than two standard errors over the worlds that were tried.
+        Their regret is higher by less than 5%, or by less than two standard errors over the worlds
+        tried.
         """
         best, *others = self.ranked()
         found = []
@@ -135,12 +138,12 @@ class Plan:
 
     @property
     def extrapolated(self) -> list[str]:
-        """Algorithms that were played for fewer rounds than asked; see `notes`."""
+        """Algorithms that were simulated for fewer rounds than requested; see `notes`."""
         courses = {name: forecast.course for name, forecast in self.forecasts.items()}
         return [name for name, course in courses.items() if course and course.extrapolated]
 
     def at(self, name: str, rounds: Any, what: str = "regret") -> NDArray[np.float64]:
-        """Predicted regret, or theta_error, after these rounds."""
+        """Predicted regret, or theta_error, after this many rounds."""
         if what not in ("regret", "theta_error"):
             raise OptionError(f"a plan predicts regret and theta_error, not {what!r}")
         course = self.course(name)
@@ -150,10 +153,10 @@ class Plan:
         return np.asarray(found, dtype=np.float64)
 
     def rounds_until_close(self, name: str, within: float = 0.1) -> int | None:
-        """From which round on the last half of the rounds costs hardly more than without privacy.
+        """The round from which recent regret stays close to the non-private one's.
 
-        That is: their regret stays within 10% of the non-private one's. None if that is not reached
-        in the rounds planned for.
+        Recent regret is that of the last half of the rounds; close is within 10%. None if that is
+        not reached within the planned rounds.
         """
         times = geometric_steps(self.problem.rounds, 1.1)[1:].astype(np.float64)
         times = times[times >= min(32, self.problem.rounds)]
@@ -178,7 +181,8 @@ class Plan:
         return frames.frame(columns, kind)
 
     def table(self) -> pd.DataFrame:
-        """One row per algorithm at the last round, lowest regret first; no prediction: last."""
+        """One row per algorithm at the last round, lowest regret first; those without prediction
+        last."""
         import pandas as pd
 
         return pd.DataFrame(self.rows()).set_index("algorithm")
@@ -230,7 +234,7 @@ class Plan:
         }
 
     def setting(self) -> dict[str, Any]:
-        """What was asked."""
+        """The setting of the question."""
         return {
             "dim": self.problem.dim,
             "arms": self.problem.arms,
@@ -287,25 +291,25 @@ class Plan:
 
 
 def claim_in_words(forecast: Forecast) -> str:
-    """What the algorithm promises, in a few words."""
+    """The algorithm's promise, in a few words."""
     claim = forecast.claim
     if claim is None or claim.status == "none":
         return "not private"
     if claim.epsilon == 0:
         return "proven, uses no reward"
     delta = f", δ = {claim.delta:g}" if claim.delta else ""
-    # Beside claims for a reward alone: a stronger promise, whose price is not comparable.
+    # Beside claims for one reward this is a stronger promise, so the prices are not comparable.
     more = ", contexts too" if claim.notion == "joint" else ""
     return f"{claim.status}, ε = {claim.epsilon:g}{delta}{more}"
 
 
 def _number(value: float) -> float | None:
-    """For JSON, which has no NaN: a bandit may have no parameter to be wrong about."""
+    """For JSON, which has no NaN: a bandit may have no parameter, and so no parameter error."""
     return float(value) if np.isfinite(value) else None
 
 
 def _brief(claim: Claim) -> dict[str, Any]:
-    """Not the whole claim: no bandit was made whose noise one could speak of."""
+    """The claim without its noise: no bandit with real noise was made."""
     return {
         "status": claim.status,
         "notion": claim.notion,

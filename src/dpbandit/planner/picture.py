@@ -1,4 +1,5 @@
-"""Pictures of a plan, readable without colour: regret and parameter error, and what clipping does."""
+"""Pictures of a plan, readable without colour: regret and parameter error, and the effect of
+clipping."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def courses(plan: Plan) -> Figure:
 
 
 def clipped(found: Clipping) -> Figure:
-    """What an arm's mean is off by for each range, and how many rewards are how large."""
+    """The error of an arm's mean for each range, and the distribution of rewards."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.0, 4.2), layout="constrained")

@@ -28,7 +28,7 @@ class Unplayable(DpbanditError):  # noqa: N818 - the bandit is, and nothing else
 
 
 class Game(NamedTuple):
-    """What the particles of one algorithm have in common."""
+    """The settings shared by the particles of one algorithm."""
 
     make: Callable[[int], Any]  # the bandit of a seed
     problem: Problem
@@ -37,7 +37,7 @@ class Game(NamedTuple):
 
 
 def seed_of(problem: Problem, particle: int) -> int:
-    """What a particle's bandit is seeded with."""
+    """The seed of a particle's bandit."""
     return problem.seed * 100_003 + particle
 
 
@@ -49,14 +49,14 @@ def predict(
     tell: Callable[[float], None],
     learned: Learned = EVERYTHING,
 ) -> Course:
-    """Play one algorithm, and extrapolate what is missing to the problem's rounds.
+    """Play one algorithm, and extrapolate to the problem's rounds.
 
-    `make` makes the bandit of a seed; `tell` is told which share is done. A bandit that cannot be
-    run on this problem is Unplayable.
+    `make` makes the bandit of a seed; `tell` gets the share done. A bandit that cannot run on this
+    problem raises Unplayable.
 
-    Rounds that are learned from are played, and what they cost stands for the others around them,
-    in which the same model picks. Of clicks the share that a cap leaves is kept, by lot: whom it has
-    silenced does not depend on what is shown next.
+    Only rounds that are learned from are played. Their cost stands for the rounds around them, in
+    which the same model picks. Of clicks, a random share is kept, as large as the cap leaves: whom
+    the cap has silenced does not depend on what is shown next.
     """
     asked, all_rounds = rounds, problem.rounds
     part = float(learned.rounds_learned(np.array([asked / all_rounds]))[0])

@@ -1,10 +1,10 @@
-"""What θ may be before the first reward: drawn once for each particle, and said in words.
+"""The prior of θ, before the first reward: drawn once per particle, and described in words.
 
 "contexts": θ points like a context drawn from the sample, as a user's taste is made of the features
-of items. "round": Gaussian, alike in all directions. An array gives the θs themselves.
+of items. "round": Gaussian, equal in all directions. An array gives the θs themselves.
 
-A catalogue has contexts that say nothing of each other, such as one-hot ones. A θ like one of them
-would let one article alone be paid for, so there each has a mean reward of its own.
+In a catalogue contexts say nothing about each other; one-hot ones are an example. A θ like one of
+them would pay for a single article, so there each article has a mean reward of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def draw_thetas(
     reward_spread: float | None,
     seed: int,
 ) -> tuple[Matrix, str]:
-    """One θ for each particle where rewards are numbers, and the prior in words.
+    """One θ per particle for numeric rewards, and the prior in words.
 
     With "contexts" the best mean reward in the sample lies one reward noise below the top of the
     range; in a catalogue mean rewards are uniform to within one reward noise of both ends.
@@ -76,10 +76,10 @@ def draw_clicks(
     reward_spread: float | None,
     seed: int,
 ) -> tuple[Matrix, Vector, str]:
-    """A θ and a base for each particle: a click has chance logistic(base + x·θ), `rate` on average.
+    """A θ and a base per particle: a click has probability logistic(base + x·θ), `rate` on average.
 
-    The logarithm of the odds differs by ± ½ between contexts; with `reward_spread` chances differ
-    by about that much. θs that are given stay as they are.
+    The log-odds differ by ± ½ between contexts; with `reward_spread` the probabilities differ by
+    about that much. Given θs stay as they are.
     """
     rng = np.random.default_rng([seed, 1])
     own = prior_of(prior) == "contexts" and is_catalogue(distinct_rows(contexts))
@@ -98,13 +98,13 @@ def draw_clicks(
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     sd = float(logistic(low + scores).std(axis=0).mean())
     words += (
-        f"; a click's chance is logistic in x·θ, {rate:.3g} on average, ± {sd:.2g} between arms"
+        f"; click probability is logistic in x·θ, {rate:.3g} on average, ± {sd:.2g} between arms"
     )
     return thetas, low, words
 
 
 def prior_of(prior: Any) -> str:
-    """Which kind it is: a name, or "given"."""
+    """The kind of prior: a name, or "given"."""
     if not isinstance(prior, str):
         return "given"
     if prior not in PRIORS:
@@ -115,7 +115,7 @@ def prior_of(prior: Any) -> str:
 def directions(
     prior: Any, contexts: Matrix, own: bool, particles: int, rng: np.random.Generator
 ) -> tuple[Matrix, str]:
-    """θs before they are scaled; `own`: those of a catalogue, drawn for each article by itself."""
+    """θs before scaling; `own`: those of a catalogue, drawn for each article separately."""
     dim = contexts.shape[1]
     kind = prior_of(prior)
     if kind == "given":
@@ -124,7 +124,7 @@ def directions(
             raise ShapeError(f"an array of θs must have shape (n, {dim}), not {given.shape}")
         return given[np.arange(particles) % len(given)], f"{len(given)} given θs"
     if kind == "round" or own:
-        words = "each context by itself" if own else "θ Gaussian"
+        words = "each context separately" if own else "θ Gaussian"
         return rng.normal(size=(particles, dim)), words
     used = contexts[np.linalg.norm(contexts, axis=1) > 0]
     if len(used) == 0:
@@ -133,7 +133,8 @@ def directions(
 
 
 def distinct_rows(contexts: Matrix) -> Matrix:
-    """The different ones, if they are no more than dimensions; else none: this is no catalogue."""
+    """The distinct rows, if they are no more than dimensions; else none, as this is no
+    catalogue."""
     found = np.unique(contexts, axis=0)
     return found if len(found) <= contexts.shape[1] else found[:0]
 

@@ -1,6 +1,7 @@
-"""What a plan is made for: contexts, a public guess at θ, and how rewards vary. It reads no reward.
+"""The problem of a plan: contexts, a public guess at θ, and the variance of rewards. It reads no
+reward.
 
-Particles stand for the worlds one may meet: each has a θ of its own, drawn from a stated prior.
+Particles are sampled problems: each has its own θ, drawn from a stated prior.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Shown = NDArray[np.int64]
 
-# Contexts that are kept of a sample: enough to see their spread, few enough to go through.
+# Contexts kept of a sample: enough to show their spread, few enough to search.
 MOST_CONTEXTS = 4096
-# Rounds that are drawn together.
+# Rounds drawn together.
 BLOCK = 2048
 # Slates in order: a round is offered one from this share of the sample around its own time.
 NEAR = 0.02
@@ -30,10 +31,10 @@ NEAR = 0.02
 
 @dataclass(frozen=True)
 class Problem:
-    """One question, with everything that is assumed to answer it.
+    """One question, with all assumptions needed to answer it.
 
-    `offered` has shape (n, d), or (n, arms, d) for slates. Where `bases` are given, one for each
-    particle, rewards are clicks: 0 or the top of the range, with chance logistic(base + x·θ).
+    `offered` has shape (n, d), or (n, arms, d) for slates. If `bases` are given, one per particle,
+    rewards are clicks: 0 or the top of the range, with probability logistic(base + x·θ).
     """
 
     dim: int
@@ -53,15 +54,15 @@ class Problem:
         return self.offered.reshape(-1, self.dim)
 
     def public(self) -> Matrix:
-        """What algorithms are given where contexts are known: all of them, each once if many."""
+        """The contexts that algorithms get if they are known: all, without repeats if many."""
         rows = self.contexts
         return rows if len(rows) <= MOST_CONTEXTS else np.unique(rows, axis=0)
 
     def block(self, particle: int, start: int, count: int) -> tuple[Shown, Matrix, Matrix]:
-        """Rounds start, start + 1, … of a particle, from 0: the same for every algorithm.
+        """Rounds start, start + 1, … of a particle, counted from 0: the same for every algorithm.
 
-        `start` is a multiple of BLOCK and `count` at most that. Returns arrays of shape
-        (count, arms): rows of `contexts`, what they pay on average, and what they pay.
+        `start` is a multiple of BLOCK, and `count` at most BLOCK. Returns arrays of shape
+        (count, arms): rows of `contexts`, their mean rewards, and their rewards.
         """
         rng = np.random.default_rng([self.seed, 2, particle, start // BLOCK])
         clicks = self.bases is not None
@@ -74,12 +75,12 @@ class Problem:
         means = self.means(particle)[shown[:count]]
         luck = luck[:count, None]
         top = self.reward_range[1]
-        # One number decides over the clicks on all that is shown, as it does over noise.
+        # One random number decides the clicks on all shown arms, as it does their noise.
         rewards: Matrix = np.where(luck < means / top, top, 0.0) if clicks else means + luck
         return np.ascontiguousarray(shown[:count]), means, rewards
 
     def means(self, particle: int) -> Vector:
-        """What each context pays on average."""
+        """Each context's mean reward."""
         scores = self.contexts @ self.thetas[particle]
         if self.bases is None:
             return np.asarray(scores)
@@ -92,7 +93,7 @@ class Problem:
         return float(np.mean(found)) / self.reward_range[1]
 
     def _slates(self, lots: Vector, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which slate is offered in each round. In order: one of its time or a little beside."""
+        """The slate offered in each round. In order: one close to the round's own time."""
         total = len(self.offered)
         if not self.in_order:
             return np.asarray((lots * total).astype(np.int64))
@@ -104,7 +105,7 @@ class Problem:
 def distinct(rng: np.random.Generator, total: int, count: int, arms: int) -> Shown:
     """Rows of different numbers below `total`, all choices equally likely.
 
-    Numbers come up more than once in a row where there are fewer of them than arms.
+    Numbers repeat within a row if there are fewer of them than arms.
 
     >>> rows = distinct(np.random.default_rng(0), 40, 1_000, 8)
     >>> all(len(set(row)) == 8 for row in rows.tolist())
@@ -115,8 +116,7 @@ def distinct(rng: np.random.Generator, total: int, count: int, arms: int) -> Sho
     if total <= 4 * arms:
         decks = np.tile(np.arange(total), (count, 1))
         return np.ascontiguousarray(rng.permuted(decks, axis=1)[:, :arms])
-    # Whatever came up before is drawn again. That treats all numbers alike, so choices stay equally
-    # likely.
+    # Redraw repeated numbers. That treats all numbers alike, so choices stay equally likely.
     found = rng.integers(0, total, size=(count, arms))
     todo = np.arange(count)
     while True:
@@ -131,7 +131,7 @@ def distinct(rng: np.random.Generator, total: int, count: int, arms: int) -> Sho
 
 
 def known_sample(offered: Matrix, seed: int) -> Matrix:
-    """As much of a sample as an algorithm can look through when it is given as public contexts."""
+    """As much of a sample as an algorithm can search when it gets it as public contexts."""
     rows = offered.reshape(-1, offered.shape[-1])
     if len(rows) <= MOST_CONTEXTS or len(np.unique(rows, axis=0)) <= MOST_CONTEXTS:
         return offered
@@ -143,7 +143,7 @@ def known_sample(offered: Matrix, seed: int) -> Matrix:
 def sample_of(
     contexts: Any, covariance: Any, dim: int, arms: int, max_norm: float, seed: int
 ) -> tuple[Matrix, str]:
-    """The contexts a plan is made with, and where they come from, in words.
+    """The contexts of a plan, and their origin in words.
 
     >>> offered, words = sample_of(None, None, dim=2, arms=3, max_norm=1.0, seed=0)
     >>> offered.shape, words
@@ -187,7 +187,7 @@ def _checked(
         )
     given, more = len(sample), ""
     if not slates:
-        # A log has its articles many times over; a round offers each of them once.
+        # A log repeats its articles many times; a round offers each of them once.
         _, first = np.unique(sample, axis=0, return_index=True)
         sample = sample[np.sort(first)]
         if len(sample) < given:

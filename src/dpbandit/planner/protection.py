@@ -1,7 +1,8 @@
-"""`dpb.protections`: what each kind of protection costs, in one measure, and which one to take.
+"""`dpb.protections`: the price of each kind of protection, in one measure, and a recommendation.
 
-One click, a whole person by a cap on visits or on clicks, and contexts too. All are planned for on
-the same rounds at the same ε; half and twice the ε are tried for the one that is recommended.
+The kinds: one click; a whole person, by a cap on visits or on clicks; and contexts too. All are
+planned on the same rounds at the same ε. The recommended one is also planned at half and twice the
+ε.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dpbandit.privacy.unit import find_unit
 
 SECONDS = 40.0  # of one core, for all protections together
 RANDOM = "random"
-# Less gained over random play than this, and nobody would call it learning.
+# A smaller gain over random play is hardly learning.
 LEAST_GAIN = 0.1
 
 
@@ -37,7 +38,7 @@ class Protection:
 
     @property
     def label(self) -> str:
-        """In the plan."""
+        """Its label in the plan."""
         return label_of(self.algorithm, self.options)
 
 
@@ -76,12 +77,12 @@ def _count(cap: int, what: str) -> str:
 
 @dataclass(frozen=True)
 class Protections:
-    """What each kind costs. `plan` holds the forecasts; `other` is the same at half and twice ε."""
+    """The price of each kind. `plan` holds the forecasts; `other` those at half and twice ε."""
 
     plan: Plan
     kinds: list[Protection]
     private_contexts: bool
-    other: dict[float, float]  # ε → what the recommended one loses
+    other: dict[float, float]  # ε → loss of the recommended one
 
     @property
     def measure(self) -> str:
@@ -89,17 +90,17 @@ class Protections:
         return "clicks lost" if self.plan.problem.bases is not None else "regret"
 
     def forecast(self, kind: Protection) -> Forecast:
-        """Of one kind."""
+        """The forecast of one kind."""
         return self.plan.forecasts[kind.label]
 
     def call(self, kind: Protection) -> str:
-        """What `dpb.make` is given, besides the size of the problem and the budget."""
+        """The arguments of `dpb.make`, besides the size of the problem and the budget."""
         low, high = self.plan.problem.reward_range
         own = {"reward_range": (low, high), **kind.options}
         return f'"{kind.algorithm}", ' + ", ".join(f"{name}={v!r}" for name, v in own.items())
 
     def possible(self, *, whole_person: bool, contexts: bool) -> list[Protection]:
-        """Those that keep at least this promise, the cheapest first."""
+        """The kinds that keep at least this promise, the cheapest first."""
         fit = [
             k
             for k in self.kinds
@@ -111,16 +112,16 @@ class Protections:
 
     @property
     def recommended(self) -> Protection:
-        """The cheapest that protects whole persons; and contexts, if they are private."""
+        """The cheapest kind that protects whole persons, and contexts if they are private."""
         return recommend(self)
 
     @property
     def gain(self) -> float:
-        """What the recommended one gains over random play: 1 is as good as knowing everything."""
+        """The recommended one's gain over random play; 1 means no regret."""
         return 1 - self.plan.final(self.recommended.label) / max(self.plan.final(RANDOM), 1e-300)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each kind, in order of their promises; then no privacy and no learning."""
+        """One row per kind, in order of their promises; then no privacy and no learning."""
         found = []
         for kind in self.kinds:
             forecast = self.forecast(kind)
@@ -163,9 +164,9 @@ class Protections:
         )
 
     def alternatives(self) -> str:
-        """What would be lost instead: another ε, one click alone, the best C and m, contexts too."""
+        """The loss with another ε, one click only, the best C and m, and contexts too."""
         best = self.recommended
-        # An ε is not written without its promise: it is the same one as before.
+        # No ε is written without its claim, which is the same as before.
         found = [f"at ε = {e:g} (proven) {value:,.0f}" for e, value in self.other.items()]
         one = [k for k in self.kinds if not k.whole_person and k.contexts == best.contexts]
         public = [k for k in self.possible(whole_person=True, contexts=False) if not k.contexts]
@@ -201,7 +202,7 @@ class Protections:
         }
 
     def lines(self) -> list[tuple[str, str, str, str]]:
-        """Who, how much noise, what is learned from, and what is lost: the table in words."""
+        """The table in words: who is protected, noise, what is learned from, loss."""
         found = []
         for row in self.rows():
             lost = row["note"]
@@ -225,7 +226,7 @@ class Protections:
 
 
 def learned_in_words(learned: dict[str, float] | None) -> str:
-    """What a cap leaves, in a few words."""
+    """The share that a cap leaves, in a few words."""
     if learned is None:
         return "–"
     if learned == EVERYTHING.to_dict():
@@ -235,10 +236,10 @@ def learned_in_words(learned: dict[str, float] | None) -> str:
 
 
 def recommend(found: Protections) -> Protection:
-    """The cheapest that protects whole persons; and contexts, if they are private."""
+    """The cheapest kind that protects whole persons, and contexts if they are private."""
     fit = found.possible(whole_person=True, contexts=found.private_contexts)
     if not found.private_contexts:
-        # Contexts are public: who protects them as well promises more, and is not asked to.
+        # Contexts are public: kinds that protect them too promise more than needed.
         fit = [kind for kind in fit if not kind.contexts] or fit
     if not fit:
         reasons = {found.forecast(kind).why_not for kind in found.kinds} - {""}
@@ -259,21 +260,21 @@ def protections(
     progress: Progress | None = None,
     **options: Any,
 ) -> Protections:
-    """Predict what each kind of protection costs, in one measure, and recommend one.
+    """Predict the price of each kind of protection, in one measure, and recommend one.
 
-    Kinds are one click or reward (`anytime`); a person by a cap on clicks, `unit=("person", C)`, or
-    on visits, `unit=("user", m)`, with C and m of 1, 2, 5 and 10; and contexts too
-    (`anytime-joint`). What a cap leaves out follows from `visits`.
+    The kinds: one click or reward (`anytime`); a person, by a cap on clicks (`unit=("person", C)`)
+    or on visits (`unit=("user", m)`), with C and m of 1, 2, 5 and 10; and contexts too
+    (`anytime-joint`). `visits` determines how much a cap leaves out.
 
     Parameters
     ----------
     dim, arms, epsilon, delta
         As in `plan`, like all other options.
     visits : float or list of int
-        How often one person comes: the mean of a geometric law, or one number for each person of a
-        sample.
+        How often one person comes: the mean of a geometric distribution, or one number per person
+        of a sample.
     click_rate : float, optional
-        Rewards are clicks at this rate; numbers if not given, and then a person has no cap C.
+        Rewards are clicks at this rate. Default: numbers, without a cap C for a person.
     private_contexts : bool, default False
         Whether contexts are private, so that they must be protected too.
 
@@ -291,7 +292,7 @@ def protections(
     """
     for forbidden in ("unit", "algorithms", "rewards"):
         if forbidden in options:
-            raise OptionError(f"protections compares every {forbidden}: leave it out, or use plan")
+            raise OptionError(f"protections compares every {forbidden}: omit it, or use plan")
     given: dict[str, Any] = {"dim": dim, "arms": arms, "delta": delta, "visits": visits}
     given |= {"click_rate": click_rate, **options}
     kept = kinds(click_rate is not None)

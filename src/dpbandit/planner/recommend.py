@@ -1,4 +1,4 @@
-"""`dpb.recommend`: which algorithm, in a line. It is a plan's answer, and says what it rests on."""
+"""`dpb.recommend`: a plan's answer in one line, with its assumptions."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ class Recommendation:
         )
         rivals = found.rivals()
         if rivals:
-            line += f"; as good, within what a plan can tell: {', '.join(rivals)}"
+            line += f"; equally good as far as a plan can tell: {', '.join(rivals)}"
         if self.algorithm == RANDOM:
-            line += ". Nothing learns enough here: more rounds, a larger ε, or fewer features"
+            line += ". Nothing learns enough here: try more rounds, a larger ε, or fewer features"
         return line
 
 
 def recommend(**facts: Any) -> Recommendation:
-    """Which proven algorithm to take, and how to make it. `dpb.plan` says why.
+    """Recommend a proven algorithm, with the call that makes it. `dpb.plan` says why.
 
     Parameters
     ----------
     **facts
-        What is known of the world, and the budget: as in `dpb.plan`. At least `dim`, `arms`,
-        `epsilon` and `delta`; say `horizon`, and `click_rate` for clicks. `contexts`, a sample, counts
-        most: slates of shape (n, arms, dim) where arms have features of their own.
+        Facts about your world, and the budget, as in `dpb.plan`. At least `dim`, `arms`, `epsilon`
+        and `delta`. Give `horizon`, and `click_rate` for clicks. `contexts`, a sample, matters
+        most: slates of shape (n, arms, dim) if arms have their own features.
 
     Returns
     -------
     Recommendation
-        Print it for the answer in a line; `plan` is all of it.
+        Print it for the answer in one line; `plan` is the full answer.
 
     Raises
     ------
     OptionError, ShapeError, NotFiniteError, UnknownAlgorithmError
-        If what was given is not allowed.
+        If an argument is not allowed.
 
     Examples
     --------

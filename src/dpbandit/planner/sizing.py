@@ -1,4 +1,4 @@
-"""`dpb.sizing`: are there too many columns for the traffic and the budget? The planner is asked."""
+"""`dpb.sizing`: are there too many columns for the traffic and the budget? It asks the planner."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dpbandit.errors import OptionError
 from dpbandit.planner.ask import plan
 
 PARTICLES = 8
-# Of the regret of random play. Below this an algorithm has hardly learned.
+# A share of random play's regret. Below this an algorithm has hardly learned.
 LEAST_GAIN = 0.3
 
 
 @dataclass(frozen=True)
 class Sizing:
-    """What the planner foretells for so many columns."""
+    """The planner's prediction for this many columns."""
 
     dim: int
     rounds: int
@@ -29,7 +29,7 @@ class Sizing:
             return foretold
         return (
             f"{foretold}, below {LEAST_GAIN}: too many columns for this traffic and budget. Hash into "
-            "fewer places, cross less, or spend more"
+            "fewer buckets, cross fewer fields, or spend more"
         )
 
 
@@ -44,25 +44,26 @@ def sizing(
     seed: int = 0,
     **options: Any,
 ) -> Sizing:
-    """Whether so many columns can be learned from this traffic with this budget.
+    """Predict whether this traffic and budget suffice to learn an encoder's columns.
 
     Parameters
     ----------
     encoder : Encoder
-        What contexts are made with.
+        The encoder that makes contexts.
     algorithm : str, default 'anytime'
-        What is to learn.
+        The algorithm.
     arms, rounds : int
-        How much can be shown at a time, and how many rewards are expected.
+        Number of arms on offer, and of expected rewards.
     epsilon, delta : float
         The budget.
     **options
-        More of `dpb.plan`: click_rate, contexts, unit.
+        Other options of `dpb.plan`: click_rate, contexts, unit.
 
     Returns
     -------
     Sizing
-        `gain` is 1 - regret / regret of random play, foretold; `enough` whether it is at least 0.3.
+        `gain` is 1 - regret / regret of random play, as predicted; `enough` is whether it is at
+        least 0.3.
 
     Examples
     --------

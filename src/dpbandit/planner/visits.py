@@ -1,8 +1,9 @@
-"""How often people come, and so what a cap on each of them leaves out. Public: visits, not clicks.
+"""How often people come, and how much a cap therefore leaves out. Visits are public, clicks are
+not.
 
-A unit of m rewards drops a user's later visits. A unit of C drops what a person's clicks add up to
-beyond C: of N clicks min(N, C) is learned, and N is binomial, as if everybody clicked alike.
-Visits are spread evenly over all rounds, so caps bind late more than early.
+A unit of m rewards drops a user's later visits. A unit of C drops a person's clicks beyond C: of N
+clicks min(N, C) are learned, and N is binomial, as if everybody clicked alike. Visits are spread
+evenly over all rounds, so caps bind more late than early.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ TAIL = 1e-9  # people who come more often than all but this share are left out o
 
 @dataclass(frozen=True)
 class Learned:
-    """Which share of visits is learned from, and of the clicks in those.
+    """The share of visits learned from, and of the clicks in those.
 
-    `course` has the share that is not 1 at the times GRID, from the first round to the last.
+    `course` has the share below 1 at the times GRID, from the first round to the last.
     """
 
     visits: float = 1.0
@@ -41,18 +42,18 @@ class Learned:
         return {"visits": self.visits, "clicks": self.clicks}
 
     def clicks_at(self, part: Vector) -> Vector:
-        """The share of clicks that counts, when this part of the rounds is over."""
+        """The share of clicks that counts, after this part of the rounds."""
         return np.asarray(np.interp(part, GRID, self.course))
 
     def rounds_learned(self, part: Vector) -> Vector:
-        """How much of all rounds was learned from, when this part of them is over."""
+        """How much of all rounds was learned from, after this part of them."""
         if self.visits == 1:
             return part
         steps = np.diff(GRID) * (self.course[1:] + self.course[:-1]) / 2
         return np.asarray(np.interp(part, GRID, np.concatenate([[0.0], np.cumsum(steps)])))
 
     def rounds_over(self, learned: Vector) -> Vector:
-        """The other way round."""
+        """The inverse."""
         return np.asarray(np.interp(learned, self.rounds_learned(GRID), GRID))
 
 
@@ -61,7 +62,7 @@ EVERYTHING = Learned()
 
 @dataclass(frozen=True)
 class Visits:
-    """A law of the number of visits of one person: `counts`, and the share of people of each."""
+    """The distribution of one person's visits: `counts`, and the share of people with each."""
 
     counts: Vector
     shares: Vector
@@ -73,7 +74,7 @@ class Visits:
         return float(self.counts @ self.shares)
 
     def up_to(self, most: int) -> float:
-        """The share of visits that are among the first so many of their person.
+        """The share of visits that are among the first `most` of their person.
 
         >>> visits_of([1, 5]).up_to(2)
         0.5
@@ -81,7 +82,7 @@ class Visits:
         return float(np.minimum(self.counts, most) @ self.shares) / self.mean
 
     def clicks_up_to(self, most: float, rate: float) -> float:
-        """The share of clicks that a cap of `most` clicks a person leaves, at this click rate.
+        """The share of clicks left by a cap of `most` clicks per person, at this click rate.
 
         >>> round(visits_of([2]).clicks_up_to(1, 0.5), 4)  # of 0, 1 or 2 clicks: 3/4 of one
         0.75
@@ -89,10 +90,10 @@ class Visits:
         return mean_of(self.course(most, rate))
 
     def course(self, most: float, rate: float) -> Vector:
-        """The chance that a click counts at the times GRID: fewer than `most` came before it.
+        """The probability that a click counts at the times GRID: fewer than `most` came before it.
 
-        Each other visit of its person came before with chance τ, and was clicked with `rate`. A
-        part of a click counts in part. With rate 1: the same of visits.
+        Each other visit of its person came before with probability τ, and was clicked with
+        probability `rate`. A part of a click counts in part. With rate 1: the same for visits.
         """
         from scipy.special import bdtr  # P(Bin(n, p) ≤ k)
 
@@ -107,7 +108,8 @@ class Visits:
         return counted + (most - whole) * (at_most(whole) - counted) if most > whole else counted
 
     def learned(self, unit: Unit, width: float, rate: float | None) -> Learned:
-        """What a unit's cap leaves. Without a click rate nobody knows what rewards add up to."""
+        """The share that a unit's cap leaves. Without a click rate the sum of rewards is
+        unknown."""
         match unit:
             case User():
                 first = unit.cap or 1
@@ -120,7 +122,7 @@ class Visits:
             case Unit() if unit.option == ONE_REWARD.option:
                 return EVERYTHING
             case other:
-                raise TypeError(f"nobody said what a cap of {other.words!r} leaves out")
+                raise TypeError(f"it is unknown how much a cap of {other.words!r} leaves out")
 
 
 def mean_of(course: Vector) -> float:
@@ -129,7 +131,7 @@ def mean_of(course: Vector) -> float:
 
 
 def law_of(counts: Vector, shares: Vector, words: str) -> Visits:
-    """With at most so many different counts: large ones that are close are taken together."""
+    """With a bounded number of different counts: large ones that are close are merged."""
     if len(counts) > MOST_COUNTS:
         edges = np.unique(np.geomspace(1, len(counts), MOST_COUNTS).astype(int) - 1)
         together = np.add.reduceat(shares, edges)
@@ -139,7 +141,8 @@ def law_of(counts: Vector, shares: Vector, words: str) -> Visits:
 
 
 def visits_of(given: Any) -> Visits:
-    """From a number, the mean of a geometric law, or from the visits of a sample of people.
+    """From a number, the mean of a geometric distribution, or from the visits of a sample of
+    people.
 
     >>> visits_of(20).words, visits_of([1, 1, 4]).mean
     ('20 a person on average, geometric', 2.0)
@@ -152,8 +155,8 @@ def visits_of(given: Any) -> Visits:
         raise ShapeError(f"visits must be a number or a list of them, not {numbers.shape}")
     if numbers.size == 0 or not (np.isfinite(numbers) & (numbers >= 1)).all():
         raise OptionError(
-            "visits must be how often one person comes, at least 1: their mean, or one number for "
-            f"each person of a sample, not {given!r}"
+            "visits must be how often one person comes, at least 1: the mean, or one number per "
+            f"person of a sample, not {given!r}"
         )
     if numbers.ndim == 0:
         mean = float(numbers)

@@ -1,4 +1,4 @@
-"""The work behind one plan: every algorithm is made, given its share of the time, and played."""
+"""The work behind one plan: make every algorithm, give it its share of the time, and play it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Progress = Callable[[str, float], None]
 
 
 class Work:
-    """The algorithms of one question: made once to see what they are, then played."""
+    """The algorithms of one question: made once for inspection, then played."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Work:
             claim = getattr(bandit, "claim", None)
             proven = claim is not None and claim.status == "proven"
             if not (named or proven or name == REFERENCE):
-                words = "not proven with these options: name it, and it is predicted"
+                words = "not proven with these options: name it to get a prediction"
                 self.found[label] = Forecast(label, claim, None, words)
                 continue
             told = ' with rewards="clicks"' if CLICKS in own.items() else ""
@@ -65,7 +65,8 @@ class Work:
             self.costs[label] = round_cost(bandit, problem.arms)
 
     def _learned(self, bandit: Any) -> Learned:
-        """What caps leave of people who come often; a bandit that is not private has none."""
+        """The share that caps leave of frequent visitors; a bandit that is not private has no
+        cap."""
         private = type(bandit) is Bandit and bandit.claim.status != "none"
         if self.visits is None or not private:
             return EVERYTHING
@@ -73,14 +74,15 @@ class Work:
         return self.visits.learned(bandit.options.protects, bandit.options.width, rate)
 
     def effort(self, seconds: float) -> Effort:
-        """What is played of each. The reference is always played: all others are measured by it."""
+        """How much to play of each. The reference is always played: the others are compared with
+        it."""
         effort = effort_for(self.costs, self.problem.rounds, len(self.problem.thetas), seconds)
         if effort.rounds.get(REFERENCE) == 0:
             effort.rounds[REFERENCE] = min(LEAST_ROUNDS, self.problem.rounds)
         return effort
 
     def forecasts(self, effort: Effort, progress: Progress | None) -> dict[str, Forecast]:
-        """All predictions; after Ctrl-C those that are finished."""
+        """All predictions; after Ctrl-C the finished ones."""
 
         def tell(label: str, at: int, part: float) -> None:
             if progress is not None:
@@ -134,16 +136,16 @@ def notes_on(
     if shorter:
         words = "; ".join(f"{played:,} ({', '.join(names)})" for played, names in shorter.items())
         notes.append(
-            f"of {problem.rounds:,} rounds these were played, to answer in seconds: {words}. The "
+            f"of {problem.rounds:,} rounds these were simulated, to answer in seconds: {words}. The "
             "rest is extrapolated: with each doubling of time, added regret keeps growing by its last "
-            "factor, between 1 and 2. Ask for fewer algorithms to have them played longer"
-            + (". Drift after the rounds played is not seen" if problem.in_order else "")
+            "factor, between 1 and 2. Ask for fewer algorithms to simulate them longer"
+            + (". Drift after the simulated rounds is not seen" if problem.in_order else "")
         )
     return notes
 
 
 def _on_the_default(forecasts: dict[str, Forecast]) -> list[str]:
-    """Where the algorithm that every page begins with is a bad choice, a plan says so."""
+    """A note where the default algorithm is a bad choice."""
     finals = {
         label: float(forecast.course.regret[-1])
         for label, forecast in forecasts.items()

@@ -78,7 +78,7 @@ def curves(results: Results, what: str = "regret") -> Figure:
 
 
 def styled(names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each name with how its curve is drawn."""
+    """Each name with the style of its curve."""
     styles = cycle(COLOURS), cycle(MARKERS), cycle(DASHES)
     for name, colour, marker, dashes in zip(names, *styles, strict=False):
         style: dict[str, Any] = {} if dashes[0] is None else {"dashes": dashes}
@@ -86,7 +86,7 @@ def styled(names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def dress(axes: Any, title: str, *, log: bool) -> None:
-    """What all pictures over rounds have in common."""
+    """The style that all pictures over rounds share."""
     axes.set_xlabel("round")
     axes.set_ylabel(title)
     if log:

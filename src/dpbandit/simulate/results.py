@@ -1,4 +1,4 @@
-"""What a run leaves: a table of recorded rounds, its summary, and pictures."""
+"""The results of a run: a table of recorded rounds, its summary, and pictures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Runs algorithms × seeds on one world, in compiled loops over all cores, of this machine or of a cluster.
+"""Runs algorithms × seeds on one world, in compiled loops over all cores of this machine or a
+cluster.
 
-All algorithms of a seed play the same contexts and reward noise. A result depends on its seed and options alone: not on
-the number of cores, nor on what else runs beside it. Memory does not grow with rounds; only the recorded rows do.
+All algorithms of a seed play the same contexts and reward noise. A result depends only on its seed
+and options, not on the number of cores or on other work. Memory grows with the recorded rows, not
+with rounds.
 """
 
 from __future__ import annotations
@@ -48,14 +50,15 @@ def run(
 ) -> Results:
     """Play every algorithm on every seed and return the recorded rounds.
 
-    `algorithms` are names; a pair (name, options) gives one algorithm options of its own, and a mapping
-    {label: (name, options)} runs the same algorithm under several labels. `seeds` is a count or the seeds themselves.
-    `progress=True` draws a bar; a function is called with (rounds done, rounds in all). Ctrl-C returns what is finished.
-    `cluster` spreads seeds and algorithms over a Ray cluster: "local", "auto" or its address; the numbers are the same.
-    `device="cuda"` plays the paper's simulation on a GPU, in single precision and with draws of its own: results agree with the
-    CPU's statistically, not seed by seed, and replications of 128 neighbouring seeds share a pool of arms.
-    Other options go to `dpb.make`; private algorithms also get the world's public contexts, and its range of rewards if no
-    other is given.
+    `algorithms` are names. A pair (name, options) gives one algorithm its own options; a mapping
+    {label: (name, options)} runs one algorithm under several labels. `seeds` is a count, or the
+    seeds themselves. `progress=True` draws a bar; a function is called with (rounds done, total
+    rounds). Ctrl-C returns finished work. `cluster` spreads seeds and algorithms over a Ray cluster
+    ("local", "auto" or its address), with the same numbers. `device="cuda"` plays the paper's
+    simulation on a GPU, in single precision and with other draws. Results agree with the CPU's
+    statistically, not seed by seed, and replications of 128 neighbouring seeds share a pool of
+    arms. Other options go to `dpb.make`. Private algorithms also get the world's public contexts
+    and, unless you give one, its range of rewards.
 
     >>> import dpbandit as dpb
     >>> results = dpb.run(dpb.worlds.Synthetic(), ["random", "linucb"], horizon=500, seeds=2)
@@ -65,7 +68,7 @@ def run(
     if device not in (*DEVICES, "host"):
         raise OptionError(f"device must be 'cpu' or 'cuda', not {device!r}")
     if cluster is not None and device != "cpu":
-        raise OptionError("a GPU needs no cluster: leave out one of device and cluster")
+        raise OptionError("a GPU needs no cluster: omit device or cluster")
     match = prepare(world, algorithms, horizon=horizon, seeds=seeds, record=record, **options)
     if device != "cpu":
         from dpbandit.simulate.on_gpu import play_jobs
@@ -80,7 +83,7 @@ def run(
 
 @dataclass(frozen=True)
 class Game:
-    """What the tasks of a match have in common."""
+    """The data shared by all tasks of a match."""
 
     world: World
     jobs: list[Job]
@@ -91,7 +94,7 @@ class Game:
 
 @dataclass(frozen=True)
 class Match:
-    """A comparison that has been checked and can be played: a game, its seeds, and results that are still empty."""
+    """A checked comparison, ready to play: a game, its seeds, and empty results."""
 
     game: Game
     seeds: list[int]
@@ -99,7 +102,7 @@ class Match:
 
     @property
     def size(self) -> int:
-        """Rounds in all."""
+        """Total rounds."""
         return self.game.horizon * len(self.game.jobs) * len(self.seeds)
 
 
@@ -112,10 +115,11 @@ def prepare(
     record: Iterable[int] | None = None,
     **options: Any,
 ) -> Match:
-    """Check all that `run` is given; every option error and warning is raised here, before work starts."""
+    """Check all arguments of `run`; every option error and warning is raised here, before work
+    starts."""
     if not hasattr(world, "episode"):
         raise OptionError(
-            f"{world!r} is no world: give an object such as dpb.worlds.Synthetic() (all of them: "
+            f"{world!r} is not a world: give an object such as dpb.worlds.Synthetic() (all of them: "
             "dir(dpb.worlds))"
         )
     limit = world.rounds
@@ -145,10 +149,11 @@ def play_all(
     *,
     among: int = 1,
 ) -> list[Results]:
-    """Play matches side by side, each drawn when there is room for it; `among` is how many there are. Ctrl-C stops.
+    """Play matches side by side, starting each when there is room; `among` is their number. Ctrl-C
+    stops.
 
-    `advance` is called with the number of a match and rounds played; `finished` with its results as soon as they are all there,
-    and with what there is of the others in the end.
+    `advance` is called with a match's number and the rounds played. `finished` is called with each
+    match's results once they are complete, and at the end with the partial results of the others.
     """
     begun: list[Match] = []
     found: list[list[dict[str, Any]]] = []
@@ -233,17 +238,15 @@ def _jobs(algorithms: Any, options: dict[str, Any]) -> list[Job]:
         for label, _, own in wanted:
             if own.get(forbidden) is not None:
                 raise OptionError(
-                    f"run sets {forbidden!r} itself, for all algorithms alike: leave it out of {label!r}'s options"
+                    f"run sets {forbidden!r} itself, for all algorithms alike: omit it from {label!r}'s options"
                 )
         if forbidden in options:
-            raise OptionError(
-                f"run sets {forbidden!r} itself: leave it out (seeds are given as seeds=...)"
-            )
+            raise OptionError(f"run sets {forbidden!r} itself: omit it (give seeds as seeds=...)")
     return share_out(options, wanted)
 
 
 def _in_range_of(world: World, jobs: list[Job]) -> list[Job]:
-    """The jobs, clipping to the world's own range of rewards where nothing else was asked for."""
+    """The jobs, clipping to the world's own range of rewards unless another was given."""
     own = getattr(world, "reward_range", None)
     if own is None:
         return jobs
@@ -305,7 +308,8 @@ def _tasks(jobs: int, seeds: list[int], cores: int) -> list[tuple[int, range]]:
 
 @contextmanager
 def _bar(progress: bool | Progress, total: int, place: Place) -> Iterator[Callable[[int], None]]:
-    """What is called with rounds played, from any thread: it draws a bar, or calls `progress`."""
+    """A function to call with rounds played, from any thread: it draws a bar, or calls
+    `progress`."""
     drawn: Any = None
     if progress is True:
         from rich import progress as rich

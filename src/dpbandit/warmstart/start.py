@@ -1,4 +1,5 @@
-"""`warm_start`: a log of contexts and rewards becomes a private bandit that learns on, online."""
+"""`warm_start`: turn a log of contexts and rewards into a private bandit that keeps learning
+online."""
 
 from __future__ import annotations
 
@@ -34,10 +35,10 @@ Progress = Callable[[int, int], None]
 
 # Features in single precision that were brought to norm 1 miss it by their own rounding.
 SINGLE_TOLERANCE = 1e-6
-# How contexts are spread is read off this many rows at the heads of this many parts: a peek, not a
-# pass.
+# The spread of contexts is estimated from this many rows at the heads of this many parts: a peek,
+# not a pass.
 PEEKS, PEEK = 16, 4096
-# Of those, so many go into the saved bandit where an algorithm wants contexts to keep.
+# How many of those go into the saved bandit, if the algorithm keeps contexts.
 KEPT = 2048
 
 
@@ -55,13 +56,13 @@ def warm_start(
     progress: Progress | None = None,
     **options: Unpack[Given],
 ) -> Bandit:
-    """A bandit that has learned from a log, in one pass and one release, and learns on online.
+    """Make a bandit from a log, in one pass and one release. It then keeps learning online.
 
-    The logged rewards pay for one release, with all of their budget; online rewards pay as always.
-    **Starting twice from the same log spends the same rewards' budget twice.** Rows whose contexts
-    cannot be learned from are counted by kind and left out, with a warning: see `bandit.log`. A reward that is NaN
-    or infinite stands in the middle of `reward_range`, and counts as clipped: which rows are learned
-    from is public, so no reward decides it. (With persons it counts for nothing.)
+    The logged rewards spend all of their budget on one release; online rewards pay as always.
+    **Starting twice from the same log spends the same rewards' budget twice.** Rows with unusable
+    contexts are left out and counted by kind, with a warning: see `bandit.log`. Which rows are
+    learned from is public, so no reward may decide it: a reward that is NaN or infinite is replaced
+    by the middle of `reward_range`, and counts as clipped. (With persons it counts as 0.)
 
     Parameters
     ----------
@@ -69,28 +70,28 @@ def warm_start(
         A Parquet, CSV or Arrow file, a folder, a glob, a list of these, an Arrow table, a
         RecordBatchReader, or a frame of pandas or polars.
     algorithm : str, default 'anytime'
-        What to make of it.
+        The algorithm.
     context : str or list of str
         One column of lists, or several columns of numbers.
     reward : str
-        The rewards' column.
+        The column of rewards.
     user : str, optional
-        Whose reward it is, for unit=('user', m) or ('person', C).
+        The column of users, for unit=('user', m) or ('person', C).
     missing_reward : float, optional
-        What a row without a reward is worth. Without it such rows are left out, and that they lack
-        one is public. pandas writes a missing reward as NaN.
+        The reward of a row without one. Without it such rows are left out, and the fact that they
+        lack a reward is public. pandas writes a missing reward as NaN.
     least_used : float, default 0.5
-        Which share of the rows must be usable, users' caps aside. Below it nothing is released.
+        The smallest usable share of the rows, apart from users' caps. Below it nothing is released.
     workers : int, optional
-        How many parts are read at a time; one a core if not given.
+        Number of parts read at a time; default one per core.
     cluster : str, optional
-        A Ray cluster that reads ("local", "auto" or its address). Its nodes must have the same
+        A Ray cluster to read with ("local", "auto" or its address). Its nodes must have the same
         files at the same paths; the bandit is the same.
     progress : callable, optional
-        Called with the rows read and all rows.
+        Called with the number of rows read, and the total.
     **options
-        Those of `dpb.make`; `dim` is inferred. With an encoder its fields are columns of the log, found
-        by name, and `context` is not used.
+        Options of `dpb.make`; `dim` is inferred. With an encoder its fields are columns of the log,
+        found by name, and `context` is not used.
 
     Returns
     -------
@@ -99,8 +100,8 @@ def warm_start(
     Raises
     ------
     LogError
-        If the log cannot be read, or fewer of its rows can be used than `least_used` says. Nothing
-        was released then.
+        If the log cannot be read, or too few rows are usable for `least_used`. Nothing is released
+        then.
     OptionError
         If an option is not allowed, or the algorithm cannot start from a log.
 
@@ -127,7 +128,7 @@ def warm_start(
     if elsewhere and any(part.table is not None or part.rows is None for part in opened.parts):
         raise OptionError(
             "a cluster reads Parquet files that all its nodes see, not CSV, a stream, or a table in "
-            "the memory of one machine"
+            "one machine's memory"
         )
     encoder = options.get("encoder")
     private = registry.find(algorithm).contexts_are_private
@@ -142,8 +143,7 @@ def warm_start(
     )
     if options.get("dim", columns.dim) != columns.dim:
         raise OptionError(
-            f"dim = {options['dim']} was asked for, and the log's contexts have {columns.dim} "
-            "features"
+            f"dim = {options['dim']} was given, but the log's contexts have {columns.dim} features"
         )
     longest = float(options.get("max_norm", 1.0))
     sample = np.empty((0, columns.dim)) if private else peek(opened, columns, longest)
@@ -169,8 +169,8 @@ def warm_start(
     if bandit.claim.status != "none" and bandit.claim.delta * log.learned > 1:
         warnings.warn(
             f"delta = {bandit.claim.delta:g} is above 1/{log.learned:,}, one over the number of "
-            "logged rewards: too large to protect people (publishing one of them at random in the "
-            "clear would satisfy it)",
+            "logged rewards: too large to protect people (it would allow publishing one random reward "
+            "in the clear)",
             PrivacyWarning,
             stacklevel=2,
         )
@@ -192,7 +192,7 @@ def learn_log(
 ) -> Log:
     """Read the log into a bandit that has learned nothing yet.
 
-    Until the last step nothing is released, and the bandit is as it was.
+    Until the last step nothing is released, and the bandit stays unchanged.
     """
     ready = enter.check(bandit)
     unit = ready.options.protects
