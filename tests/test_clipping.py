@@ -75,7 +75,7 @@ def test_clipping_that_changes_which_arm_is_best_is_said():
     assert found.asked.order == ("often", "rare")
     assert found.asked.arm_biases == pytest.approx({"often": 0.0, "rare": 0.02 - 6.0})
     assert found.asked.moved == pytest.approx(5.98 / 2)  # of what they differ by
-    assert "changes which arm is best: often instead of rare" in found.headline()
+    assert "changes the best arm: often instead of rare" in found.headline()
 
 
 def test_what_shifts_all_arms_alike_costs_nothing():
@@ -143,8 +143,8 @@ def test_the_command_line_says_and_shows_it(tmp_path, money):
         (None, [], "cannot be read"),
         ("", [], "is no table"),
         ("1,2\n3,4\n", [], "a column reward"),
-        ("1\n2\n", ["--click-rate", "0.1"], "says which range"),
-        ("1\n2\n", ["anytime"], "says which range"),
+        ("1\n2\n", ["--click-rate", "0.1"], "recommends a range"),
+        ("1\n2\n", ["anytime"], "recommends a range"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, text, more, words):

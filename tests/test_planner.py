@@ -649,7 +649,7 @@ def test_protections_are_compared_in_one_measure_and_one_is_recommended():
         ({"particles": 1}, OptionError, "particles"),
         ({"click_rate": 2, "reward_range": (0, 1)}, OptionError, "click_rate"),
         ({"click_rate": 0.1}, OptionError, "clicks are 0 or"),
-        ({"click_rate": 0.1, "reward_noise": 0.3}, OptionError, "leave reward_noise out"),
+        ({"click_rate": 0.1, "reward_noise": 0.3}, OptionError, "omit reward_noise"),
         ({"visits": 0.5}, OptionError, "visits"),
         ({"visits": "often"}, OptionError, "visits"),
         ({"visits": [1.5, 2]}, OptionError, "whole numbers"),

@@ -161,7 +161,7 @@ def test_rows_that_cannot_be_used_are_counted_said_and_refused_if_many():
     assert full.used == 99
     for row in rows[:60]:
         row["clicked"] = None
-    with pytest.raises(errors.LogError, match="less than half of the log's rows"):
+    with pytest.raises(errors.LogError, match="fewer than half of the log's rows"):
         dpb.replay(rows, "anytime", **given)
 
 

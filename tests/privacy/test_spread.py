@@ -132,7 +132,7 @@ def test_what_is_no_such_unit_is_refused(most):
 
 @pytest.mark.parametrize("name", ["tree-gauss", "dgs", "anytime-joint", "private-linucb", "linucb"])
 def test_where_nothing_is_proven_for_it_it_is_refused(name):
-    with pytest.raises(OptionError, match="where its contexts point"):
+    with pytest.raises(OptionError, match="no proof for that unit"):
         dpb.make(name, unit=("spread", 2), horizon=20, **GIVEN)
     assert spread(2).option == ("spread", 2)
 

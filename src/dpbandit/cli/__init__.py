@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Everything it does can be done from Python with the names in `dpbandit`."""
+"""The command line: parse, call, print. The names in `dpbandit` do the same from Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and leave.", callback=_version, is_eager=True
+            "--version", help="Print the version and exit.", callback=_version, is_eager=True
         ),
     ] = False,
 ) -> None:
@@ -42,9 +42,10 @@ join_lines(app)
 
 
 def main() -> None:
-    """Entry point: a mistake, a missing package or a file that cannot be used becomes one line that says what to do."""
+    """Entry point: turns a mistake, a missing package or an unusable file into one line that says
+    what to do."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal without Greek letters gets question marks, not a crash.
+        # A terminal that cannot show Greek letters gets question marks, not a crash.
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
@@ -69,7 +70,7 @@ def main() -> None:
         if error.filename is None:
             raise
         status = _say(
-            f"{error.filename}: {error.strerror or error}; name a place that exists and can be written to"
+            f"{error.filename}: {error.strerror or error}; name an existing, writable place"
         )
     except typer.Abort:
         status = shared.INTERRUPTED
@@ -77,7 +78,7 @@ def main() -> None:
 
 
 def _usage(error: BaseException) -> int:
-    """Arguments that do not fit: what is wrong, and where the right ones are."""
+    """Wrong arguments: say what is wrong, and where the right ones are listed."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         return shared.MISTAKE  # the help has been printed

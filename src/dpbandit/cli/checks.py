@@ -1,5 +1,5 @@
-"""What `dpbandit doctor` looks at. Each check answers what was found and, where something is
-missing, what would bring it.
+"""The checks of `dpbandit doctor`. Each reports what was found and, if something is missing, how to
+get it.
 
 Nothing is downloaded or installed, and no check may raise: a broken part is a line, not the end of
 the report.
@@ -24,7 +24,7 @@ State = Literal["fine", "absent", "broken", "unset"]
 
 
 class Finding(NamedTuple):
-    """One line. `absent` is something one may do without; `broken` something one may not."""
+    """One line. An `absent` part is optional; a `broken` one is not."""
 
     name: str
     state: State
@@ -36,12 +36,12 @@ Findings = Iterator[Finding]
 
 
 def _either(name: str, found: str | None, lacking: str, fix: str) -> Finding:
-    """What was found, or what is lacking and how to get it."""
+    """A finding, or what is missing and how to get it."""
     return Finding(name, "fine", found) if found else Finding(name, "absent", lacking, fix)
 
 
 def library() -> Findings:
-    """Python, dpbandit and what it cannot do without."""
+    """Python, dpbandit and its required packages."""
     words, enough = f"{platform.python_version()} at {sys.executable}", sys.version_info >= (3, 11)
     fix = "" if enough else "dpbandit needs Python 3.11 or newer"
     yield Finding("Python", "fine" if enough else "broken", words, fix)
@@ -59,7 +59,7 @@ def library() -> Findings:
 
 
 def privacy() -> Findings:
-    """Real noise is drawn, once of each kind, the way a bandit without a seed draws it."""
+    """Draw real noise once of each kind, as a bandit without a seed does."""
     yield _tried("real noise", _draw, "pip install --force-reinstall opendp")
 
 
@@ -84,7 +84,7 @@ def _draw() -> str:
 
 
 def core() -> Findings:
-    """What runs bandits: the compiled core, or the reference in its place."""
+    """The engine: the compiled core, or the reference in its place."""
     from dpbandit.engine import core_status, has_core
 
     if has_core():
@@ -110,7 +110,7 @@ def _compute() -> str:
 
 
 def machine() -> Findings:
-    """Processor, memory, and what limits threads."""
+    """Processor, memory, and limits on threads."""
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -139,7 +139,7 @@ def _memory() -> str:
         total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return ""
-    # What could be had counts caches that would be given up.
+    # Available memory includes caches that can be freed.
     with suppress(OSError), open("/proc/meminfo") as file:
         available = [line.split()[1] for line in file if line.startswith("MemAvailable")]
         free = int(available[0]) / 2**20 if available else free
@@ -168,7 +168,7 @@ def gpu() -> Findings:
         )
         yield Finding("GPU", "fine", words)
     except DeviceError as error:
-        fix = "install the NVIDIA driver, or leave out --device cuda"
+        fix = "install the NVIDIA driver, or omit --device cuda"
         yield Finding("GPU", "absent", f"{error}; {seen}", fix)
     except Exception as error:  # a CuPy for another CUDA fails in many ways
         words = f"CuPy cannot be used ({_brief(error)})"
@@ -233,7 +233,7 @@ SECTIONS: dict[str, Callable[[], Findings]] = {
 
 
 def everything() -> dict[str, list[Finding]]:
-    """All findings by section. Where a section itself fails, that is what was found."""
+    """All findings by section. If a section itself fails, that is its finding."""
     found: dict[str, list[Finding]] = {}
     for title, check in SECTIONS.items():
         found[title] = []

@@ -18,7 +18,7 @@ COMMANDS = ("reproduce", "bench")
 
 
 def attach(clone: Path) -> bool:
-    """Add the commands of the clone at that place; False where there is none."""
+    """Add the commands of the clone at that place; False if there is none."""
     if not (clone / "experiments/cli.py").is_file() or not (clone / "src/dpbandit").is_dir():
         return False
     sys.path.insert(0, str(clone))
@@ -31,7 +31,7 @@ attached = attach(Path(__file__).resolve().parents[3])
 
 
 def look_for(words: Sequence[str]) -> None:
-    """See that the commands are there if they are asked for, or say where they are."""
+    """Load the clone's commands if they are requested, or say where they are."""
     if attached or not set(words[:1]) & set(COMMANDS) or attach(Path.cwd()):
         return
     raise OptionError(

@@ -1,4 +1,4 @@
-"""`dpbandit algorithms` and `dpbandit run`: what there is, and how it compares on simulations."""
+"""`dpbandit algorithms` and `dpbandit run`: the algorithms, and how they compare on simulations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORLDS = {"synthetic": "Synthetic", "drifting": "Drifting", "degenerate": "Degen
 
 @app.command()
 def algorithms(json_: Json = False) -> None:
-    """List the algorithms, what each promises, and where it comes from.
+    """List the algorithms, with their claims and references.
 
     [dim]Example:[/dim]  dpbandit algorithms --json
     """
@@ -57,7 +57,7 @@ def algorithms(json_: Json = False) -> None:
 def run(
     names: list[str] | None = Argument(
         None,
-        help="Algorithms to compare; if none is named, all that take contexts with features.",
+        help="Algorithms to compare; default: all that take contexts with features.",
         metavar="ALGORITHM",
         autocompletion=known_names.algorithm,
     ),
@@ -74,7 +74,7 @@ def run(
     ),
     horizon: int = Option(defaults.HORIZON, help="Rounds."),
     unknown_horizon: bool = Option(
-        False, "--unknown-horizon", help="Do not tell the algorithms how many rounds there will be."
+        False, "--unknown-horizon", help="Do not tell the algorithms the number of rounds."
     ),
     seeds: int = Option(20, help="Repetitions, each with its own world and noise."),
     alpha: str = Option(
@@ -83,7 +83,7 @@ def run(
     ridge: float = Option(1.0, help="Ridge regularisation λ."),
     reward_range: tuple[float, float] | None = Option(
         None,
-        help="Rewards are clipped to this range by private algorithms; the world's, -0.5 1.5, if not given.",
+        help="Private algorithms clip rewards to this range; default: the world's, -0.5 1.5.",
         metavar="LOW HIGH",
     ),
     noise: str | None = Option(
@@ -97,7 +97,7 @@ def run(
     shown: int = Option(10, help="Arms shown each round."),
     reward_noise: float = Option(0.5, help="Standard deviation of reward noise."),
     workers: int | None = Option(
-        None, help="Cores to use; all if not given. Results do not depend on it."
+        None, help="Cores to use; default: all. Results do not depend on it."
     ),
     cluster: Cluster = None,
     device: Device = "cpu",
@@ -106,7 +106,8 @@ def run(
     ),
     json_: Json = False,
 ) -> None:
-    """Compare algorithms on the paper's simulation, or on one that is harder. Ctrl-C keeps the seeds that are finished.
+    """Compare algorithms on the paper's simulation, or on a harder one. Ctrl-C keeps the finished
+    seeds.
 
     [dim]Examples:[/dim]
 
@@ -193,7 +194,7 @@ def run(
 
 
 def _noise_for(name: str, noise: str | None) -> dict[str, Any]:
-    """The wanted noise where the algorithm has it; its own default elsewhere, said aloud."""
+    """The requested noise if the algorithm supports it; else its own, with a note."""
     if noise is None or name in ("random", "linucb"):
         return {}
     from dpbandit.errors import OptionError

@@ -13,7 +13,7 @@ from dpbandit.cli.shared import BROKEN, app, err, print_json, print_table, say
 if TYPE_CHECKING:
     from dpbandit.cli.checks import Finding, State
 
-# A mark that is understood without colours, and a colour.
+# A mark that is clear without colours, and a colour.
 MARKS: dict[State, tuple[str, str]] = {
     "fine": ("ok", "green"),
     "absent": ("--", "yellow"),
@@ -24,9 +24,10 @@ MARKS: dict[State, tuple[str, str]] = {
 
 @app.command()
 def doctor(json_: Json = False) -> None:
-    """Look at this installation: versions, cores, GPU, data, and what is missing with the command that brings it.
+    """Check this installation: versions, cores, GPU, data, and what is missing, with the command
+    that installs it.
 
-    Nothing is downloaded. Exit status 0 if the library can work, 1 if something essential is broken.
+    Nothing is downloaded. Exit status 0 if the library works, 1 if something essential is broken.
 
     [dim]Examples:[/dim]
 
@@ -65,12 +66,12 @@ def _show(found: dict[str, list[Finding]]) -> None:
     broken = [finding.name for finding in every if finding.state == "broken"]
     absent = [finding.name for finding in every if finding.state == "absent"]
     if broken:
-        words = f"broken: {', '.join(broken)}; nothing can be trusted until that is mended"
+        words = f"broken: {', '.join(broken)}; nothing can be trusted until that is fixed"
         say(words, "bold red")
     else:
-        rest = f"; optional and not here: {', '.join(absent)}" if absent else ""
+        rest = f"; optional and not installed: {', '.join(absent)}" if absent else ""
         say(f"dpbandit can work here{rest}", "bold")
-    # Below the table, where no column breaks a command that is to be copied.
+    # Below the table, where no column breaks a command to copy.
     for finding in every:
         if finding.fix:
             say(f"  {finding.name}: {finding.fix}")

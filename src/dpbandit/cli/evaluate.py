@@ -1,4 +1,4 @@
-"""`dpbandit evaluate`: what algorithms would have earned, from a log of what another one showed."""
+"""`dpbandit evaluate`: off-policy evaluation, from a log of what another system showed."""
 
 from __future__ import annotations
 
@@ -26,47 +26,50 @@ def evaluate(
     algorithm: Annotated[
         list[str] | None,
         Option(
-            help="What to evaluate, again for more; random and anytime if nothing is named.",
+            help="An algorithm to evaluate; repeat for more. Default: random and anytime.",
             autocompletion=names.algorithm,
         ),
     ] = None,
     model: Annotated[
         list[Path] | None,
-        Option(help="An exported model to evaluate, which does not learn; again for more."),
+        Option(help="An exported model to evaluate, which does not learn; repeat for more."),
     ] = None,
-    encoder: Path | None = Option(
-        None, help="How records become contexts: what Encoder.save wrote."
-    ),
+    encoder: Path | None = Option(None, help="File of an encoder, written by Encoder.save."),
     items: Path | None = Option(
-        None, help="All that can be shown: a table with the item's fields, a row each."
+        None, help="All items that can be shown: a table with the item's fields, one row each."
     ),
-    action: str = Option("action", help="The column with what was shown."),
+    action: str = Option("action", help="The column of shown actions."),
     reward: str = Option("reward", help="The rewards' column."),
     propensity: str | None = Option(
-        None, help="The column with the chance it had; without it all had the same."
+        None,
+        help="The column of the shown action's probability; without it all were equally likely.",
     ),
-    clip: float | None = Option(None, help="The largest weight, 1/propensity; needed with it."),
+    clip: float | None = Option(
+        None, help="The largest weight 1/propensity; required with --propensity."
+    ),
     offered: str | None = Option(
-        None, help="The column with lists of what was on offer, if not all."
+        None, help="The column with lists of the actions on offer, if not all."
     ),
     contexts: str = Option(
         "contexts", help="Without an encoder: the column with a list of numbers for each arm."
     ),
     user: str | None = Option(
-        None, help="The users' column, for --user-rewards or --person-clicks."
+        None, help="The column of users, for --user-rewards or --person-clicks."
     ),
-    rows_per_user: int | None = Option(None, help="At most so many matched rows of a user count."),
+    rows_per_user: int | None = Option(
+        None, help="How many matched rows of a user count, at most."
+    ),
     missing_reward: float | None = Option(
-        None, help="What a row without a reward is worth; if not given, such rows are left out."
+        None, help="The reward of a row without one; default: such rows are left out."
     ),
     epsilon: float = Option(
-        defaults.EPSILON, help="ε of what algorithms learn: smaller is stronger."
+        defaults.EPSILON, help="ε of the algorithms' learning: smaller is stronger."
     ),
     delta: float | None = Option(None, help="Its δ."),
     release_epsilon: float | None = Option(
         None,
-        help="ε of the estimates, which are then shown with noise and charged; if not given, they are "
-        "in the clear, for eyes that may see the log.",
+        help="ε of the estimates, which then carry noise and are charged; without it they are in the "
+        "clear, only for people who may see the log.",
     ),
     release_delta: float = Option(0.0, help="Its δ; Laplace noise if 0."),
     reward_range: tuple[float, float] = Option(
@@ -75,15 +78,19 @@ def evaluate(
     user_rewards: UserRewards = 0,
     person_clicks: PersonClicks = 0,
     horizon: int | None = Option(None, help="For algorithms that need one."),
-    level: float = Option(0.95, help="How often intervals shall hold."),
-    seed: int | None = Option(None, help="A reproducible simulation; real noise if not given."),
+    level: float = Option(0.95, help="Confidence level of the intervals."),
+    seed: int | None = Option(
+        None, help="Makes it a reproducible simulation; without a seed the noise is real."
+    ),
     json_: Json = False,
 ) -> None:
-    """What would algorithms have earned? Replays a log that another system made, before anything is launched.
+    """Estimate what algorithms would have earned, by replaying another system's log before a
+    launch.
 
-    Each algorithm learns from the rows in which it chooses what was shown, as it would online. Weights go by the
-    chance that it was shown with; without such a column everything on offer is taken to have been equally likely.
-    A log that is private needs --release-epsilon. Ctrl-C keeps what was read in the clear, and shows nothing of a release.
+    Each algorithm learns from the rows in which it chooses the shown action, as it would online.
+    Rows are weighted by the logged probability; without that column all offers count as equally
+    likely. A private log needs --release-epsilon. Ctrl-C keeps estimates in the clear, and shows
+    nothing of a release.
 
     [dim]Examples:[/dim]
 
@@ -135,7 +142,7 @@ def evaluate(
                 **options,
             )
         except KeyboardInterrupt:
-            interrupted("nothing was shown, and nothing of the estimates' budget is spent")
+            interrupted("nothing was shown, and none of the estimates' budget is spent")
     for message in {str(w.message) for w in caught}:
         note(message)
     if json_:

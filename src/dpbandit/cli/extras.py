@@ -1,4 +1,4 @@
-"""What can be installed beside the library, and what each extra brings: the modules by which one knows that it is there."""
+"""The extras of the library, with the modules by which to recognise each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WHAT_FOR = {
 
 
 def what_brings(module: str) -> str | None:
-    """The command that brings a module; None for one that is not ours to bring.
+    """The command that installs a module; None if no extra has it.
 
     >>> what_brings("pandas.core"), what_brings("opendp"), what_brings("nothing_of_ours")
     ("pip install 'dpbandit[lab]'", 'pip install dpbandit', None)
@@ -46,12 +46,12 @@ def what_brings(module: str) -> str | None:
 
 
 def pip_install(extra: str) -> str:
-    """The command that brings an extra."""
+    """The command that installs an extra."""
     return f"pip install 'dpbandit[{extra}]'"
 
 
 def missing(extra: str) -> list[str]:
-    """Modules of an extra that are not there; nothing is imported."""
+    """Missing modules of an extra; nothing is imported."""
     return [module for module in EXTRAS[extra] if not there(module)]
 
 

@@ -1,4 +1,5 @@
-"""Names that can be completed and listed at once: read from the source, because importing the algorithms imports NumPy.
+"""Names for quick completion and listing: read from the source, because importing the algorithms
+imports NumPy.
 
 The registry remains the only list: what is read here is its dictionary and the constants that it refers to.
 """
@@ -26,7 +27,7 @@ Pairs = list[tuple[str, str]]
 
 
 class Line(NamedTuple):
-    """What `dpbandit algorithms` says of one."""
+    """One line of `dpbandit algorithms`."""
 
     description: str
     claim: str
@@ -34,7 +35,7 @@ class Line(NamedTuple):
 
 
 def algorithms() -> dict[str, Line]:
-    """All algorithms; where the registry has been imported, those that were registered too.
+    """All algorithms; if the registry has been imported, with registered ones.
 
     >>> algorithms()["dgs-figure"].claim[:4]
     'none'
@@ -88,7 +89,7 @@ def algorithm(incomplete: str) -> Pairs:
 
 
 def _short(words: str, most: int = 60) -> str:
-    """Shells take a line break for the next word, and Typer breaks lines at 80."""
+    """Shells treat a line break as the next word, and Typer breaks lines at 80."""
     return words if len(words) <= most else words[:most].rsplit(" ", 1)[0].rstrip(",;:") + " …"
 
 

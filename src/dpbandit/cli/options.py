@@ -10,14 +10,14 @@ from typer import Argument, Option
 from dpbandit.cli import names
 from dpbandit.errors import OptionError
 
-Json = Annotated[bool, Option("--json", help="Print JSON on standard output, nothing else.")]
+Json = Annotated[bool, Option("--json", help="Print only JSON on standard output.")]
 Algorithm = Annotated[
     str, Argument(help="The algorithm.", metavar="ALGORITHM", autocompletion=names.algorithm)
 ]
 Noise = Annotated[
     str | None,
     Option(
-        help="gaussian, laplace or laplace-l2; the algorithm's own if not given.",
+        help="gaussian, laplace or laplace-l2; default: the algorithm's own.",
         autocompletion=names.one_of("gaussian", "laplace", "laplace-l2"),
     ),
 ]
@@ -25,7 +25,7 @@ Cluster = Annotated[
     str | None,
     Option(
         help="Spread the work over a Ray cluster: its address (ray://host:10001 from anywhere, host:6379 on one of its nodes), "
-        "auto for the one this machine is part of, local for a new one here. Same numbers; see docs/cluster.md.",
+        "auto for this machine's cluster, local for a new one here. Same numbers; see docs/cluster.md.",
         metavar="ADDRESS",
         autocompletion=names.one_of("auto", "local"),
     ),
@@ -49,8 +49,8 @@ PersonClicks = Annotated[
     float,
     Option(
         "--person-clicks",
-        help="Protect a person, however often they come: so many of their clicks, or what their "
-        "rewards may add up to, are learned from; 0 for another unit.",
+        help="Protect a person, however often they come: learn from at most this many of their clicks "
+        "(or this total of their rewards); 0 for another unit.",
     ),
 ]
 
@@ -59,19 +59,19 @@ UserSpread = Annotated[
     float,
     Option(
         "--user-spread",
-        help="Protect a user, however often they come: rewards are learned from while together they "
-        "move sums no further than so many in one context would; 0 for another unit.",
+        help="Protect a user, however often they come: learn from their rewards as long as together they "
+        "move sums no further than this many in one context would; 0 for another unit.",
     ),
 ]
 
 
 def unit_of(user_rewards: int, person_clicks: float, user_spread: float = 0) -> dict[str, Any]:
-    """The unit that was asked for, as `dpb.make` takes it; nothing for one reward."""
+    """The requested unit, as an option of `dpb.make`; nothing for one reward."""
     asked = {"user": user_rewards, "person": person_clicks, "spread": user_spread}
     given = [(kind, most) for kind, most in asked.items() if most]
     if len(given) > 1:
         raise OptionError(
-            "--user-rewards, --person-clicks and --user-spread are units, and two units were given: "
-            "give one of them"
+            "--user-rewards, --person-clicks and --user-spread each set the unit: give only one of "
+            "them"
         )
     return {"unit": given[0]} if given else {}

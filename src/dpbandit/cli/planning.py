@@ -22,70 +22,68 @@ from dpbandit.cli.shared import (
 )
 from dpbandit.errors import OptionError, ShapeError
 
-WIDE = 90  # columns of a terminal in which the whole table is readable
+WIDE = 90  # columns a terminal needs for the whole table
 
 
 @app.command()
 def plan(
     names: list[str] | None = Argument(
         None,
-        help="Algorithms; all proven ones if none is named.",
+        help="Algorithms; default: all proven ones.",
         metavar="ALGORITHM",
         autocompletion=known_names.algorithm,
     ),
-    dim: int | None = Option(
-        None, help="Features per context; those of the sample, or 10, if not given."
-    ),
+    dim: int | None = Option(None, help="Features per context; default: the sample's, or 10."),
     arms: int = Option(defaults.ARMS, help="Arms to choose from in a round."),
     epsilon: float = Option(defaults.EPSILON, help="ε: smaller is stronger."),
     delta: float = Option(defaults.DELTA, help="δ, well below 1/rounds."),
     horizon: int = Option(defaults.HORIZON, help="Rounds to plan for."),
     unknown_horizon: bool = Option(
-        False, "--unknown-horizon", help="The algorithms will not know how many rounds there are."
+        False, "--unknown-horizon", help="Do not tell the algorithms the number of rounds."
     ),
     reward_range: tuple[float, float] | None = Option(
-        None, help="Range of rewards; -1 1, or 0 1 with --click-rate.", metavar="LOW HIGH"
+        None, help="Range of rewards; default: -1 1, or 0 1 with --click-rate.", metavar="LOW HIGH"
     ),
     click_rate: float | None = Option(
         None,
-        help="Rewards are clicks, and this share of what is shown at random is clicked, such as 0.02.",
+        help="Rewards are clicks at this rate under random play, such as 0.02.",
     ),
     visits: str | None = Option(
         None,
-        help="How often one person comes: a mean, or a file (.npy, .csv) with one number for each "
-        "person of a sample. Caps then leave out what they would.",
+        help="How often one person comes: a mean, or a file (.npy, .csv) with one number per person of a "
+        "sample. The plan then accounts for caps.",
         metavar="MEAN|FILE",
     ),
     protections: bool = Option(
         False,
         "--protections",
-        help="Compare who can be protected: one click, a person by caps of 1, 2, 5 and 10, contexts "
-        "too. Needs --visits; --click-rate for clicks.",
+        help="Compare kinds of protection: one click, a person by caps of 1, 2, 5 and 10, contexts too. "
+        "Needs --visits; --click-rate for clicks.",
     ),
     private_contexts: bool = Option(
         False,
         "--private-contexts",
-        help="Contexts are private: recommend what protects them too (with --protections).",
+        help="Contexts are private: recommend a protection of them too (with --protections).",
     ),
     reward_noise: float | None = Option(
-        None, help="Standard deviation of a reward around its mean; a quarter of the range's width."
+        None,
+        help="Standard deviation of a reward around its mean; default: a quarter of the range's width.",
     ),
     reward_spread: float | None = Option(
         None,
-        help="How much mean rewards of arms differ (standard deviation); from the prior if not "
-        "given.",
+        help="Standard deviation of mean rewards between arms; from the prior if not given.",
     ),
     user_rewards: UserRewards = 0,
     person_clicks: PersonClicks = 0,
     prior: str = Option(
         "contexts",
-        help="What θ may be: contexts (shaped like a context) or round (Gaussian).",
+        help="Prior of θ: contexts (shaped like a context) or round (Gaussian).",
         autocompletion=known_names.one_of("contexts", "round"),
     ),
     contexts: Path | None = Option(
         None,
         help="A sample of contexts: .npy (n × d, or n × arms × d for slates), .csv or "
-        ".parquet, one context a row.",
+        ".parquet, one context per row.",
     ),
     covariance: Path | None = Option(
         None, help="Instead of a sample: its d × d covariance, .npy or .csv."
@@ -93,35 +91,34 @@ def plan(
     known_contexts: bool = Option(
         False,
         "--known-contexts",
-        help="The algorithms will be given the sample as public_contexts.",
+        help="The algorithms will get the sample as public_contexts.",
     ),
     in_order: bool = Option(
         False,
         "--in-order",
-        help="Slates are in the order of time, spread over the horizon: plan for the drift.",
+        help="Slates are in chronological order, spread over the horizon: plan for the drift.",
     ),
     afford: str | None = Option(
         None,
-        help="The other way round: the smallest ε whose regret is within this of non-private, "
-        "such as 10%.",
+        help="Find instead the smallest ε whose regret is within this of non-private, such as 10%.",
         metavar="PERCENT",
     ),
     regret: float | None = Option(
-        None, help="The other way round: the smallest ε whose predicted regret is at most this."
+        None, help="Find instead the smallest ε whose predicted regret is at most this."
     ),
     rewards_sample: Path | None = Option(
         None,
-        help="Say what clipping does to these rewards, such as money, and recommend a range: a .csv "
-        "with a column reward, and arm if you like, or one of numbers. Public or invented ones only.",
+        help="Show the effect of clipping on these rewards, such as money, and recommend a range: a .csv "
+        "with a column reward and optionally arm, or one column of numbers. Public or invented only.",
     ),
-    seed: int = Option(0, help="Seed of the sample of worlds that predictions are averaged over."),
+    seed: int = Option(0, help="Seed of the sampled worlds that predictions average over."),
     file: Path | None = Option(None, "--out", help="Write a picture here (.svg, .png or .pdf)."),
     json_: Json = False,
 ) -> None:
-    """Predict regret and parameter error of each algorithm from public quantities, and recommend
-    one. No reward is touched: the algorithms are run on problems drawn from what is assumed.
+    """Predict regret and parameter error of each algorithm, and recommend one.
 
-    Ctrl-C keeps the predictions that are finished.
+    It uses no reward: the algorithms run on problems drawn from public assumptions. Ctrl-C keeps
+    the finished predictions.
 
     [dim]Examples:[/dim]
 
@@ -156,8 +153,8 @@ def plan(
         switches = (names, protections, private_contexts, unknown_horizon, known_contexts, in_order)
         if any(switches) or any(one is not None for one in (*others, regret)):
             raise OptionError(
-                "--rewards-sample says which range to clip to, and takes --arms, --epsilon, --delta, "
-                "--horizon, --reward-range, --user-rewards, --out and --json alone"
+                "--rewards-sample recommends a range, and takes only --arms, --epsilon, --delta, "
+                "--horizon, --reward-range, --user-rewards, --out and --json"
             )
         about: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "horizon": horizon}
         about |= {"reward_range": reward_range, **unit_of(user_rewards, person_clicks)}
@@ -191,8 +188,8 @@ def plan(
             )
         if names or afford is not None or regret is not None or file is not None:
             raise OptionError(
-                "--protections compares kinds of protection at one ε: leave algorithms, --afford, "
-                "--regret and --out away"
+                "--protections compares kinds of protection at one ε: omit algorithms, --afford, "
+                "--regret and --out"
             )
         del given["algorithms"]
         _protections(given | {"epsilon": epsilon, "private_contexts": private_contexts}, json_)
@@ -226,7 +223,7 @@ def _show(found: Any) -> None:
 
     say(found.headline(), "bold")
     rows = found.rows()
-    wide = out.width >= WIDE  # what takes room and can be had with --json is left out
+    wide = out.width >= WIDE  # long parts are left out; --json has them
     known = wide and any(row["theta_error"] is not None for row in rows)
     table = new_table()
     table.add_column("algorithm", no_wrap=True)
@@ -312,7 +309,7 @@ def _clipping(
 
 
 def _rewards(path: Path) -> tuple[Any, Any]:
-    """Numbers of a file, and whose they are if it has a column `arm`."""
+    """Numbers of a file, and their arms if it has a column `arm`."""
     import pandas as pd
 
     found = _read(path) if path.suffix != ".csv" else None
@@ -322,7 +319,7 @@ def _rewards(path: Path) -> tuple[Any, Any]:
         except OSError as error:
             raise OptionError(f"{path} cannot be read: {error.strerror or error}") from None
         except ValueError as error:
-            raise ShapeError(f"{path} is no table: {error}") from None
+            raise ShapeError(f"{path} is not a table: {error}") from None
         if "reward" in frame.columns:
             return frame["reward"].to_numpy(), frame["arm"].tolist() if "arm" in frame else None
         found = _read(path)

@@ -1,5 +1,5 @@
-"""`dpbandit verify`, `audit`, `fuzz` and `claim`: check a promise, attack it, try everything, print
-it for signing."""
+"""`dpbandit verify`, `audit`, `fuzz` and `claim`: check a promise, attack it, try everything, and
+print it for signing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _make_options(
     smallest_eigenvalue: float | None,
     pan_private: bool,
 ) -> dict[str, Any]:
-    """Those that were given: not every algorithm has each of them."""
+    """The given options: not every algorithm has each of them."""
     given: dict[str, Any] = {
         "noise": noise or None,
         **unit_of(user_rewards, person_clicks, user_spread),
@@ -57,7 +57,7 @@ def _make_options(
 def verify(
     name: Algorithm,
     epsilon: float | None = Option(
-        None, help="The ε to check; if neither it nor δ is given, the bandit's own claim."
+        None, help="The ε to check; without ε and δ, the bandit's own claim."
     ),
     delta: float | None = Option(None, help="The δ to check (no part in pure ε)."),
     horizon: int = Option(
@@ -75,18 +75,18 @@ def verify(
     smallest_eigenvalue: SmallestEigenvalue = None,
     log_rows: int = Option(
         0,
-        help="Start from a log of so many rows (see warm-start), then go on for the horizon; "
+        help="Start from a log of this many rows (see warm-start), then continue for the horizon; "
         "keep both short.",
     ),
     folder: Folder = None,
     json_: Json = False,
 ) -> None:
-    """Compute the exact joint cost of an algorithm over all its releases; compare it with (ε, δ).
+    """Compute the exact joint cost of all releases of an algorithm, and compare it with (ε, δ).
 
-    Every position's reward is changed, on ordinary, degenerate and searched contexts, and where
-    rounding matters; the object that ships is run step by step, and all that is public of it
-    compared. Exit status 0 if the request holds on all of them, 3 if not. Ctrl-C keeps the cases so
-    far.
+    It changes the reward at every position, on ordinary, degenerate and searched contexts, and
+    where rounding matters. It also runs the shipped object step by step, and compares everything
+    public about it. Exit status 0 if the claim holds on all streams, 3 if not. Ctrl-C keeps the
+    cases so far.
 
     [dim]Examples:[/dim]
 
@@ -123,12 +123,12 @@ def audit(
     name: Algorithm,
     epsilon: Epsilon = defaults.EPSILON,
     delta: Delta = defaults.DELTA,
-    horizon: int | None = Option(None, help="Rounds: 256, or 16 with --real, if not given."),
+    horizon: int | None = Option(None, help="Rounds; default: 256, or 16 with --real."),
     dim: int = Option(defaults.AUDIT_DIM, help="Features per context."),
     runs: int | None = Option(
         None,
-        help="Runs a side: 100,000, or 2,000 with --real, or 100 million with --device cuda, "
-        "if not given.",
+        help="Runs a side; default: 100,000, or 2,000 with --real, or 100 million with --device "
+        "cuda.",
     ),
     seed: Seed = 0,
     confidence: float = Option(0.999, help="Confidence of the lower bound."),
@@ -147,12 +147,12 @@ def audit(
     folder: Folder = None,
     json_: Json = False,
 ) -> None:
-    """Attack an algorithm: many runs on two neighbouring streams, and the ε that they prove.
+    """Attack an algorithm: run it many times on two neighbouring streams, and report the ε that the
+    runs prove.
 
     The threshold is chosen on one half of the runs and tested on the other. Exit status 0 if no
-    violation was found, 3 if the request is refuted. With --out, a picture of the two score
-    distributions is written. Ctrl-C judges by the runs that are finished: their bound is as valid,
-    and weaker.
+    violation was found, 3 if the claim is refuted. --out writes a picture of the two score
+    distributions. Ctrl-C judges by the finished runs: the bound is valid, but weaker.
 
     [dim]Examples:[/dim]
 
@@ -193,7 +193,7 @@ def audit(
 
 
 def _report(result: Any, folder: Path | None, kind: str, json_: bool) -> None:
-    """Print what was found, write it where asked, leave with status 0, 3, or 130 after Ctrl-C."""
+    """Print the result, write it if asked, exit with status 0, 3, or 130 after Ctrl-C."""
     record = result.to_dict()
     if folder:
         text = json.dumps(record, indent=1, ensure_ascii=False)
@@ -218,25 +218,27 @@ def fuzz(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Algorithms; all that are proven if not given.",
+            help="Algorithms; default: all proven ones.",
             metavar="[ALGORITHM]...",
             autocompletion=algorithm,
         ),
     ] = None,
-    cases: int | None = Option(None, help="How many stories: 1,000, or until --minutes are over."),
-    minutes: float | None = Option(None, help="Stop after so long."),
+    cases: int | None = Option(
+        None, help="Number of stories; default: 1,000, or until --minutes are over."
+    ),
+    minutes: float | None = Option(None, help="Stop after this time."),
     seed: int = Option(0, help="Of all stories."),
-    case: int | None = Option(None, help="Tell the story of this number once more."),
-    workers: int | None = Option(None, help="Processes; as many as there are cores if not given."),
+    case: int | None = Option(None, help="Repeat the story of this number."),
+    workers: int | None = Option(None, help="Processes; default: one per core."),
     folder: Folder = None,
     json_: Json = False,
 ) -> None:
-    """Draw bandits, streams and mishaps at random; compute exactly what each costs a neighbour.
+    """Draw bandits, streams and mishaps at random, and compute the exact privacy cost of each.
 
-    Options from end to end, contexts chosen from the releases, batches, Ctrl-C and once more, saves,
-    logs, users beyond their cap. Everything public is compared after every step. What costs more
-    than claimed is shrunk to a script of a few lines, printed, and written to --out. Exit status 0
-    if every claim holds, 3 if one does not. Ctrl-C keeps what there is.
+    Stories cover all options, contexts chosen from the releases, batches, Ctrl-C and a retry,
+    saves, logs, and users beyond their cap. Everything public is compared after every step. A story
+    that costs more than claimed is shrunk to a script of a few lines, printed, and written to --out.
+    Exit status 0 if every claim holds, 3 if one does not. Ctrl-C keeps the results so far.
 
     [dim]Examples:[/dim]
 
@@ -290,10 +292,10 @@ def claim(
     epsilon: float = Option(defaults.EPSILON, help="ε."),
     delta: float = Option(defaults.DELTA, help="δ, for noise that needs one."),
     dim: int = Option(defaults.DIM, help="Features per context."),
-    horizon: int | None = Option(None, help="Rewards it may learn from; unknown if not given."),
+    horizon: int | None = Option(None, help="Rewards it may learn from; default: unknown."),
     reward_range: tuple[float, float] | None = Option(
         None,
-        help="Range of rewards: 0 1 for clicks. -1 1 if not given; 0 1 with --person-clicks.",
+        help="Range of rewards: 0 1 for clicks. Default: -1 1, or 0 1 with --person-clicks.",
         metavar="LOW HIGH",
     ),
     noise: Noise = None,
@@ -305,7 +307,7 @@ def claim(
     file: Path | None = Option(None, "--out", help="Write the sheet to this file (Markdown)."),
     json_: Json = False,
 ) -> None:
-    """Print the claim sheet of an algorithm at these settings: one page for a reviewer to sign.
+    """Print an algorithm's claim sheet for these settings: one page for a reviewer to sign.
 
     [dim]Example:[/dim]
 

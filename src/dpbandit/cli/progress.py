@@ -1,6 +1,7 @@
-"""How far a long command is, and how long it will take: a bar on a terminal, a line now and then elsewhere.
+"""Progress and remaining time of a long command: a bar on a terminal, an occasional line elsewhere.
 
-It also takes Ctrl-C: the first one stops the work, which then hands over what it has; the second leaves at once.
+It also handles Ctrl-C: the first stops the work, which then hands over its results; the second
+exits at once.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from dpbandit.cli.shared import INTERRUPTED, err
 
 SECONDS = 30.0  # between two lines where there is no terminal: quick commands print none
 EARLY = 0.05  # of the work: until then too little is done to say how long the rest takes
-STOPPING = "stopping; Ctrl-C again leaves at once"
+STOPPING = "stopping; press Ctrl-C again to exit at once"
 
-# Called with what is being done, how much of it is done, and how much there is (0 if nobody knows).
+# Called with the current step, the amount done, and the total (0 if unknown).
 Draw = Callable[[str, float, float], None]
 
 
 class Show:
-    """What the work calls to say how far it is."""
+    """Called by the work to report progress."""
 
     def __init__(self, draw: Draw) -> None:
         self._draw, self._last = draw, (0.0, 0.0)
@@ -49,11 +50,12 @@ class Show:
 
 @contextmanager
 def bar(first: str) -> Iterator[Show]:
-    """A bar while the block runs. Where less is done than before, another part has begun: its time left is its own.
+    """A bar while the block runs. If progress falls back, another part has begun, with its own time
+    left.
 
-    Ctrl-C that nobody in the block takes care of is said aloud; the exit status is then 130.
+    Ctrl-C that the block does not handle is reported; the exit status is then 130.
     """
-    # A handler that somebody else has set, or a thread that may set none, stays as it is.
+    # Leave another handler as it is, and threads that may not set one.
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     ours = ours and threading.current_thread() is threading.main_thread()
     try:
@@ -72,7 +74,7 @@ def bar(first: str) -> Iterator[Show]:
 
 
 def drawing(first: str) -> AbstractContextManager[Draw]:
-    """What suits standard error."""
+    """A console for standard error."""
     return _on_terminal(first) if err.is_interactive else _on_lines()
 
 
@@ -83,7 +85,7 @@ def _on_terminal(first: str) -> Iterator[Draw]:
     from rich.text import Text
 
     class Times(ProgressColumn):
-        """Time taken and time left, as far as they are known."""
+        """Time taken and, if known, time left."""
 
         max_refresh = 0.5
 
@@ -106,7 +108,7 @@ def _on_terminal(first: str) -> Iterator[Draw]:
         TextColumn("{task.percentage:>3.0f}%"),
         Times(table_column=Column(no_wrap=True)),
     ]
-    # Work comes in lumps of minutes: a guess from the last half minute would jump about.
+    # Work comes in chunks of minutes: an estimate from the last half minute would jump about.
     with Progress(
         *columns, console=err, transient=True, expand=True, speed_estimate_period=300
     ) as drawn:

@@ -33,7 +33,7 @@ Folder = Annotated[
     Path | None,
     Option(
         "--witness",
-        help="Folder that tells an old copy of the store from the newest; not in the store's.",
+        help="Folder that distinguishes an old copy of the store from the newest; keep it outside the store's folder.",
     ),
 ]
 Bandit = Annotated[str, Option("--bandit", help="The bandit's name.")]
@@ -53,7 +53,7 @@ app.add_typer(store_, name="store")
 
 
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Eager: what the file says stands behind the command line and the environment."""
+    """Eager: the file's settings rank below the command line and the environment."""
     if path is not None:
         by_name = {one.name: one.field for one in settings.TABLE}
         said = settings.read_file(path)
@@ -68,7 +68,7 @@ _NAMES = {
 
 
 def _parameter(one: settings.Setting) -> inspect.Parameter:
-    """The option of a setting. Nothing is required here: a file may say it."""
+    """The option of a setting. Nothing is required here: the file may set it."""
     kind: Any = list[str] if one.kind is list else one.kind
     optional = one.required or one.may_lack or one.kind is list
     told = Option(
@@ -118,9 +118,9 @@ def serve(
     """Serve bandits over HTTP: decisions, rewards, privacy accounts. docs/operate.md says how to
     run it.
 
-    Every option can also be a variable of the environment (DPBANDIT_MAX_BODY) or a line of the
-    file that --config names (max_body = 65536). The command line comes first, then the
-    environment. Ctrl-C and SIGTERM let requests in hand finish; the exit status is then 0.
+    Every option can also be an environment variable (DPBANDIT_MAX_BODY) or a line of the --config
+    file (max_body = 65536). The command line takes precedence, then the environment. Ctrl-C and
+    SIGTERM let current requests finish; the exit status is then 0.
 
     [dim]Examples:[/dim]
 
@@ -145,13 +145,13 @@ def serve(
             opened.set_cap(told.cap_epsilon, told.cap_delta)
         in_force = "SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"
         if told.role != "learner" and not opened.connection.all(in_force):
-            note("nobody has a key yet: dpbandit keys create --role admin --store …")
+            note("there is no key yet: dpbandit keys create --role admin --store …")
     run(told, health_port=told.role != "learner" or given["port"] is not None)
 
 
 def _wait_for(url: str, seconds: float) -> None:
-    """Until a PostgreSQL can be reached: it may still be starting, as machines and containers do in
-    any order. A file is there or is not."""
+    """Wait until PostgreSQL is reachable: machines and containers start in any order. A file either
+    exists or not."""
     from dpbandit.service.database import POSTGRES, connect
 
     if not url.startswith(POSTGRES):
@@ -183,7 +183,7 @@ def create_key(
     label: str = Option("", help="A note on who has it."),
     json_: Json = False,
 ) -> None:
-    """Make a key. It is shown now and never again; the store keeps a hash.
+    """Make a key. It is shown only once; the store keeps a hash.
 
     [dim]Example:[/dim]  dpbandit keys create --role admin --store sqlite:///bandits.db
     """
@@ -223,7 +223,7 @@ def revoke_key(
     store: Store,
     json_: Json = False,
 ) -> None:
-    """End a key. Rankers stop taking it within a second.
+    """Revoke a key. Rankers stop accepting it within a second.
 
     [dim]Example:[/dim]  dpbandit keys revoke 3fa95c0e12ab --store sqlite:///bandits.db
     """
@@ -231,13 +231,13 @@ def revoke_key(
         from dpbandit.service.keys import revoke
 
         if not revoke(opened.connection, key):
-            raise OptionError("there is no such key in force: dpbandit keys list shows them")
+            raise OptionError("no valid key matches: dpbandit keys list shows them")
     print_json({"revoked": True}) if json_ else say("revoked")
 
 
 @store_.command("status")
 def status(store: Store, json_: Json = False) -> None:
-    """Show each bandit, whether it learns, and why not.
+    """Show each bandit, whether it learns, and if not, why.
 
     [dim]Example:[/dim]  dpbandit store status --store sqlite:///bandits.db
     """
@@ -304,10 +304,10 @@ def import_(
 @store_.command("backup")
 def backup(
     store: Store,
-    to: Annotated[Path, Option("--to", help="The copy's file; it must not be there yet.")],
+    to: Annotated[Path, Option("--to", help="The copy's file; it must not exist yet.")],
     json_: Json = False,
 ) -> None:
-    """Copy a SQLite store while it is used. The copy holds rewards: treat it like them.
+    """Copy a SQLite store while it is in use. The copy holds rewards: protect it like them.
 
     [dim]Example:[/dim]  dpbandit store backup --store sqlite:///bandits.db --to copy.db
     """
@@ -318,17 +318,19 @@ def backup(
     if json_:
         print_json({"copy": str(to), "bytes": size})
     else:
-        say(f"copied {size:,} bytes; to go on from this copy later is to restore an old one")
+        say(f"copied {size:,} bytes; starting from this copy later means restoring an old one")
 
 
 @store_.command("migrate")
 def migrate(
     store: Store,
-    check: bool = Option(False, "--check", help="Change nothing; status 1 if there is work."),
+    check: bool = Option(
+        False, "--check", help="Change nothing; exit status 1 if a migration is needed."
+    ),
     json_: Json = False,
 ) -> None:
-    """Bring a store to this version's schema, or say whether that is needed. Services do so when
-    they start.
+    """Migrate a store to this version's schema, or say whether that is needed. Services do so at
+    start.
 
     [dim]Example:[/dim]  dpbandit store migrate --check --store sqlite:///bandits.db
     """
@@ -338,8 +340,8 @@ def migrate(
     there, ours = versions(store)
     if there > ours:
         raise OptionError(
-            f"the store has schema version {there}, and this program knows up to {ours}: run the "
-            "newer program that made it"
+            f"the store has schema version {there}, but this program knows versions up to {ours}: run "
+            "the newer program that made it"
         )
     if not check and there < ours:
         with _opened(store):
@@ -361,20 +363,19 @@ def accept_restore(
     pay_again: bool = Option(
         False,
         "--pay-again",
-        help="Go on learning from the old copy; the bandit's budget counts once more.",
+        help="Keep learning from the old copy; the bandit's budget counts once more.",
     ),
-    retire: bool = Option(False, "--retire", help="Rank for ever, learn no more."),
+    retire: bool = Option(False, "--retire", help="Keep ranking, but stop learning."),
     lost: bool = Option(
-        False, "--lost", help="Book the budgets of bandits that the old copy lacks as spent."
+        False, "--lost", help="Count the budgets of bandits that the old copy lacks as spent."
     ),
     witness: Folder = None,
     json_: Json = False,
 ) -> None:
     """Decide about a store that was restored from an old copy.
 
-    What was released after the copy was made cannot be taken back. --retire ends learning;
-    --pay-again goes on and counts the bandit's budget once more, in its own claim and under the
-    cap.
+    Releases made after the copy cannot be taken back. --retire ends learning. --pay-again keeps
+    learning and counts the bandit's budget once more, in its own claim and under the cap.
 
     [dim]Examples:[/dim]
 
@@ -383,7 +384,7 @@ def accept_restore(
     dpbandit store accept-restore --store sqlite:///bandits.db --lost
     """
     if (bandit is not None) != (pay_again != retire) or (bandit is None and not lost):
-        raise OptionError("say --lost, or --bandit NAME with one of --retire and --pay-again")
+        raise OptionError("give --lost, or --bandit NAME with one of --retire and --pay-again")
     decided: dict[str, Any] = {}
     with _opened(store) as opened:
         from dpbandit.service import restore
@@ -406,8 +407,7 @@ def _say(decided: dict[str, Any], json_: bool) -> None:
 
 @store_.command("trust")
 def trust(store: Store, bandit: Bandit, witness: Folder = None, json_: Json = False) -> None:
-    """Vouch that this store is the newest copy: for a learner that moved to a machine without a
-    witness.
+    """Confirm that this store is the newest copy, for a learner on a new machine without a witness.
 
     [dim]Example:[/dim]  dpbandit store trust --store postgresql://app@db/bandits --bandit shop
     """
@@ -419,7 +419,7 @@ def trust(store: Store, bandit: Bandit, witness: Folder = None, json_: Json = Fa
 
 @store_.command("resume")
 def resume(store: Store, bandit: Bandit, json_: Json = False) -> None:
-    """Learn again after a failure whose cause was removed.
+    """Resume learning after a failure whose cause was removed.
 
     [dim]Example:[/dim]  dpbandit store resume --store sqlite:///bandits.db --bandit shop
     """
@@ -447,5 +447,5 @@ def _opened(url: str, *, create: bool = False) -> Iterator[OpenStore]:
 def _witness(store: OpenStore, folder: Path | None) -> Witness:
     from dpbandit.service.witness import Witness, default_place
 
-    # Never made here: an empty one would explain everything away.
+    # Never made here: an empty witness would excuse anything.
     return Witness(folder or default_place(store.meta("store") or ""), create=False)

@@ -1,4 +1,4 @@
-"""What the commands share: the application, where and how to print, and how to end."""
+"""Shared by all commands: the application, where and how to print, and how to exit."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ app = typer.Typer(
     add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,  # its boxes hide where a fault is, and could show what was in memory
-    help="Contextual bandits with differential privacy that can be checked.",
+    help="Contextual bandits with differential privacy that you can check.",
     epilog="Start with [bold]dpbandit doctor[/bold] or [bold]dpbandit run[/bold].\n\n"
-    "Exit status: 0 done; 1 broken, or nothing to show; 2 a mistake in what was asked; 3 a promise does not hold; "
-    "130 stopped by Ctrl-C, what was finished is kept.",
+    "Exit status: 0 done; 1 broken, or nothing to show; 2 a mistake in the command; 3 a promise does not hold; "
+    "130 stopped by Ctrl-C, finished work is kept.",
 )
 
 
 def join_lines(one: typer.Typer) -> None:
-    """Docstrings are broken for those who read the source; a terminal breaks them by its own width."""
+    """Join a docstring's lines, so that the terminal wraps them at its own width."""
     for command in one.registered_commands:
         paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -43,7 +43,8 @@ def join_lines(one: typer.Typer) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Colours and line breaks for a terminal; for a file or a pipe neither, so that each row stays on its line."""
+    """Colours and line wrapping on a terminal; neither in a file or pipe, so that each row stays on
+    one line."""
     stream = sys.stderr if stderr else sys.stdout
     if stream is not None and stream.isatty():
         return Console(stderr=stderr)
@@ -55,12 +56,12 @@ err = console(stderr=True)
 
 
 def say(words: object, style: str | None = None) -> None:
-    """Words as they are, on standard output."""
+    """Print plain text on standard output."""
     out.print(str(words), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def interrupted(words: str) -> NoReturn:
-    """Leave after Ctrl-C, with what was kept."""
+    """Exit after Ctrl-C, and say what was kept."""
     err.print(f"interrupted: {words}", highlight=False)
     raise typer.Exit(INTERRUPTED)
 
@@ -73,7 +74,7 @@ def new_table(title: str | None = None) -> Table:
 
 
 def print_table(table: Table) -> None:
-    """A table; where nobody sees columns, without the blanks that fill them up."""
+    """Print a table; in a file or pipe without padding."""
     if out.is_terminal:
         out.print(table)
         return
@@ -83,7 +84,8 @@ def print_table(table: Table) -> None:
 
 
 def print_json(record: Any) -> None:
-    """One document on standard output, in any encoding; what JSON has no number for is null."""
+    """Print one JSON document on standard output, in any encoding; non-finite numbers become
+    null."""
     plain = not (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
     print(json.dumps(_finite(record), indent=1, ensure_ascii=plain, allow_nan=False))
 
@@ -97,14 +99,14 @@ def _finite(value: Any) -> Any:
 
 
 def note(words: str, kind: str = "note", *, colour: str = "yellow") -> None:
-    """Something worth knowing that is not the answer."""
+    """Print a note beside the answer."""
     from rich.markup import escape
 
     err.print(f"[{colour}]{kind}:[/{colour}] {escape(words)}", highlight=False)
 
 
 def room_for(path: Path | None, *, folder: bool = False) -> None:
-    """See that results can be written before they are worked for; a folder is made."""
+    """Check that results can be written before computing them; makes the folder."""
     if path is None:
         return
     place = path if folder else path.absolute().parent

@@ -24,25 +24,25 @@ def warm_start(
         ),
     ],
     file: Annotated[Path, Option("--out", help="Save the bandit here (.npz). Trusted side only.")],
-    algorithm: str = Option("anytime", help="What to make of it.", autocompletion=names.algorithm),
+    algorithm: str = Option("anytime", help="The algorithm.", autocompletion=names.algorithm),
     context: str = Option(
         "context",
-        help="One column of lists, or several columns of numbers with commas between them.",
+        help="One column of lists, or several columns of numbers, separated by commas.",
     ),
     reward: str = Option("reward", help="The rewards' column."),
     user: str | None = Option(
-        None, help="The users' column, for --user-rewards or --person-clicks."
+        None, help="The column of users, for --user-rewards or --person-clicks."
     ),
     missing_reward: float | None = Option(
         None,
-        help="What a row without a reward is worth; if not given, such rows are left out, and which ones is public.",
+        help="The reward of a row without one; default: such rows are left out, and which ones is public.",
     ),
     encoder: Path | None = Option(
         None,
-        help="How records become contexts: what Encoder.save wrote. --context is not used then.",
+        help="File of an encoder, written by Encoder.save; replaces --context.",
     ),
     least_used: float = Option(
-        0.5, help="Which share of the rows must be usable; below it nothing is released."
+        0.5, help="Smallest usable share of the rows; below it nothing is released."
     ),
     epsilon: float = Option(defaults.EPSILON, help="ε: smaller is stronger."),
     delta: float | None = Option(None, help="δ, well below one over the number of rewards."),
@@ -54,20 +54,23 @@ def warm_start(
         help="Protect a user with at most this many rewards, logged and online together; 0 for one reward.",
     ),
     person_clicks: PersonClicks = 0,
-    max_norm: float = Option(1.0, help="The longest context allowed."),
-    horizon: int | None = Option(None, help="Online rewards to come; unknown if not given."),
+    max_norm: float = Option(1.0, help="Largest allowed norm of a context."),
+    horizon: int | None = Option(None, help="Future online rewards; default: unknown."),
     alpha: float | None = Option(None, help="Width of the confidence bonus."),
     noise: Noise = None,
-    seed: int | None = Option(None, help="A reproducible simulation; real noise if not given."),
-    workers: int | None = Option(None, help="Parts read at a time; one a core if not given."),
+    seed: int | None = Option(
+        None, help="Makes it a reproducible simulation; without a seed the noise is real."
+    ),
+    workers: int | None = Option(None, help="Parts read at a time; default: one per core."),
     cluster: Cluster = None,
     export: Path | None = Option(None, help="Also write the released model here, for rankers."),
     json_: Json = False,
 ) -> None:
-    """Make a private bandit from a log of contexts and rewards, in one pass and one release; it goes on learning online.
+    """Make a private bandit from a log of contexts and rewards, in one pass and one release. It
+    keeps learning online.
 
-    Every run on the same log spends its rewards' budget again, so an existing --out is not written over.
-    Ctrl-C releases nothing and writes nothing: the budget is as it was.
+    Every run on the same log spends its rewards' budget again, so an existing --out is never
+    overwritten. Ctrl-C releases nothing and writes nothing: the budget stays unspent.
 
     [dim]Examples:[/dim]
 
@@ -89,7 +92,7 @@ def warm_start(
     for target in (file, export):
         if target is not None and target.exists():
             raise OptionError(
-                f"{target} exists: starting again from the same log spends its rewards' budget a second time. If that is meant, "
+                f"{target} exists: starting again from the same log spends its rewards' budget a second time. If you mean to, "
                 "name another file, or remove this one first"
             )
         room_for(target)
