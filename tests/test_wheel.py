@@ -84,6 +84,7 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel):
     for name in (
         "py.typed",
         "gpu/kernels.cu",
+        "gpu/pair.cu",
         "service/static/dashboard.html",
         "service/static/dashboard.js",
         "service/static/dashboard.css",

@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "service"))
 import harness
 from harness import BANDIT, decide, learned, make_key, reward, until
 
+from dpbandit.privacy.unit import person, spread, to_you, user
+
 SECONDS = 1000  # Playwright counts milliseconds
 TIMED = {
     **BANDIT,
@@ -121,6 +123,21 @@ def test_what_the_api_says_is_what_is_shown(open_page, shop):
     assert "Laplace" in card(page, "a.quiet-one").locator("[data-is=formal]").inner_text()
     total = call.get("/v1/privacy")["total"]["epsilon"]
     assert f"ε {total:.2f} of 8.00" in page.locator("#cap-value").inner_text()
+
+
+def test_people_are_told_in_plain_words_what_is_learned_of_them(open_page):
+    page = open_page()
+    units = [person(1).words, person(2).words_with_contexts, spread(2.5).words, user(3).words]
+    for unit in units:
+        asked = "unit => import('/dashboard-words.js').then(({toYou}) => toYou(unit))"
+        assert page.evaluate(asked, unit) == to_you(unit)
+    claim = {"unit": units[0], "status": "proven", "notion": "gdp", "epsilon": 1, "delta": 1e-6}
+    asked = "claim => import('/dashboard-words.js').then(({promise}) => promise(claim))"
+    said = page.evaluate(asked, claim)
+    assert said.startswith(
+        "Whoever you are, however often you come, at most 1 of your clicks, or of what your rewards "
+        "add up to, is learned from. Whoever sees everything"
+    )
 
 
 def test_the_chart_and_its_table_hold_every_release(open_page, shop):

@@ -1,5 +1,6 @@
 """Audits through the kernels (compiled by g++ here) score and judge as the CPU's do."""
 
+import math
 import shutil
 
 import numpy as np
@@ -51,6 +52,7 @@ def cpu_scores(frozen, positions, *, side, key, first=0, count=1):
         ("toeplitz", {"dim": 2}),
         ("dgs-published", {}),
         ("joint", {}),
+        ("anytime-joint", {}),
     ],
 )
 def test_scores_have_the_distribution_of_the_cpu_engines(name, options):
@@ -85,6 +87,45 @@ def test_anytime_scores_are_those_of_paired_engines_on_the_same_noise():
         assert float(found[0]) == pytest.approx(float(ours[0]), rel=1e-6)
 
 
+# With their numbers of whiteners: of clicks, in more dimensions, from a public sample.
+PAIRS = [
+    ({"knee": 10.0, "reward_range": (0.0, 1.0), "rewards": "clicks"}, 4),
+    ({"dim": 2, "epsilon": 20.0}, 4),
+    ({"public_contexts": [[0.5], [0.1]]}, 3),
+]
+
+
+@pytest.mark.parametrize(("options", "versions"), PAIRS)
+def test_scores_of_private_contexts_are_those_of_paired_engines_on_the_same_noise(
+    options, versions
+):
+    """Whiteners, designs and θ follow from noise: a run learns in the kernel as the engine does."""
+    frozen, positions = attacked("anytime-joint", **options)
+    what = trajectory(frozen, positions)
+    assert what.versions == versions
+    rounds = what.steps[:, 0].astype(int).tolist()
+    noise, zeros = frozen.bandit.noise, np.zeros(frozen.bandit.release.dim)
+    for run, side in ((0, 0), (1, 1), (2, 1)):
+        key = lot(7, 2 * run, 0)
+        drawn = np.array([noise.simulate(key, t, 1.0, zeros) for t in rounds])
+        ours = cpu_scores(frozen, positions, side=side, key=7, first=run)
+        found = gpu.scores(Host(np.float64), what, side=side, runs=1, seed=0, injected=drawn)
+        assert float(found[0]) == pytest.approx(float(ours[0]), rel=1e-6)
+
+
+def test_an_audit_of_private_contexts_finds_what_is_claimed_at_most_and_a_planted_bug():
+    """Scores of noise that is a third too small would refute the claim."""
+    given = {"epsilon": 2.0, "delta": 0.1, "horizon": 24, "knee": 4.0, "first_release": 2}
+    found = dpb.audit("anytime-joint", runs=20_000, device="host", ratio=2.0, **given)
+    assert found.holds
+    assert found.bound.epsilon > 1.0
+    frozen, positions = attacked("anytime-joint", **given, ratio=2.0)
+    what = trajectory(frozen, positions)
+    what.settings[9] *= 2 / 3  # the scale
+    counts = gpu.attack(Host(), what, runs=20_000, seed=0).counts
+    assert judge(counts, delta=0.1).epsilon > 2.0
+
+
 def test_counting_and_judging_apart_is_judging_scores():
     rng = np.random.default_rng(0)
     one, two = rng.normal(0, 1, 5001), rng.normal(1, 1, 5000)
@@ -109,8 +150,18 @@ def test_without_noise_an_attack_is_certain_and_random_play_gives_nothing():
     assert dpb.audit("random", horizon=16, runs=20_000, device="host").bound.epsilon == 0
 
 
+def test_a_choice_that_pair_cu_does_not_know_is_refused_by_name():
+    frozen, positions = attacked("anytime-joint")
+    frozen.bandit.spec = {**frozen.bandit.spec, "forgetting": 0.9}
+    with pytest.raises(OptionError, match=r"choice 'forgetting'.*device='cpu'"):
+        trajectory(frozen, positions)
+
+
 def test_attacks_travel(tmp_path):
-    made = {name: trajectory(*attacked(name)) for name in ("tree-gauss", "anytime", "linucb")}
+    made = {
+        name: trajectory(*attacked(name))
+        for name in ("tree-gauss", "anytime", "anytime-joint", "linucb")
+    }
     gpu.save(tmp_path / "attacks.npz", made)
     for name, what in gpu.load(tmp_path / "attacks.npz").items():
         for side in (0, 1):
@@ -127,7 +178,13 @@ def test_what_a_gpu_cannot_attack_is_refused_with_the_way_out():
         dpb.audit("tree-gauss", horizon=8, pan_private=True, device="host")
     with pytest.raises(OptionError, match="device='cpu'"):
         dpb.audit("joint", horizon=8, noise="wishart", device="host")
-    with pytest.raises(OptionError, match=r"anytime-joint.*eigenvalues.*device='cpu'"):
-        dpb.audit("anytime-joint", horizon=8, device="host")
+    person = {"unit": ("person", 1), "reward_range": (0.0, 1.0)}
+    for given, why in (
+        (person, "persons"),
+        ({"dim": 9}, "8 dimensions"),
+        ({"epsilon": math.inf, "first_release": 2}, "without noise"),
+    ):
+        with pytest.raises(OptionError, match=rf"{why}.*device='cpu'"):
+            dpb.audit("anytime-joint", horizon=8, device="host", **given)
     with pytest.raises(OptionError, match="'cpu' or 'cuda'"):
         dpb.audit("tree-gauss", device="tpu")

@@ -213,6 +213,49 @@ def test_two_services_one_with_rewards_cannot_be_told_apart(tmp_path, caplog):
         assert one == other, number
 
 
+def visits(folder, *, other):
+    """What all others saw of a bandit whose contexts are private, before and after releases. One
+    person is offered, plays and earns something else."""
+    folder.mkdir()
+    url = f"sqlite:///{folder}/store.db"
+    given = {"algorithm": "anytime-joint", "unit": ("person", 1), "options": {"first_release": 8}}
+    make_bandit(url, reward_window=600, **given)
+    rank, reward = make_key(url, "rank"), make_key(url, "reward")
+    service = Service(url, folder, role="ranker", settings={})
+    learner = Learner(Settings(store=url, witness=folder / "witness"))
+    call, told = service.caller(rank), service.caller(reward)
+    for number in range(ROUNDS):
+        user, slate = f"u{number % 4}", {"contexts": ARMS, "arms": [f"a{at}" for at in range(3)]}
+        whose = other and user == "u2"
+        if whose:
+            slate = {"contexts": [[0.0, -0.6, 0.6], [0.1, 0.0, 0.0]], "arms": ["b", "c"]}
+        status, answer = call("POST", "/v1/bandits/shop/decisions", {**slate, "user": user})
+        assert status == 201
+        if whose or number % 5 == 0:
+            body = {"decision": answer["decision"], "reward": 1.0}
+            assert told("POST", "/v1/bandits/shop/rewards", body)[0] == 200
+    until(lambda: f'decisions_total{{bandit="shop"}} {ROUNDS}.0' in call("GET", "/metrics")[1])
+    before = seen(service, rank)
+    store = connect(url)
+    store.run("UPDATE decisions SET decided_at = decided_at - 1000000000")
+    learner.turn()
+    until(lambda: 'model_version{bandit="shop"} 1.0' in call("GET", "/metrics")[1])
+    after = seen(service, rank)
+    said = call("DELETE", "/v1/bandits/shop/users/u9")
+    learner.stop()
+    store.close()
+    service.stop()
+    return before, after, said
+
+
+def test_where_contexts_are_private_nobody_sees_what_another_person_was_offered(tmp_path):
+    one, two = visits(tmp_path / "one", other=False), visits(tmp_path / "two", other=True)
+    assert one == two
+    text = one[1][True, "/v1/bandits/shop"][1]
+    assert '"learned":24' in text
+    assert text.endswith(",0}")  # no offers are counted
+
+
 def test_decisions_take_the_same_time_after_a_reward(tmp_path):
     """In turns, so that whatever else the machine does falls on both alike."""
     url = f"sqlite:///{tmp_path}/store.db"

@@ -8,6 +8,7 @@ from typing import Any
 from dpbandit import __version__
 from dpbandit.algorithms import registry
 from dpbandit.bandit import Bandit
+from dpbandit.privacy.unit import to_you
 
 NOTIONS = {
     "pure": "pure ε-differential privacy",
@@ -78,6 +79,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         if joint
         else "- contexts, arm features, which arm was shown, and when: they are public"
     )
+    yours = to_you(claim.unit)
     mu = "" if claim.mu is None else f", μ = {claim.mu:.6g}"
     promise = (
         "nothing is promised" if nothing else f"ε = {claim.epsilon:g}, δ = {claim.delta:g}{mu}"
@@ -94,6 +96,7 @@ def claim_sheet(name: str, **options: Any) -> str:
         f"| Notion | {NOTIONS[claim.notion]} |",
         f"| Status | {STATUS[claim.status]} |",
         f"| Who is protected | {'nobody' if nothing else claim.unit} |",
+        *([f"| In plain words | {yours} |"] if yours and not nothing else []),
         f"| Noise | {claim.noise}{SOURCES[claim.noise]} |",
         f"| Rewards | {clipped} |",
         f"| Contexts | norm ≤ {given.max_norm:g}, {given.dim} features, "

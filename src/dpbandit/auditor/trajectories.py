@@ -27,10 +27,10 @@ from dpbandit.release.pair import Pair
 
 Matrix = NDArray[np.float64]
 # What pair.cu knows of `anytime-joint`: a choice that is new elsewhere is refused here.
-PAIR_KNOWN = set(
+PAIR_KNOWS = (
     "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
     "contexts_key context_noise scale knee ratio first change growth versions first_eta2 later_eta2 "
-    "persons window reach reward_variance known_second".split()
+    "persons window reach reward_variance known_second"
 )
 PAIR_DIM = 8  # its matrices lie in a thread's own memory
 Fields = dict[str, NDArray[np.float64]]
@@ -117,10 +117,9 @@ def _anytime(frozen: Frozen, release: Anytime, positions: NDArray[np.int64]) -> 
 def _pair(frozen: Frozen, release: Pair, positions: NDArray[np.int64]) -> PairTrajectory:
     bandit = frozen.bandit
     spec, n = bandit.spec, bandit.dim + 1
-    if set(spec) != PAIR_KNOWN:
-        unknown = sorted(set(spec) ^ PAIR_KNOWN)[0]
+    if unknown := sorted(set(spec) ^ set(PAIR_KNOWS.split())):
         raise OptionError(
-            f"device='cuda' knows nothing of {bandit.name}'s choice {unknown!r}: use device='cpu'"
+            f"device='cuda' knows nothing of {bandit.name}'s choice {unknown[0]!r}: use device='cpu'"
         )
     if spec["persons"]:
         raise OptionError(

@@ -146,9 +146,7 @@ def open_rounds(
     return Rounds(values, show, at, total, missing_reward)
 
 
-def _values(
-    log: Any, names: list[str], numbers: list[str]
-) -> tuple[Iterator[Sequence[Any]], int]:
+def _values(log: Any, names: list[str], numbers: list[str]) -> tuple[Iterator[Sequence[Any]], int]:
     """The values of these columns, row by row; and how many rows there are, or 0."""
     if isinstance(log, Mapping):
         columns = [_entry(log, name) for name in names]

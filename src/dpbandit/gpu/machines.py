@@ -105,9 +105,14 @@ class Cuda:
 
     @lru_cache(maxsize=64)  # noqa: B019 - machines live as long as the process
     def _compiled(self, kernel: str, definitions: Definitions) -> Any:
-        options = ("-std=c++17", "--use_fast_math", f"-I{SOURCE.parent}")
-        options += (f"-DTHREADS={THREADS}", *_flags(definitions))
-        return self.arrays.RawModule(code=SOURCE.read_text(), options=options).get_function(kernel)
+        text, options = self.source(definitions)
+        return self.arrays.RawModule(code=text, options=options).get_function(kernel)
+
+    @staticmethod
+    def source(definitions: Definitions) -> tuple[str, tuple[str, ...]]:
+        """What NVRTC compiles, and with which options."""
+        flags = ("-std=c++17", "--use_fast_math", f"-I{SOURCE.parent}", f"-DTHREADS={THREADS}")
+        return SOURCE.read_text(), (*flags, *_flags(definitions))
 
 
 class Host:

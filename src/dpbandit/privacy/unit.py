@@ -13,6 +13,7 @@ what rewards differ from predictions adds up to at most C, and one visit says wh
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -240,6 +241,19 @@ class Visitor(Person):
         return 1 + (
             1 << REWARD_BITS
         )  # engines take no more than that: what is left would be negative
+
+
+def to_you(words: str) -> str:
+    """What a unit says of somebody who may come any number of times, said to them; else nothing.
+
+    >>> to_you(person(1).words)[:70]
+    'Whoever you are, however often you come, at most 1 of your clicks, or '
+    >>> to_you(user(3).words)
+    ''
+    """
+    _, often, what = words.partition(", however often they come: ")
+    yours = re.sub(r"\btheir\b", "your", what)
+    return f"Whoever you are, however often you come, {yours}." if often else ""
 
 
 ONE_REWARD = Unit("one reward", "one context with its reward", "reward")

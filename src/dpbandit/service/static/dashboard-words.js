@@ -38,6 +38,12 @@ function cautious(value, round) {
 // Who has a budget of their own: a reward, a user or a person.
 export const who = (unit) => ["user", "person"].find((kind) => unit.startsWith(`one ${kind}`)) || "reward";
 
+// What a unit says of a person or a user who may come any number of times, said to them.
+export function toYou(unit) {
+  const [, what] = unit.match(/^one (?:person|user), however often they come: (.+)$/) || [];
+  return what ? `Whoever you are, however often you come, ${what.replace(/\btheir\b/g, "your")}.` : "";
+}
+
 export const milliseconds = (seconds) => (seconds < 1 ? `${precise(1000 * seconds)} ms` : `${precise(seconds)} s`);
 
 // What Prometheus would be told of this process, as numbers: the times of decisions, answers and errors.
@@ -66,7 +72,8 @@ export function promise(claim) {
   const factor = precise(cautious(Math.exp(claim.epsilon), Math.ceil));
   const slack = claim.delta ? `, up to a slack in probability of 1 in ${precise(cautious(1 / claim.delta, Math.floor))}` : "";
   const proof = claim.status === "proven" ? "" : " The argument for this is published, but not proven.";
-  return `Whoever sees everything this bandit ever shows, and knows all other rewards, can shift their odds about ${whom} by a factor of ${factor} at most${slack}.${proof}`;
+  const yours = toYou(claim.unit);
+  return `${yours}${yours && " "}Whoever sees everything this bandit ever shows, and knows all other rewards, can shift their odds about ${whom} by a factor of ${factor} at most${slack}.${proof}`;
 }
 
 export function formal(claim) {
