@@ -8,7 +8,10 @@
 One process imports everything, runs nothing, and forks for every mutant. The child gives the function
 its mutated code and asks the judges that run it, the quickest first. What is outside functions, and
 what runs while modules are imported, is imported anew instead, by a child of a process that has
-imported nothing of ours. Verdicts:
+imported nothing of ours. With `--out`, what was found is kept: started again there, the runner tries
+what is missing, and what may judge otherwise since: a verdict is kept while the mutant's function and
+all that its judges ran, theirs and ours, are word for word as they were, and the judges see the same
+numbers of the code as it ships. Verdicts:
 
     killed      a judge refused it, it could not be imported, or it did not end
     equivalent  no judge refused it, and every number that the judges saw is as it was
@@ -27,6 +30,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import math
 import os
 import pickle
 import random
@@ -47,9 +51,9 @@ import operators
 import targets
 from operators import Mutant
 
-LONGEST = 60  # seconds for one mutant: a loop without end
+LONGEST = 30  # seconds of a processor for one mutant: a loop without end
 SEED = 20_240
-SHARE, FEWEST = 0.15, 20  # of the judges' time that one mutant gets, and of judges
+SHARE, FEWEST = 0.15, 20  # of the judges' work that one mutant gets, and of judges
 LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver decide
 
 
@@ -59,16 +63,18 @@ class Verdict(NamedTuple):
     words: str
     verdict: str
     by: str  # the judge, or what happened
-    seconds: float = 0.0
+    seconds: float = 0.0  # of a processor
+    seen: str = ""  # a hash of all that the verdict follows from
 
 
 class Baseline(NamedTuple):
     """What the judges see of the code as it ships."""
 
     digests: dict[str, Seen]
-    seconds: dict[str, float]
+    costs: dict[str, float]
     reached: dict[str, set[str]]  # by judge: module:function
     imported: set[str]  # what runs while modules are imported
+    prints: dict[str, str]  # by judge: a hash of all that it ran, and of what it saw
 
 
 class Changed(importlib.abc.Loader, importlib.abc.MetaPathFinder):
@@ -171,8 +177,8 @@ def in_child(work: Callable[[], Any], longest: int) -> Any:
         status = 1
         try:
             os.close(read)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(longest)
+            signal.setitimer(signal.ITIMER_PROF, longest)  # of a processor: others may need it too
+            signal.alarm(20 * longest)  # it waits for what never comes
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
@@ -187,14 +193,20 @@ def in_child(work: Callable[[], Any], longest: int) -> Any:
 
 
 def collect(pid: int, read: int) -> Any:
+    return collect_timed(pid, read)[0]
+
+
+def collect_timed(pid: int, read: int) -> tuple[Any, float]:
+    """And the seconds of a processor that it took."""
     with os.fdopen(read, "rb") as source:
         data = source.read()
-    _, status = os.waitpid(pid, 0)
+    _, status, used = os.wait4(pid, 0)
+    seconds = round(used.ru_utime + used.ru_stime, 3)
     if data:
-        return pickle.loads(data)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
-        return "it does not end"
-    return f"the process ended with status {status}"
+        return pickle.loads(data), seconds
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF):
+        return "it does not end", seconds
+    return f"the process ended with status {status}", seconds
 
 
 def root() -> Path:
@@ -209,23 +221,31 @@ def file_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+HERE = str(Path(__file__).parent) + os.sep
+
+
 class Profile:
-    """Which of our functions run, as module:function."""
+    """Which of our functions run, as module:function; the judges' own begin with a slash."""
 
     def __init__(self) -> None:
         self.prefix = str(root()) + os.sep
         self.names: dict[CodeType, str] = {}
         self.running: set[str] = set()
+        self.calls = 0
 
     def name_of(self, code: CodeType) -> str:
-        if not code.co_filename.startswith(self.prefix):
+        if code.co_filename.startswith(self.prefix):
+            parts = Path(code.co_filename[len(self.prefix) :]).with_suffix("").parts
+            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        elif code.co_filename.startswith(HERE):
+            module = f"/{code.co_filename[len(HERE) :]}"
+        else:
             return ""
-        parts = Path(code.co_filename[len(self.prefix) :]).with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         path = [p for p in code.co_qualname.split(".") if not p.startswith("<")]
         return f"{module}:{'.'.join(path) or '<module>'}"
 
     def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        self.calls += 1
         if event == "call":
             code = frame.f_code
             if code not in self.names:
@@ -234,7 +254,7 @@ class Profile:
 
     def of(self, work: Callable[[], Any]) -> tuple[Any, set[str]]:
         """What work returns, and what it ran."""
-        self.running = set()
+        self.running, self.calls = set(), 0
         sys.setprofile(self)
         try:
             result = work()
@@ -243,22 +263,58 @@ class Profile:
         return result, self.running - {""}
 
 
+def fingerprint(*what: Any) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:24]
+
+
+class Texts:
+    """The words of a function with what its module has outside of functions, by module:function."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[dict[str, str], str]] = {}
+
+    def of(self, name: str) -> str:
+        module, _, function = name.partition(":")
+        if module not in self.files:
+            file = Path(HERE) / module[1:] if module.startswith("/") else file_of(module)
+            self.files[module] = operators.texts_of(file.read_text(encoding="utf-8"))
+        functions, outside = self.files[module]
+        words = functions.get(function, functions.get(function.partition(".")[0], ""))
+        return f"{name}\n{words}\n{outside if not module.startswith('/') else ''}"
+
+
+def cost_of(calls: int) -> float:
+    """What a judge costs: seconds would be others each time, and so would be who is asked."""
+    return 2.0 ** (round(4 * math.log2(calls)) / 4)
+
+
+def print_of(judge: str, ran: set[str], saw: Seen, texts: Texts) -> str:
+    """What a verdict of this judge follows from: another print, and it must be asked again."""
+    from judges import BANDITS
+
+    bandit = BANDITS.get(judge.partition(": ")[2])
+    return fingerprint(sorted(map(texts.of, ran)), bandit, saw.bits)
+
+
 def take_baseline() -> Baseline:
     """Run every judge on the code as it ships, noting which functions it runs."""
+    texts = Texts()
 
     def work() -> Baseline:
         profile = Profile()
         _, imported = profile.of(import_ours)
         import judges
 
-        digests, seconds, reached = {}, {}, {}
+        digests, costs, reached, prints = {}, {}, {}, {}
         for name, judge in judges.JUDGES.items():
             forget()
-            start = time.perf_counter()
             seen, ran = profile.of(judge)
-            reached[name] = ran | getattr(judge, "reaches", set())
-            digests[name], seconds[name] = digest(seen), time.perf_counter() - start
-        return Baseline(digests, seconds, reached, imported)
+            costs[name] = cost_of(profile.calls)
+            ran |= getattr(judge, "reaches", set())
+            reached[name] = {each for each in ran if not each.startswith("/")}
+            digests[name] = digest(seen)
+            prints[name] = print_of(name, ran, digests[name], texts)
+        return Baseline(digests, costs, reached, imported, prints)
 
     # Errors are wanted here.
     found = collect(*in_child(lambda: _or_words(work), 900))
@@ -269,6 +325,7 @@ def take_baseline() -> Baseline:
 
 def import_ours() -> None:
     """All covered modules, and the judges."""
+    import answers  # noqa: F401
     import judges  # noqa: F401
     import longer  # noqa: F401
 
@@ -317,17 +374,17 @@ def concerned(mutant: Mutant, baseline: Baseline) -> list[str]:
             for judge, ran in baseline.reached.items()
             if any(each == name or each.startswith(f"{name}.") for each in ran)
         ]
-    found.sort(key=lambda judge: baseline.seconds[judge] * len(baseline.reached[judge]) ** 2)
-    return nearest(fewer(found), baseline.seconds)
+    found.sort(key=lambda judge: baseline.costs[judge] * len(baseline.reached[judge]) ** 2)
+    return nearest(fewer(found), baseline.costs)
 
 
-def nearest(judges: list[str], seconds: dict[str, float]) -> list[str]:
+def nearest(judges: list[str], costs: dict[str, float]) -> list[str]:
     """The first of them, as many as there is time for: what nearly every bandit runs is not put
     before all judges of bandits."""
     kept: list[str] = []
-    left = SHARE * sum(seconds.values())
+    left = SHARE * sum(costs.values())
     for judge in judges:
-        left -= seconds[judge]
+        left -= costs[judge]
         if left < 0 and len(kept) >= FEWEST:
             break
         kept.append(judge)
@@ -351,6 +408,23 @@ def fewer(judges: list[str]) -> list[str]:
             had[kind] |= parts
         kept.append(judge)
     return kept
+
+
+def seen_by(what: Any, verdict: str, by: str, wanted: list[str], prints: dict[str, str]) -> str:
+    """What a verdict on `what` follows from: of one that refused it, the rest does not matter."""
+    judge = by.rpartition(": ")[0]
+    deciding = [judge] if verdict == "killed" and judge in prints else sorted(wanted)
+    return fingerprint(what, [(name, prints[name]) for name in deciding])
+
+
+def kept(
+    old: dict[str, Verdict], what: Any, wanted: list[str], prints: dict[str, str]
+) -> Verdict | None:
+    """The verdict that was found before, if it follows from nothing that has changed."""
+    if found := old.get(seen_by(what, "", "", wanted, prints)):
+        return found
+    keys = (seen_by(what, "killed", f"{name}: ", wanted, prints) for name in wanted)
+    return next((old[key] for key in keys if key in old), None)
 
 
 def ask(judges: dict[str, Any], wanted: list[str], before: dict[str, Seen]) -> tuple[str, str]:
@@ -431,13 +505,38 @@ def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baselin
     return ask(judges.JUDGES, wanted, baseline.digests)
 
 
-def run(mutants: list[Mutant], workers: int, say: Callable[[str], None]) -> Iterator[Verdict]:
-    """The verdict on each, in the order in which they end."""
+def run(
+    mutants: list[Mutant], workers: int, old: dict[str, Verdict], say: Callable[[str], None]
+) -> Iterator[Verdict]:
+    """The verdict on each, in the order in which they end; first those that were found before."""
     sources, baseline = targets.sources(), take_baseline()
+    texts = Texts()
+    what = {m.name: _identity(m, texts) for m in mutants}
+    wanted = {m.name: concerned(m, baseline) for m in mutants}
+    had = {m.name: kept(old, what[m.name], wanted[m.name], baseline.prints) for m in mutants}
     say(
-        f"{len(baseline.digests)} judges, {sum(baseline.seconds.values()):.0f} s for all of them; "
-        f"{len(mutants)} mutants"
+        f"{len(baseline.digests)} judges; "
+        f"{len(mutants)} mutants, of which {sum(map(bool, had.values()))} have their verdict"
     )
+    for mutant in mutants:
+        if before := had[mutant.name]:
+            yield before._replace(words=str(mutant))
+    mutants = [mutant for mutant in mutants if had[mutant.name] is None]
+    names = {str(m): m.name for m in mutants}
+    for found in _all(mutants, workers, sources, baseline):
+        name = names[found.words]
+        seen = seen_by(what[name], found.verdict, found.by, wanted[name], baseline.prints)
+        yield found._replace(seen=seen)
+
+
+def _identity(mutant: Mutant, texts: Texts) -> str:
+    """A mutant by what it changes, wherever that stands."""
+    return fingerprint(mutant.name, mutant.before, mutant.after, texts.of(place_of(mutant)))
+
+
+def _all(
+    mutants: list[Mutant], workers: int, sources: dict[str, str], baseline: Baseline
+) -> Iterator[Verdict]:
 
     def anew(mutant: Mutant) -> bool:
         return mutant.outside or place_of(mutant) in baseline.imported
@@ -525,20 +624,20 @@ def place_of(mutant: Mutant) -> str:
 def in_children(
     given: Iterable[Any], work: Callable[[Any], Any], workers: int
 ) -> Iterator[tuple[Any, str, str, float]]:
-    """What work says of each, in a process of its own: verdict, by whom, and after how long."""
-    running: dict[int, tuple[Any, int, float]] = {}
+    """What work says of each, in a process of its own: verdict, by whom, and how long it worked."""
+    running: dict[int, tuple[Any, int]] = {}
 
     def finish() -> tuple[Any, str, str, float]:
-        ready, _, _ = select.select([read for _, read, _ in running.values()], [], [])
-        pid = next(p for p, (_, read, _) in running.items() if read == ready[0])
-        one, read, begun = running.pop(pid)
-        found = collect(pid, read)
+        ready, _, _ = select.select([read for _, read in running.values()], [], [])
+        pid = next(p for p, (_, read) in running.items() if read == ready[0])
+        one, read = running.pop(pid)
+        found, seconds = collect_timed(pid, read)
         verdict, by = found if isinstance(found, tuple) else ("killed", found)
-        return one, verdict, by, time.perf_counter() - begun
+        return one, verdict, by, seconds
 
     for one in given:
         pid, read = in_child(lambda one=one: work(one), LONGEST)  # type: ignore[misc]
-        running[pid] = one, read, time.perf_counter()
+        running[pid] = one, read
         if len(running) >= workers:
             yield finish()
     while running:
@@ -615,10 +714,9 @@ def main() -> int:
     mutants = [m for m in mutants if m.name.startswith(tuple(rooms))]
     mutants.sort(key=lambda m: next(n for n, room in enumerate(rooms) if m.name.startswith(room)))
     start = time.perf_counter()
-    done = read_verdicts(given.out)
-    known = {verdict.words for verdict in done}
-    found, left = list(done), [mutant for mutant in mutants if str(mutant) not in known]
-    for verdict in run(left, given.workers, lambda words: print(words, flush=True)) if left else ():
+    found: list[Verdict] = []
+    old = begin_anew(given.out)
+    for verdict in run(mutants, given.workers, old, lambda words: print(words, flush=True)):
         found.append(verdict)
         report(verdict, given.out, len(found), start)
     count = Counter(verdict.verdict for verdict in found)
@@ -626,11 +724,20 @@ def main() -> int:
     return 1 if count["survived"] else 0
 
 
-def read_verdicts(file: Path | None) -> list[Verdict]:
-    """What an earlier run found before it was interrupted."""
-    if file is None or not file.exists():
-        return []
-    return [Verdict(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+def begin_anew(file: Path | None) -> dict[str, Verdict]:
+    """What earlier runs found, by what it follows from; the file starts with nothing, and what they
+    found stands beside it until a run has ended."""
+    if file is None:
+        return {}
+    before = file.with_suffix(".before")
+    if file.exists():
+        with before.open("a", encoding="utf-8") as out:
+            out.write(file.read_text(encoding="utf-8"))
+        file.unlink()
+    if not before.exists():
+        return {}
+    lines = before.read_text(encoding="utf-8").splitlines()
+    return {found.seen: found for found in (Verdict(**json.loads(line)) for line in lines)}
 
 
 def report(verdict: Verdict, file: Path | None, number: int, start: float) -> None:
