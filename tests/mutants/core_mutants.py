@@ -417,7 +417,7 @@ def _words(place: Place) -> str:
 
 
 def run(
-    library: Path, places: list[Place], workers: int, old: dict[str, Verdict]
+    library: Path, places: list[Place], workers: int, before: runner.Before, share: float
 ) -> Iterator[Verdict]:
     os.environ["DPBANDIT_ARCH"] = "v2"
     sys.meta_path.insert(0, Replaced(library))
@@ -454,34 +454,37 @@ def run(
 
     killers: dict[str, float] = defaultdict(float)
 
-    wanted = {
-        place.number: runner.fewer([name for name in order if place.number in reached[name]])
-        for place in places
-    }
+    wanted = {}
+    for place in places:
+        found = runner.fewer([name for name in order if place.number in reached[name]])
+        wanted[place.number] = runner.nearest(found, costs, share)
     texts = {name: (SOURCE / name).read_text(encoding="utf-8") for name in COVERED}
-
-    def what(place: Place) -> Any:
-        return texts[place.file], place.line, place.kind
+    answers, tried = {}, []
+    for place in places:
+        what = runner.fingerprint(texts[place.file], place.line, place.kind)
+        answered = runner.answers_of(what, wanted[place.number], prints)
+        if not answered:
+            yield _verdict(place, "unreached", "", 0.0)
+        elif had := before.verdict(answered):
+            known = _verdict(place, had.verdict, had.by, had.seconds)
+            yield known._replace(seen=had.seen)
+        else:
+            left = set(before.left(answered))
+            wanted[place.number] = [name for name in wanted[place.number] if name in left]
+            answers[place.number] = answered
+            tried.append(place)
 
     def work(place: Place) -> Any:
         switch.value = place.number
         asked = sorted(wanted[place.number], key=lambda name: -killers[name])
         return runner.ask(judges, asked, digests)
 
-    tried = []
-    for place in places:
-        if not wanted[place.number]:
-            yield _verdict(place, "unreached", "", 0.0)
-        elif before := runner.kept(old, what(place), wanted[place.number], prints):
-            yield before
-        else:
-            tried.append(place)
     for place, verdict, by, taken_s in runner.in_children(tried, work, workers):
         if verdict == "killed":
             for name in killers:
                 killers[name] *= 0.9  # neighbouring lines are killed by the same judges
             killers[by.rpartition(": ")[0]] += 1.0
-        seen = runner.seen_by(what(place), verdict, by, wanted[place.number], prints)
+        seen = runner.followed(verdict, by, answers[place.number])
         yield _verdict(place, verdict, by, taken_s)._replace(seen=seen)
 
 
@@ -491,6 +494,7 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="only files whose names begin so")
     parser.add_argument("--sample", type=int, help="only so many, always the same ones")
+    parser.add_argument("--share", type=float, default=1.0, help="as of runner.py")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--out", type=Path, help="add verdicts here as they come, a line each; go on there"
@@ -512,7 +516,8 @@ def main() -> int:
             step = max(1, len(places) // given.sample)
             places = places[::step][: given.sample]
         found: list[Verdict] = []
-        for verdict in run(library, places, given.workers, runner.begin_anew(given.out)):
+        before = runner.begin_anew(given.out)
+        for verdict in run(library, places, given.workers, before, given.share):
             found.append(verdict)
             runner.report(verdict, given.out, len(found), start)
     count = Counter(verdict.verdict for verdict in found)

@@ -9,9 +9,9 @@ One process imports everything, runs nothing, and forks for every mutant. The ch
 its mutated code and asks the judges that run it, the quickest first. What is outside functions, and
 what runs while modules are imported, is imported anew instead, by a child of a process that has
 imported nothing of ours. With `--out`, what was found is kept: started again there, the runner tries
-what is missing, and what may judge otherwise since: a verdict is kept while the mutant's function and
-all that its judges ran, theirs and ours, are word for word as they were, and the judges see the same
-numbers of the code as it ships. Verdicts:
+what is missing, and what may be judged otherwise since. A judge's answer is kept while the mutant's
+function, what its module has outside of functions, and the judge are word for word as they were, and
+the judge sees the same of the code as it ships, to the last bit. Verdicts:
 
     killed      a judge refused it, it could not be imported, or it did not end
     equivalent  no judge refused it, and every number that the judges saw is as it was
@@ -23,6 +23,7 @@ numbers of the code as it ships. Verdicts:
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import hashlib
 import importlib
@@ -53,7 +54,7 @@ from operators import Mutant
 
 LONGEST = 30  # seconds of a processor for one mutant: a loop without end
 SEED = 20_240
-SHARE, FEWEST = 0.15, 20  # of the judges' work that one mutant gets, and of judges
+SHARE, FEWEST = 0.15, 12  # of the judges' work that one mutant gets, and of judges
 LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver decide
 
 
@@ -64,7 +65,7 @@ class Verdict(NamedTuple):
     verdict: str
     by: str  # the judge, or what happened
     seconds: float = 0.0  # of a processor
-    seen: str = ""  # a hash of all that the verdict follows from
+    seen: tuple[str, ...] = ()  # a hash for each answer that it follows from
 
 
 class Baseline(NamedTuple):
@@ -74,7 +75,7 @@ class Baseline(NamedTuple):
     costs: dict[str, float]
     reached: dict[str, set[str]]  # by judge: module:function
     imported: set[str]  # what runs while modules are imported
-    prints: dict[str, str]  # by judge: a hash of all that it ran, and of what it saw
+    prints: dict[str, str]  # by judge: a hash of its words, and of what it saw
 
 
 class Changed(importlib.abc.Loader, importlib.abc.MetaPathFinder):
@@ -292,8 +293,8 @@ def print_of(judge: str, ran: set[str], saw: Seen, texts: Texts) -> str:
     """What a verdict of this judge follows from: another print, and it must be asked again."""
     from judges import BANDITS
 
-    bandit = BANDITS.get(judge.partition(": ")[2])
-    return fingerprint(sorted(map(texts.of, ran)), bandit, saw.bits)
+    own = sorted(texts.of(name) for name in ran if name.startswith("/"))
+    return fingerprint(own, BANDITS.get(judge.partition(": ")[2]), saw.bits)
 
 
 def take_baseline() -> Baseline:
@@ -354,7 +355,7 @@ def forget() -> None:
                     clear()
 
 
-def concerned(mutant: Mutant, baseline: Baseline) -> list[str]:
+def concerned(mutant: Mutant, baseline: Baseline, share: float) -> list[str]:
     """The judges that run the mutant's function; first those that are quick and run little else.
 
     Outside functions all do, those first that run something of its module. What nearly every bandit
@@ -375,14 +376,14 @@ def concerned(mutant: Mutant, baseline: Baseline) -> list[str]:
             if any(each == name or each.startswith(f"{name}.") for each in ran)
         ]
     found.sort(key=lambda judge: baseline.costs[judge] * len(baseline.reached[judge]) ** 2)
-    return nearest(fewer(found), baseline.costs)
+    return nearest(fewer(found), baseline.costs, share)
 
 
-def nearest(judges: list[str], costs: dict[str, float]) -> list[str]:
+def nearest(judges: list[str], costs: dict[str, float], share: float) -> list[str]:
     """The first of them, as many as there is time for: what nearly every bandit runs is not put
     before all judges of bandits."""
     kept: list[str] = []
-    left = SHARE * sum(costs.values())
+    left = share * sum(costs.values())
     for judge in judges:
         left -= costs[judge]
         if left < 0 and len(kept) >= FEWEST:
@@ -410,21 +411,44 @@ def fewer(judges: list[str]) -> list[str]:
     return kept
 
 
-def seen_by(what: Any, verdict: str, by: str, wanted: list[str], prints: dict[str, str]) -> str:
-    """What a verdict on `what` follows from: of one that refused it, the rest does not matter."""
+class Before:
+    """What earlier runs found, by the answers that it follows from."""
+
+    def __init__(self, found: Iterable[Verdict] = ()) -> None:
+        self.found: dict[tuple[str, ...], Verdict] = {}
+        self.passed: set[str] = set()  # answers that noticed nothing
+        for verdict in found:
+            self.found[tuple(verdict.seen)] = verdict
+            if verdict.verdict == "equivalent":
+                self.passed |= set(verdict.seen)
+
+    def verdict(self, answers: dict[str, str]) -> Verdict | None:
+        """On a mutant that would get these answers, by judge."""
+        everybody = tuple(answers.values())
+        for each in (everybody, *((answer,) for answer in everybody)):
+            verdict = self.found.get(each)
+            if verdict is not None and (each == everybody or verdict.verdict == "killed"):
+                return verdict
+        if answers and self.passed.issuperset(everybody):
+            return Verdict("", "", "", "equivalent", "", 0.0, everybody)
+        return None
+
+    def left(self, answers: dict[str, str]) -> list[str]:
+        """The judges who have not said that they notice nothing."""
+        return [judge for judge, answer in answers.items() if answer not in self.passed]
+
+
+def answers_of(what: str, wanted: list[str], prints: dict[str, str]) -> dict[str, str]:
+    """By judge: a hash of all that its answer on a mutant follows from."""
+    return {judge: fingerprint(what, judge, prints[judge]) for judge in sorted(wanted)}
+
+
+def followed(verdict: str, by: str, answers: dict[str, str]) -> tuple[str, ...]:
+    """The answers that a verdict follows from: where one refuses, the others do not matter."""
     judge = by.rpartition(": ")[0]
-    deciding = [judge] if verdict == "killed" and judge in prints else sorted(wanted)
-    return fingerprint(what, [(name, prints[name]) for name in deciding])
-
-
-def kept(
-    old: dict[str, Verdict], what: Any, wanted: list[str], prints: dict[str, str]
-) -> Verdict | None:
-    """The verdict that was found before, if it follows from nothing that has changed."""
-    if found := old.get(seen_by(what, "", "", wanted, prints)):
-        return found
-    keys = (seen_by(what, "killed", f"{name}: ", wanted, prints) for name in wanted)
-    return next((old[key] for key in keys if key in old), None)
+    if verdict == "killed" and judge in answers:
+        return (answers[judge],)
+    return tuple(answers.values())
 
 
 def ask(judges: dict[str, Any], wanted: list[str], before: dict[str, Seen]) -> tuple[str, str]:
@@ -506,27 +530,33 @@ def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baselin
 
 
 def run(
-    mutants: list[Mutant], workers: int, old: dict[str, Verdict], say: Callable[[str], None]
+    mutants: list[Mutant],
+    workers: int,
+    before: Before,
+    share: float,
+    say: Callable[[str], None],
 ) -> Iterator[Verdict]:
     """The verdict on each, in the order in which they end; first those that were found before."""
     sources, baseline = targets.sources(), take_baseline()
-    texts = Texts()
-    what = {m.name: _identity(m, texts) for m in mutants}
-    wanted = {m.name: concerned(m, baseline) for m in mutants}
-    had = {m.name: kept(old, what[m.name], wanted[m.name], baseline.prints) for m in mutants}
-    say(
-        f"{len(baseline.digests)} judges; "
-        f"{len(mutants)} mutants, of which {sum(map(bool, had.values()))} have their verdict"
-    )
+    texts, answers, again, wanted = Texts(), {}, [], {}
     for mutant in mutants:
-        if before := had[mutant.name]:
-            yield before._replace(words=str(mutant))
-    mutants = [mutant for mutant in mutants if had[mutant.name] is None]
-    names = {str(m): m.name for m in mutants}
-    for found in _all(mutants, workers, sources, baseline):
-        name = names[found.words]
-        seen = seen_by(what[name], found.verdict, found.by, wanted[name], baseline.prints)
-        yield found._replace(seen=seen)
+        asked = concerned(mutant, baseline, share)
+        answers[str(mutant)] = found = answers_of(_identity(mutant, texts), asked, baseline.prints)
+        if verdict := before.verdict(found):
+            yield _verdict(mutant, verdict.verdict, verdict.by, verdict.seconds)._replace(
+                seen=verdict.seen
+            )
+        else:
+            again.append(mutant)
+            left = set(before.left(found))
+            wanted[mutant.name] = [judge for judge in asked if judge in left]
+    say(
+        f"{len(baseline.digests)} judges; {len(mutants)} mutants, of which "
+        f"{len(mutants) - len(again)} have their verdict"
+    )
+    for found_ in _all(again, workers, sources, baseline, wanted):
+        seen = followed(found_.verdict, found_.by, answers[found_.words])
+        yield found_._replace(seen=seen)
 
 
 def _identity(mutant: Mutant, texts: Texts) -> str:
@@ -535,7 +565,11 @@ def _identity(mutant: Mutant, texts: Texts) -> str:
 
 
 def _all(
-    mutants: list[Mutant], workers: int, sources: dict[str, str], baseline: Baseline
+    mutants: list[Mutant],
+    workers: int,
+    sources: dict[str, str],
+    baseline: Baseline,
+    wanted: dict[str, list[str]],
 ) -> Iterator[Verdict]:
 
     def anew(mutant: Mutant) -> bool:
@@ -543,12 +577,13 @@ def _all(
 
     # What must be imported anew, and code that cannot be swapped (it needs other variables from
     # outside), waits for a process that has imported nothing of ours: a child that sleeps meanwhile.
-    pid, names, verdicts = _aside(workers, sources, baseline, {m.name: m for m in mutants})
+    pid, names, verdicts = _aside(workers, sources, baseline, {m.name: m for m in mutants}, wanted)
     import_ours()
     note_functions()
     gc.freeze()
     again = [m for m in mutants if anew(m)]
-    yield from _run([m for m in mutants if not anew(m)], workers, sources, baseline, again)
+    at_once = [m for m in mutants if not anew(m)]
+    yield from _run(at_once, workers, sources, baseline, wanted, again)
     with os.fdopen(names, "wb") as out:
         out.write(pickle.dumps([mutant.name for mutant in again]))
     with os.fdopen(verdicts, encoding="utf-8") as back:
@@ -558,7 +593,11 @@ def _all(
 
 
 def _aside(
-    workers: int, sources: dict[str, str], baseline: Baseline, mutants: dict[str, Mutant]
+    workers: int,
+    sources: dict[str, str],
+    baseline: Baseline,
+    mutants: dict[str, Mutant],
+    judges: dict[str, list[str]],
 ) -> tuple[int, int, int]:
     """A child that waits for names of mutants, imports each anew and says the verdicts."""
     names_in, names_out = os.pipe()
@@ -575,7 +614,7 @@ def _aside(
             names = source.read()  # nothing: the parent has ended
             wanted = [mutants[name] for name in pickle.loads(names)] if names else []
         with os.fdopen(verdicts_out, "w", encoding="utf-8") as out:
-            for verdict in _run(wanted, workers, sources, baseline, []):
+            for verdict in _run(wanted, workers, sources, baseline, judges, []):
                 out.write(json.dumps(verdict._asdict()) + "\n")
                 out.flush()
     finally:
@@ -593,9 +632,9 @@ def _run(
     workers: int,
     sources: dict[str, str],
     baseline: Baseline,
+    wanted: dict[str, list[str]],
     again: list[Mutant],
 ) -> Iterator[Verdict]:
-    wanted = {mutant.name: concerned(mutant, baseline) for mutant in mutants}
     for mutant in mutants:
         if not wanted[mutant.name]:
             yield _verdict(mutant, "unreached", "", 0.0)
@@ -696,6 +735,12 @@ def main() -> int:
     )
     parser.add_argument("--sample", type=int, help="only so many, always the same ones")
     parser.add_argument("--only", default="", help="only those whose names begin so, in this order")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=SHARE,
+        help="of the judges' work that a mutant gets; a later run with more asks those left",
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--out", type=Path, help="add verdicts here as they come, a line each; go on there"
@@ -715,8 +760,9 @@ def main() -> int:
     mutants.sort(key=lambda m: next(n for n, room in enumerate(rooms) if m.name.startswith(room)))
     start = time.perf_counter()
     found: list[Verdict] = []
-    old = begin_anew(given.out)
-    for verdict in run(mutants, given.workers, old, lambda words: print(words, flush=True)):
+    before = begin_anew(given.out)
+    say = functools.partial(print, flush=True)
+    for verdict in run(mutants, given.workers, before, given.share, say):
         found.append(verdict)
         report(verdict, given.out, len(found), start)
     count = Counter(verdict.verdict for verdict in found)
@@ -724,20 +770,17 @@ def main() -> int:
     return 1 if count["survived"] else 0
 
 
-def begin_anew(file: Path | None) -> dict[str, Verdict]:
-    """What earlier runs found, by what it follows from; the file starts with nothing, and what they
-    found stands beside it until a run has ended."""
+def begin_anew(file: Path | None) -> Before:
+    """What earlier runs found. The file begins anew; what was in it is beside it, in `.before`."""
     if file is None:
-        return {}
-    before = file.with_suffix(".before")
+        return Before()
+    kept = file.with_suffix(".before")
     if file.exists():
-        with before.open("a", encoding="utf-8") as out:
+        with kept.open("a", encoding="utf-8") as out:
             out.write(file.read_text(encoding="utf-8"))
         file.unlink()
-    if not before.exists():
-        return {}
-    lines = before.read_text(encoding="utf-8").splitlines()
-    return {found.seen: found for found in (Verdict(**json.loads(line)) for line in lines)}
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
+    return Before(Verdict(**json.loads(line)) for line in lines)
 
 
 def report(verdict: Verdict, file: Path | None, number: int, start: float) -> None:
