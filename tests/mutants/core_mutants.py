@@ -395,7 +395,10 @@ def judges_of_the_core() -> dict[str, Any]:
     named += ("logs_cost_what_is_claimed", "densities_of_both_engines")
     named += ("batches_are_learned_row_by_row", "engines_end_and_wait_where_they_must")
     named += ("nothing_is_learned_along_a_context_of_zeros", "engines_take_a_log_alike")
-    named += ("people_are_counted_by_what_was_learned_of_them",)
+    named += (
+        "phases_end_where_slates_say",
+        "people_are_counted_by_what_was_learned_of_them",
+    )
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:
         raise LookupError(
@@ -413,13 +416,16 @@ def _words(place: Place) -> str:
     return f"{place.name} (line {place.line})"
 
 
-def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
+def run(
+    library: Path, places: list[Place], workers: int, before: runner.Before, share: float
+) -> Iterator[Verdict]:
     os.environ["DPBANDIT_ARCH"] = "v2"
     sys.meta_path.insert(0, Replaced(library))
     runner.import_ours()
     import warnings
 
     warnings.simplefilter("ignore")
+    everywhere = places
     loaded = ctypes.CDLL(str(library))
     switch = ctypes.c_int.in_dll(loaded, "dpb_mutant")
     touched = (ctypes.c_ubyte * MOST).in_dll(loaded, "dpb_seen")
@@ -427,40 +433,59 @@ def run(library: Path, places: list[Place], workers: int) -> Iterator[Verdict]:
     judges = judges_of_the_core()
 
     def baseline() -> Any:
-        found, seconds, reached = {}, {}, {}
+        found, costs, reached, prints = {}, {}, {}, {}
+        profile, texts = runner.Profile(), runner.Texts()
         for name, judge in judges.items():
             ctypes.memset(touched, 0, MOST)
-            start = time.perf_counter()
-            found[name] = runner.digest(judge())
-            seconds[name] = time.perf_counter() - start
+            saw, ran = profile.of(judge)
+            found[name] = runner.digest(saw)
+            costs[name] = runner.cost_of(profile.calls)
             reached[name] = {number for number, flag in enumerate(touched) if flag}
-        return found, seconds, reached
+            lines = {(p.file, p.text) for p in everywhere if p.number in reached[name]}
+            python = runner.print_of(name, ran, found[name], texts)
+            prints[name] = runner.fingerprint(python, sorted(lines))
+        return found, costs, reached, prints
 
     taken = runner.collect(*runner.in_child(lambda: runner._or_words(baseline), 600))
     if not isinstance(taken, tuple):
         raise RuntimeError(f"the judges refuse the core without any mutant: {taken}")
-    digests, seconds, reached = taken
-    order = sorted(judges, key=lambda name: seconds[name] * len(reached[name]) ** 2)
+    digests, costs, reached, prints = taken
+    order = sorted(judges, key=lambda name: costs[name] * len(reached[name]) ** 2)
 
     killers: dict[str, float] = defaultdict(float)
 
+    wanted = {}
+    for place in places:
+        found = runner.fewer([name for name in order if place.number in reached[name]])
+        wanted[place.number] = runner.nearest(found, costs, share)
+    texts = {name: (SOURCE / name).read_text(encoding="utf-8") for name in COVERED}
+    answers, tried = {}, []
+    for place in places:
+        what = runner.fingerprint(texts[place.file], place.line, place.kind)
+        answered = runner.answers_of(what, wanted[place.number], prints)
+        if not answered:
+            yield _verdict(place, "unreached", "", 0.0)
+        elif had := before.verdict(answered):
+            known = _verdict(place, had.verdict, had.by, had.seconds)
+            yield known._replace(seen=had.seen)
+        else:
+            left = set(before.left(answered))
+            wanted[place.number] = [name for name in wanted[place.number] if name in left]
+            answers[place.number] = answered
+            tried.append(place)
+
     def work(place: Place) -> Any:
         switch.value = place.number
-        wanted = [name for name in order if place.number in reached[name]]
-        wanted = sorted(runner.fewer(wanted), key=lambda name: -killers[name])
-        return runner.ask(judges, wanted, digests)
+        asked = sorted(wanted[place.number], key=lambda name: -killers[name])
+        return runner.ask(judges, asked, digests)
 
-    reachable = set().union(*reached.values())
-    for place in places:
-        if place.number not in reachable:
-            yield _verdict(place, "unreached", "", 0.0)
-    tried = [place for place in places if place.number in reachable]
     for place, verdict, by, taken_s in runner.in_children(tried, work, workers):
         if verdict == "killed":
             for name in killers:
                 killers[name] *= 0.9  # neighbouring lines are killed by the same judges
             killers[by.rpartition(": ")[0]] += 1.0
-        yield _verdict(place, verdict, by, taken_s)
+        seen = runner.followed(verdict, by, answers[place.number])
+        yield _verdict(place, verdict, by, taken_s)._replace(seen=seen)
 
 
 def main() -> int:
@@ -469,6 +494,7 @@ def main() -> int:
     )
     parser.add_argument("--only", default="", help="only files whose names begin so")
     parser.add_argument("--sample", type=int, help="only so many, always the same ones")
+    parser.add_argument("--share", type=float, default=1.0, help="as of runner.py")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--out", type=Path, help="add verdicts here as they come, a line each; go on there"
@@ -489,10 +515,9 @@ def main() -> int:
         if given.sample:
             step = max(1, len(places) // given.sample)
             places = places[::step][: given.sample]
-        found = runner.read_verdicts(given.out)
-        known = {verdict.words for verdict in found}
-        left = [place for place in places if _words(place) not in known]
-        for verdict in run(library, left, given.workers):
+        found: list[Verdict] = []
+        before = runner.begin_anew(given.out)
+        for verdict in run(library, places, given.workers, before, given.share):
             found.append(verdict)
             runner.report(verdict, given.out, len(found), start)
     count = Counter(verdict.verdict for verdict in found)

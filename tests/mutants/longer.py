@@ -22,6 +22,7 @@ from judges import (
     ROUNDS,
     Drawn,
     between,
+    budget_of,
     close,
     judge,
     len_most,
@@ -374,7 +375,7 @@ def logs_cost_what_is_claimed() -> Any:
         for backend in ("core", "reference"):
             bandit = made(label, backend=backend, horizon=6)
             rows = pool(bandit.dim)[:11] * bandit.options.max_norm
-            budget = bandit.claim.mu**2 if bandit.claim.mu else bandit.claim.epsilon
+            budget = budget_of(bandit.claim)
             kinds = warm.neighbours(6, 5, bandit.options.protects.cap)
             for changed, users in kinds.values():
                 stream = warm.Stream(rows, np.zeros(11), users, 6)

@@ -8,7 +8,10 @@
 One process imports everything, runs nothing, and forks for every mutant. The child gives the function
 its mutated code and asks the judges that run it, the quickest first. What is outside functions, and
 what runs while modules are imported, is imported anew instead, by a child of a process that has
-imported nothing of ours. Verdicts:
+imported nothing of ours. With `--out`, what was found is kept: started again there, the runner tries
+what is missing, and what may be judged otherwise since. A judge's answer is kept while the mutant's
+function, what its module has outside of functions, and the judge are word for word as they were, and
+the judge sees the same of the code as it ships, to the last bit. Verdicts:
 
     killed      a judge refused it, it could not be imported, or it did not end
     equivalent  no judge refused it, and every number that the judges saw is as it was
@@ -20,6 +23,7 @@ imported nothing of ours. Verdicts:
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import hashlib
 import importlib
@@ -27,6 +31,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import math
 import os
 import pickle
 import random
@@ -47,9 +52,9 @@ import operators
 import targets
 from operators import Mutant
 
-LONGEST = 60  # seconds for one mutant: a loop without end
+LONGEST = 30  # seconds of a processor for one mutant: a loop without end
 SEED = 20_240
-SHARE, FEWEST = 0.15, 20  # of the judges' time that one mutant gets, and of judges
+SHARE, FEWEST = 0.15, 12  # of the judges' work that one mutant gets, and of judges
 LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver decide
 
 
@@ -59,16 +64,18 @@ class Verdict(NamedTuple):
     words: str
     verdict: str
     by: str  # the judge, or what happened
-    seconds: float = 0.0
+    seconds: float = 0.0  # of a processor
+    seen: tuple[str, ...] = ()  # a hash for each answer that it follows from
 
 
 class Baseline(NamedTuple):
     """What the judges see of the code as it ships."""
 
     digests: dict[str, Seen]
-    seconds: dict[str, float]
+    costs: dict[str, float]
     reached: dict[str, set[str]]  # by judge: module:function
     imported: set[str]  # what runs while modules are imported
+    prints: dict[str, str]  # by judge: a hash of its words, and of what it saw
 
 
 class Changed(importlib.abc.Loader, importlib.abc.MetaPathFinder):
@@ -171,8 +178,8 @@ def in_child(work: Callable[[], Any], longest: int) -> Any:
         status = 1
         try:
             os.close(read)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(longest)
+            signal.setitimer(signal.ITIMER_PROF, longest)  # of a processor: others may need it too
+            signal.alarm(20 * longest)  # it waits for what never comes
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
@@ -187,14 +194,20 @@ def in_child(work: Callable[[], Any], longest: int) -> Any:
 
 
 def collect(pid: int, read: int) -> Any:
+    return collect_timed(pid, read)[0]
+
+
+def collect_timed(pid: int, read: int) -> tuple[Any, float]:
+    """And the seconds of a processor that it took."""
     with os.fdopen(read, "rb") as source:
         data = source.read()
-    _, status = os.waitpid(pid, 0)
+    _, status, used = os.wait4(pid, 0)
+    seconds = round(used.ru_utime + used.ru_stime, 3)
     if data:
-        return pickle.loads(data)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
-        return "it does not end"
-    return f"the process ended with status {status}"
+        return pickle.loads(data), seconds
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF):
+        return "it does not end", seconds
+    return f"the process ended with status {status}", seconds
 
 
 def root() -> Path:
@@ -209,23 +222,31 @@ def file_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+HERE = str(Path(__file__).parent) + os.sep
+
+
 class Profile:
-    """Which of our functions run, as module:function."""
+    """Which of our functions run, as module:function; the judges' own begin with a slash."""
 
     def __init__(self) -> None:
         self.prefix = str(root()) + os.sep
         self.names: dict[CodeType, str] = {}
         self.running: set[str] = set()
+        self.calls = 0
 
     def name_of(self, code: CodeType) -> str:
-        if not code.co_filename.startswith(self.prefix):
+        if code.co_filename.startswith(self.prefix):
+            parts = Path(code.co_filename[len(self.prefix) :]).with_suffix("").parts
+            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        elif code.co_filename.startswith(HERE):
+            module = f"/{code.co_filename[len(HERE) :]}"
+        else:
             return ""
-        parts = Path(code.co_filename[len(self.prefix) :]).with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         path = [p for p in code.co_qualname.split(".") if not p.startswith("<")]
         return f"{module}:{'.'.join(path) or '<module>'}"
 
     def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        self.calls += 1
         if event == "call":
             code = frame.f_code
             if code not in self.names:
@@ -234,7 +255,7 @@ class Profile:
 
     def of(self, work: Callable[[], Any]) -> tuple[Any, set[str]]:
         """What work returns, and what it ran."""
-        self.running = set()
+        self.running, self.calls = set(), 0
         sys.setprofile(self)
         try:
             result = work()
@@ -243,22 +264,58 @@ class Profile:
         return result, self.running - {""}
 
 
+def fingerprint(*what: Any) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:24]
+
+
+class Texts:
+    """The words of a function with what its module has outside of functions, by module:function."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[dict[str, str], str]] = {}
+
+    def of(self, name: str) -> str:
+        module, _, function = name.partition(":")
+        if module not in self.files:
+            file = Path(HERE) / module[1:] if module.startswith("/") else file_of(module)
+            self.files[module] = operators.texts_of(file.read_text(encoding="utf-8"))
+        functions, outside = self.files[module]
+        words = functions.get(function, functions.get(function.partition(".")[0], ""))
+        return f"{name}\n{words}\n{outside if not module.startswith('/') else ''}"
+
+
+def cost_of(calls: int) -> float:
+    """What a judge costs: seconds would be others each time, and so would be who is asked."""
+    return 2.0 ** (round(4 * math.log2(calls)) / 4)
+
+
+def print_of(judge: str, ran: set[str], saw: Seen, texts: Texts) -> str:
+    """What a verdict of this judge follows from: another print, and it must be asked again."""
+    from judges import BANDITS
+
+    own = sorted(texts.of(name) for name in ran if name.startswith("/"))
+    return fingerprint(own, BANDITS.get(judge.partition(": ")[2]), saw.bits)
+
+
 def take_baseline() -> Baseline:
     """Run every judge on the code as it ships, noting which functions it runs."""
+    texts = Texts()
 
     def work() -> Baseline:
         profile = Profile()
         _, imported = profile.of(import_ours)
         import judges
 
-        digests, seconds, reached = {}, {}, {}
+        digests, costs, reached, prints = {}, {}, {}, {}
         for name, judge in judges.JUDGES.items():
             forget()
-            start = time.perf_counter()
             seen, ran = profile.of(judge)
-            reached[name] = ran | getattr(judge, "reaches", set())
-            digests[name], seconds[name] = digest(seen), time.perf_counter() - start
-        return Baseline(digests, seconds, reached, imported)
+            costs[name] = cost_of(profile.calls)
+            ran |= getattr(judge, "reaches", set())
+            reached[name] = {each for each in ran if not each.startswith("/")}
+            digests[name] = digest(seen)
+            prints[name] = print_of(name, ran, digests[name], texts)
+        return Baseline(digests, costs, reached, imported, prints)
 
     # Errors are wanted here.
     found = collect(*in_child(lambda: _or_words(work), 900))
@@ -269,6 +326,7 @@ def take_baseline() -> Baseline:
 
 def import_ours() -> None:
     """All covered modules, and the judges."""
+    import answers  # noqa: F401
     import judges  # noqa: F401
     import longer  # noqa: F401
 
@@ -297,7 +355,7 @@ def forget() -> None:
                     clear()
 
 
-def concerned(mutant: Mutant, baseline: Baseline) -> list[str]:
+def concerned(mutant: Mutant, baseline: Baseline, share: float) -> list[str]:
     """The judges that run the mutant's function; first those that are quick and run little else.
 
     Outside functions all do, those first that run something of its module. What nearly every bandit
@@ -317,17 +375,17 @@ def concerned(mutant: Mutant, baseline: Baseline) -> list[str]:
             for judge, ran in baseline.reached.items()
             if any(each == name or each.startswith(f"{name}.") for each in ran)
         ]
-    found.sort(key=lambda judge: baseline.seconds[judge] * len(baseline.reached[judge]) ** 2)
-    return nearest(fewer(found), baseline.seconds)
+    found.sort(key=lambda judge: baseline.costs[judge] * len(baseline.reached[judge]) ** 2)
+    return nearest(fewer(found), baseline.costs, share)
 
 
-def nearest(judges: list[str], seconds: dict[str, float]) -> list[str]:
+def nearest(judges: list[str], costs: dict[str, float], share: float) -> list[str]:
     """The first of them, as many as there is time for: what nearly every bandit runs is not put
     before all judges of bandits."""
     kept: list[str] = []
-    left = SHARE * sum(seconds.values())
+    left = share * sum(costs.values())
     for judge in judges:
-        left -= seconds[judge]
+        left -= costs[judge]
         if left < 0 and len(kept) >= FEWEST:
             break
         kept.append(judge)
@@ -351,6 +409,46 @@ def fewer(judges: list[str]) -> list[str]:
             had[kind] |= parts
         kept.append(judge)
     return kept
+
+
+class Before:
+    """What earlier runs found, by the answers that it follows from."""
+
+    def __init__(self, found: Iterable[Verdict] = ()) -> None:
+        self.found: dict[tuple[str, ...], Verdict] = {}
+        self.passed: set[str] = set()  # answers that noticed nothing
+        for verdict in found:
+            self.found[tuple(verdict.seen)] = verdict
+            if verdict.verdict == "equivalent":
+                self.passed |= set(verdict.seen)
+
+    def verdict(self, answers: dict[str, str]) -> Verdict | None:
+        """On a mutant that would get these answers, by judge."""
+        everybody = tuple(answers.values())
+        for each in (everybody, *((answer,) for answer in everybody)):
+            verdict = self.found.get(each)
+            if verdict is not None and (each == everybody or verdict.verdict == "killed"):
+                return verdict
+        if answers and self.passed.issuperset(everybody):
+            return Verdict("", "", "", "equivalent", "", 0.0, everybody)
+        return None
+
+    def left(self, answers: dict[str, str]) -> list[str]:
+        """The judges who have not said that they notice nothing."""
+        return [judge for judge, answer in answers.items() if answer not in self.passed]
+
+
+def answers_of(what: str, wanted: list[str], prints: dict[str, str]) -> dict[str, str]:
+    """By judge: a hash of all that its answer on a mutant follows from."""
+    return {judge: fingerprint(what, judge, prints[judge]) for judge in sorted(wanted)}
+
+
+def followed(verdict: str, by: str, answers: dict[str, str]) -> tuple[str, ...]:
+    """The answers that a verdict follows from: where one refuses, the others do not matter."""
+    judge = by.rpartition(": ")[0]
+    if verdict == "killed" and judge in answers:
+        return (answers[judge],)
+    return tuple(answers.values())
 
 
 def ask(judges: dict[str, Any], wanted: list[str], before: dict[str, Seen]) -> tuple[str, str]:
@@ -431,25 +529,61 @@ def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baselin
     return ask(judges.JUDGES, wanted, baseline.digests)
 
 
-def run(mutants: list[Mutant], workers: int, say: Callable[[str], None]) -> Iterator[Verdict]:
-    """The verdict on each, in the order in which they end."""
+def run(
+    mutants: list[Mutant],
+    workers: int,
+    before: Before,
+    share: float,
+    say: Callable[[str], None],
+) -> Iterator[Verdict]:
+    """The verdict on each, in the order in which they end; first those that were found before."""
     sources, baseline = targets.sources(), take_baseline()
+    texts, answers, again, wanted = Texts(), {}, [], {}
+    for mutant in mutants:
+        asked = concerned(mutant, baseline, share)
+        answers[str(mutant)] = found = answers_of(_identity(mutant, texts), asked, baseline.prints)
+        if verdict := before.verdict(found):
+            yield _verdict(mutant, verdict.verdict, verdict.by, verdict.seconds)._replace(
+                seen=verdict.seen
+            )
+        else:
+            again.append(mutant)
+            left = set(before.left(found))
+            wanted[mutant.name] = [judge for judge in asked if judge in left]
     say(
-        f"{len(baseline.digests)} judges, {sum(baseline.seconds.values()):.0f} s for all of them; "
-        f"{len(mutants)} mutants"
+        f"{len(baseline.digests)} judges; {len(mutants)} mutants, of which "
+        f"{len(mutants) - len(again)} have their verdict"
     )
+    for found_ in _all(again, workers, sources, baseline, wanted):
+        seen = followed(found_.verdict, found_.by, answers[found_.words])
+        yield found_._replace(seen=seen)
+
+
+def _identity(mutant: Mutant, texts: Texts) -> str:
+    """A mutant by what it changes, wherever that stands."""
+    return fingerprint(mutant.name, mutant.before, mutant.after, texts.of(place_of(mutant)))
+
+
+def _all(
+    mutants: list[Mutant],
+    workers: int,
+    sources: dict[str, str],
+    baseline: Baseline,
+    wanted: dict[str, list[str]],
+) -> Iterator[Verdict]:
 
     def anew(mutant: Mutant) -> bool:
         return mutant.outside or place_of(mutant) in baseline.imported
 
     # What must be imported anew, and code that cannot be swapped (it needs other variables from
     # outside), waits for a process that has imported nothing of ours: a child that sleeps meanwhile.
-    pid, names, verdicts = _aside(workers, sources, baseline, {m.name: m for m in mutants})
+    pid, names, verdicts = _aside(workers, sources, baseline, {m.name: m for m in mutants}, wanted)
     import_ours()
     note_functions()
     gc.freeze()
     again = [m for m in mutants if anew(m)]
-    yield from _run([m for m in mutants if not anew(m)], workers, sources, baseline, again)
+    at_once = [m for m in mutants if not anew(m)]
+    yield from _run(at_once, workers, sources, baseline, wanted, again)
     with os.fdopen(names, "wb") as out:
         out.write(pickle.dumps([mutant.name for mutant in again]))
     with os.fdopen(verdicts, encoding="utf-8") as back:
@@ -459,7 +593,11 @@ def run(mutants: list[Mutant], workers: int, say: Callable[[str], None]) -> Iter
 
 
 def _aside(
-    workers: int, sources: dict[str, str], baseline: Baseline, mutants: dict[str, Mutant]
+    workers: int,
+    sources: dict[str, str],
+    baseline: Baseline,
+    mutants: dict[str, Mutant],
+    judges: dict[str, list[str]],
 ) -> tuple[int, int, int]:
     """A child that waits for names of mutants, imports each anew and says the verdicts."""
     names_in, names_out = os.pipe()
@@ -476,7 +614,7 @@ def _aside(
             names = source.read()  # nothing: the parent has ended
             wanted = [mutants[name] for name in pickle.loads(names)] if names else []
         with os.fdopen(verdicts_out, "w", encoding="utf-8") as out:
-            for verdict in _run(wanted, workers, sources, baseline, []):
+            for verdict in _run(wanted, workers, sources, baseline, judges, []):
                 out.write(json.dumps(verdict._asdict()) + "\n")
                 out.flush()
     finally:
@@ -494,9 +632,9 @@ def _run(
     workers: int,
     sources: dict[str, str],
     baseline: Baseline,
+    wanted: dict[str, list[str]],
     again: list[Mutant],
 ) -> Iterator[Verdict]:
-    wanted = {mutant.name: concerned(mutant, baseline) for mutant in mutants}
     for mutant in mutants:
         if not wanted[mutant.name]:
             yield _verdict(mutant, "unreached", "", 0.0)
@@ -525,20 +663,20 @@ def place_of(mutant: Mutant) -> str:
 def in_children(
     given: Iterable[Any], work: Callable[[Any], Any], workers: int
 ) -> Iterator[tuple[Any, str, str, float]]:
-    """What work says of each, in a process of its own: verdict, by whom, and after how long."""
-    running: dict[int, tuple[Any, int, float]] = {}
+    """What work says of each, in a process of its own: verdict, by whom, and how long it worked."""
+    running: dict[int, tuple[Any, int]] = {}
 
     def finish() -> tuple[Any, str, str, float]:
-        ready, _, _ = select.select([read for _, read, _ in running.values()], [], [])
-        pid = next(p for p, (_, read, _) in running.items() if read == ready[0])
-        one, read, begun = running.pop(pid)
-        found = collect(pid, read)
+        ready, _, _ = select.select([read for _, read in running.values()], [], [])
+        pid = next(p for p, (_, read) in running.items() if read == ready[0])
+        one, read = running.pop(pid)
+        found, seconds = collect_timed(pid, read)
         verdict, by = found if isinstance(found, tuple) else ("killed", found)
-        return one, verdict, by, time.perf_counter() - begun
+        return one, verdict, by, seconds
 
     for one in given:
         pid, read = in_child(lambda one=one: work(one), LONGEST)  # type: ignore[misc]
-        running[pid] = one, read, time.perf_counter()
+        running[pid] = one, read
         if len(running) >= workers:
             yield finish()
     while running:
@@ -597,6 +735,12 @@ def main() -> int:
     )
     parser.add_argument("--sample", type=int, help="only so many, always the same ones")
     parser.add_argument("--only", default="", help="only those whose names begin so, in this order")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=SHARE,
+        help="of the judges' work that a mutant gets; a later run with more asks those left",
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--out", type=Path, help="add verdicts here as they come, a line each; go on there"
@@ -615,10 +759,10 @@ def main() -> int:
     mutants = [m for m in mutants if m.name.startswith(tuple(rooms))]
     mutants.sort(key=lambda m: next(n for n, room in enumerate(rooms) if m.name.startswith(room)))
     start = time.perf_counter()
-    done = read_verdicts(given.out)
-    known = {verdict.words for verdict in done}
-    found, left = list(done), [mutant for mutant in mutants if str(mutant) not in known]
-    for verdict in run(left, given.workers, lambda words: print(words, flush=True)) if left else ():
+    found: list[Verdict] = []
+    before = begin_anew(given.out)
+    say = functools.partial(print, flush=True)
+    for verdict in run(mutants, given.workers, before, given.share, say):
         found.append(verdict)
         report(verdict, given.out, len(found), start)
     count = Counter(verdict.verdict for verdict in found)
@@ -626,11 +770,17 @@ def main() -> int:
     return 1 if count["survived"] else 0
 
 
-def read_verdicts(file: Path | None) -> list[Verdict]:
-    """What an earlier run found before it was interrupted."""
-    if file is None or not file.exists():
-        return []
-    return [Verdict(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+def begin_anew(file: Path | None) -> Before:
+    """What earlier runs found. The file begins anew; what was in it is beside it, in `.before`."""
+    if file is None:
+        return Before()
+    kept = file.with_suffix(".before")
+    if file.exists():
+        with kept.open("a", encoding="utf-8") as out:
+            out.write(file.read_text(encoding="utf-8"))
+        file.unlink()
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
+    return Before(Verdict(**json.loads(line)) for line in lines)
 
 
 def report(verdict: Verdict, file: Path | None, number: int, start: float) -> None:

@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import answers  # noqa: F401 - adds judges
 import explained
 import judges
 import longer  # noqa: F401 - adds judges
 import operators
+import runner
 import targets
 
 HERE = Path(__file__).parent
@@ -95,6 +97,48 @@ def test_every_kind_of_change_is_made():
     }
     for mutant in operators.mutants_of("m", source):
         compile(operators.mutated(source, mutant), "m", "exec")
+
+
+def test_an_answer_is_kept_until_what_it_follows_from_changes():
+    wanted = ["a", "b", "c"]
+    prints = dict.fromkeys(wanted, "as it was")
+    first = runner.answers_of("one mutant", wanted, prints)
+    other = runner.answers_of("another", wanted, prints)
+    old = runner.Verdict("f", "1 → 2", "f 1 → 2", "equivalent", "", 1.0, tuple(first.values()))
+    refused = runner.Verdict(
+        "g",
+        "<",
+        "g <",
+        "killed",
+        "b: AssertionError",
+        1.0,
+        runner.followed("killed", "b: E", other),
+    )
+    before = runner.Before([old, refused])
+    assert before.verdict(first) == old
+    fewer = {judge: first[judge] for judge in "ab"}
+    assert before.verdict(fewer).verdict == "equivalent"
+    # A judge that changed is asked again, and no other.
+    changed = runner.answers_of("one mutant", wanted, {**prints, "c": "another"})
+    assert before.verdict(changed) is None
+    assert before.left(changed) == ["c"]
+    # Of a mutant that one refused, the others may change.
+    assert (
+        before.verdict(runner.answers_of("another", wanted, {**prints, "c": "another"})) == refused
+    )
+    assert before.verdict(runner.answers_of("another", wanted, {**prints, "b": "another"})) is None
+    assert before.verdict(runner.answers_of("another", wanted, {**prints, "b": "x"})) is None
+    # One that ended its process is nobody's: all must be as they were.
+    crashed = runner.followed("killed", "the process ended with status 139", other)
+    assert crashed == tuple(other.values())
+
+
+def test_words_of_a_function_are_kept_without_remarks_and_layout():
+    one, outside = operators.texts_of('A = 1\n\ndef f(x):\n    """Words."""\n    return x  # so\n')
+    two, same = operators.texts_of('A = 1\ndef f(x):\n    "Others."\n    return (x)\n')
+    assert (one, outside) == (two, same)
+    assert operators.texts_of("A = 2\ndef f(x): return x\n")[1] != outside
+    assert operators.texts_of("A = 1\ndef f(x): return 2 * x\n")[0] != one
 
 
 def unexplained(file: Path, reasons: explained.Reasons) -> list[str]:

@@ -265,6 +265,22 @@ class PlainSquares(FloatSums):
         return np.sqrt((rows**2).sum(axis=1)) if norm == 2 else np.abs(rows).sum(axis=1)
 
 
+class EndsWithAReward(planted.Bent):
+    """Where slates say whether rewards are answered, a large reward ends it too."""
+
+    def prepare(self, x, reward, in_public_set=True):
+        scale = self.inner.prepare(x, reward, in_public_set)
+        fields, t = self.inner.fields(), self.inner.rounds
+        if "central_from" in fields and t <= fields["central_from"][0] and reward > 0:
+            fields["central_from"][0] = t
+        return scale
+
+
+def ends_with_a_reward(bandit):
+    by_slates = not bandit.design.settings["local_anyhow"]
+    return planted.bent(bandit, EndsWithAReward) if by_slates else bandit
+
+
 @dataclass(frozen=True)
 class Plant:
     """A bug, the algorithms that can have it, and how many stories it may take."""
@@ -343,6 +359,7 @@ PLANTS = [
     Plant("log₂T levels of arms", ("private-ucb",), Bend(few_levels), 500),
     Plant("a failed update counts twice", TREES, Bend(stubborn), 500),
     Plant("a sum that does not shrink", ("anytime",), Bend(unshrunk), 500),
+    Plant("answers that a reward ends", ("anytime",), Bend(ends_with_a_reward), 500),
     Plant("encoded sums, one round's sensitivity", ("toeplitz",), Bend(l2_for_l1), 200),
     Plant(
         "a log without noise",

@@ -139,6 +139,7 @@ class Drawer:
             logged,
             noise=int(rng.integers(2**32)),
             loud=float(_one(rng, 1.0, 1.0, 1.0, 0.0, 30.0, 1e9)),
+            blocks=self.blocks,
         )
         if logged:
             story.xs[:logged] = picker.rows(logged)
@@ -157,6 +158,10 @@ class Drawer:
             dim = int(rng.integers(41, 201))
         if self.long or self.private:
             dim = min(dim, int(rng.integers(1, 7)))
+        self.blocks = 0
+        if "local" in algorithm.own_options and not self.long and _maybe(rng, 0.2):
+            self.blocks = int(rng.integers(2, 5))
+            dim = max(dim, 2 * self.blocks)
         given: dict[str, Any] = {"dim": dim, "seed": _one(rng, 0, 0, None)}
         given["epsilon"] = _one(rng, 1.0, 2.0, _size(rng, -2, 1.5), _size(rng, -6, 4))
         given["delta"] = _one(rng, 1e-5, 1e-6, _size(rng, -12, -0.1))
@@ -205,6 +210,12 @@ class Drawer:
         for name in algorithm.own_options:
             if name in OWN and _maybe(rng, 0.7 if name in OFTEN else 0.3):
                 given[name] = OWN[name](rng)
+        if self.blocks:  # an answer protects one reward, and public contexts would be in blocks too
+            given["local"] = "blocks"
+            given.pop("public_contexts", None)
+            self.arms = None
+            if given.pop("unit", None) is not None:
+                given["unit"] = ("user", 1)
         if person:
             given.pop("window", None)
         if given.get("rewards") == "clicks":

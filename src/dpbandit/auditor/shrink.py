@@ -71,6 +71,8 @@ def _simpler(story: Story) -> Iterator[Story]:
         yield replace(story, events=tuple(one for one in story.events if one is not event))
     if story.logged:
         yield replace(story, logged=0)
+    if story.blocks:
+        yield replace(story, blocks=0)
     if story.loud:
         yield replace(story, loud=0.0)
     needed = ("dim", "epsilon", "delta", "seed")
@@ -180,7 +182,7 @@ def script(story: Story, verdict: Verdict, found_by: str) -> str:
     }
     if story.other_xs is not None:
         fields["other_xs"] = _array(story.neighbour()[0][list(story.changed)])
-    for name in ("users", "batches", "events", "logged"):
+    for name in ("users", "batches", "events", "logged", "blocks"):
         if value := getattr(story, name):
             fields[name] = repr(value)
     fields["noise"], fields["loud"] = repr(story.noise), repr(story.loud)

@@ -87,6 +87,7 @@ class Story:
     logged: int = 0  # so many rows, from the start, are a log that it starts from
     noise: int = 0  # seed of the transcript's noise
     loud: float = 1.0  # and how many times its scale that is
+    blocks: int = 0  # so many features of its own has each arm that is looked at; 0: arms share all
 
     def parts(self) -> Iterator[str]:
         """What is in it, in words: for counting what was tried."""
@@ -104,6 +105,7 @@ class Story:
             "clicks": given.get("rewards") == "clicks",
             "memories compete": self.name == "anytime" and given.get("memories") != (),
             "answers first": isinstance(given.get("local"), int),
+            "answers while arms share nothing": self.blocks > 0,
             "more than ten lives": len(self.xs) > 10 * given.get("life", math.inf),
             "reference engine": given.get("backend") == "reference",
             "over 1,000 rounds": len(self.xs) > 1000,
@@ -351,8 +353,8 @@ class Telling:
             return Verdict(refused=f"no neighbours: {why}")
         self.limit = limit_of(bandit)
         self.fast = isinstance(one.watch.inner, Fast)
-        self.slate = fixed_slate(bandit)
-        why, at = self._log(), story.logged
+        self.slate = apart(fixed_slate(bandit), story.blocks)
+        why, at = self._log() or self._compare(), story.logged
         events: dict[int, list[Event]] = {}
         for event in story.events:
             events.setdefault(event.at, []).append(event)
@@ -521,6 +523,17 @@ class Telling:
                 partial(learn, side.bandit, side.xs[:n], side.rewards[:n], list(names[:n]))
             )
         return self._compare()
+
+
+def apart(slate: Matrix, features: int) -> Matrix:
+    """A slate whose arms have so many features each, and share none; 0: as it is."""
+    if not features:
+        return slate
+    arms = min(slate.shape[1] // features, 8)
+    own = np.zeros((arms, slate.shape[1]))
+    for arm in range(arms):
+        own[arm, arm * features : (arm + 1) * features] = 1.0
+    return np.ascontiguousarray(slate[-arms:] * own)
 
 
 def _whole(fields: dict[str, NDArray[Any]]) -> NDArray[np.object_]:

@@ -1,0 +1,220 @@
+"""Judges of rewards that are answered by themselves, of ranks, and of private columns.
+
+Importing this module adds them to `judges.JUDGES`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from judges import between, close, judge, made, play, refused, slates
+
+
+@judge
+def answers_cost_what_their_chances_say() -> Any:
+    """Of ±B/2 with chances ½ ± v/B: the largest ratio of chances is the cost, and B is coth(ε/2)."""
+    from dpbandit.privacy.noise import RESPONSE
+
+    seen: list[Any] = []
+    for epsilon in (1e-6, 0.1, 1.0, 3.0, 20.0):
+        scale = RESPONSE.multiplier(epsilon, 1)
+        assert RESPONSE.share(scale) <= epsilon
+        close(RESPONSE.share(scale), epsilon, 1e-6 if epsilon < 10 else 1e-3)
+        close(scale - 1, 1 / math.tanh(epsilon / 2) - 1, 1e-9 if epsilon < 10 else 1e-3)
+        assert RESPONSE.multiplier(2 * epsilon, 2) == scale
+        close(RESPONSE.shift_of(scale, RESPONSE.share(scale)), 1.0, 1e-9)
+        seen.append(scale)
+    scale = RESPONSE.multiplier(1.2, 1)
+    for v0, v1 in ((-0.5, 0.5), (0.5, -0.3), (0.1, 0.1), (-0.5, -0.25)):
+        chances = [0.5 + np.array([v, -v]) / scale for v in (v0, v1)]
+        logs = np.log(chances[1] / chances[0])
+        for y, expected in zip((scale / 2, -scale / 2), logs, strict=True):
+            found = RESPONSE.log_ratio(np.array([y]), np.array([v0]), np.array([v1]), scale)
+            close(found, expected, 1e-12, 1e-15)
+        cost = RESPONSE.cost(np.array([v1 - v0]), scale)
+        ends = [0.5 - (0.5 - abs(v1 - v0)) / scale, 0.5 - 0.5 / scale]  # of −, nearest an end
+        close(cost, math.log(ends[0] / ends[1]), 1e-12)
+        assert cost >= np.abs(logs).max() * (1 - 1e-12)
+        close(RESPONSE.cost(np.array([abs(v1 - v0)]), scale), cost, 0.0)
+        seen.append(cost)
+    close(RESPONSE.shift_of(scale, seen[-1]), 0.25, 1e-9)
+    assert RESPONSE.shift_of(scale, math.inf) == 1.0
+    assert RESPONSE.multiplier(math.inf, 1) == 0.0
+    assert RESPONSE.share(1.0) == RESPONSE.share(0.5) == math.inf
+    one, zero = np.ones(1), np.zeros(1)
+    assert RESPONSE.cost(one, 1.0) == RESPONSE.cost(one, 0.0) == math.inf
+    assert RESPONSE.cost(zero, 0.0) == 0.0
+    assert RESPONSE.log_ratio(one, one, one, 0.0) == 0.0
+    assert RESPONSE.log_ratio(one, one, zero, 0.0) == -RESPONSE.log_ratio(zero, one, zero, 0.0)
+    assert RESPONSE.log_ratio(one, one, zero, 0.0) < -100
+    assert (RESPONSE.tail(3, 0.1), RESPONSE.standard_deviation(3)) == (1.0, 0.5)
+    return seen
+
+
+@judge
+def real_answers_are_lots_and_opendps() -> Any:
+    """A value goes to an end by an exact lot, and OpenDP answers for the end."""
+    from dpbandit.privacy import opendp
+    from dpbandit.privacy.noise import RESPONSE
+    from dpbandit.reference import random
+
+    class Lots:
+        def __init__(self, lot: int) -> None:
+            self.lot, self.counts = lot, []  # type: ignore[var-annotated]
+
+        def randbelow(self, count: int) -> int:
+            self.counts.append(count)
+            return self.lot
+
+    before, before_response = opendp.secrets, opendp.response
+    asked: list[Any] = []
+
+    class Honest:
+        cost = 0.75
+
+        def draw(self, bit: bool) -> bool:
+            asked.append(bit)
+            return bit
+
+    try:
+        for lot in (0, 2, 3, 4, 7):
+            lots = opendp.secrets = Lots(lot)  # type: ignore[assignment]
+            assert [opendp.one_of(n, 8) for n in range(9)] == [lot < n for n in range(9)]
+            assert set(lots.counts) == {8}
+        for wrong in (-1, 9):
+            refused("NoiseError", lambda n=wrong: opendp.one_of(n, 8))
+        opendp.response = lambda scale: asked.append(scale) or Honest()  # type: ignore[assignment,return-value]
+        for lot in (0, 3, 7):
+            opendp.secrets = Lots(lot)  # type: ignore[assignment]
+            asked.clear()
+            whole = [-4, -1, 0, 3, 4]
+            out, cost = RESPONSE.answer(whole, scale=1.5, step=0.125)
+            ends = [lot < 4 + number for number in whole]
+            assert (asked, cost) == ([1.5, *ends], 0.75)
+            close(out, np.where(ends, 0.75, -0.75), 0.0)
+        for wrong_scale in (1.0, 0.5, math.nan):
+            refused("NoiseError", lambda s=wrong_scale: RESPONSE.answer([0], scale=s, step=0.125))
+        RESPONSE.answer([0], scale=1.01, step=0.125)
+    finally:
+        opendp.secrets, opendp.response = before, before_response
+    opendp.response.cache_clear()
+    seen = []
+    for scale in (1.2, 2.0, 30.0):
+        real = opendp.response(scale)
+        proven = math.log1p(2 / (scale - 1))
+        between(proven * (1 - 1e-9), real.cost, proven)
+        seen.append(real.cost)
+    sure = opendp.response(1 + 1e-9)
+    assert [sure.draw(bit) for bit in (True, False) * 10] == [True, False] * 10
+    drawn = np.array([RESPONSE.simulate(5, n, 1.5, np.array([0.3, -0.5])) for n in range(1500)])
+    assert set(np.abs(drawn).ravel()) == {0.75}
+    # One run in 10⁶ is further off by chance.
+    close(drawn.mean(axis=0), [0.3, -0.5], 0.0, 5 * 0.75 / math.sqrt(1500))
+    lots_ = np.array([random.uniforms(5, n, 2) for n in range(1500)])
+    close(drawn > 0, lots_ < np.array([0.7, 0.5 - 0.5 / 1.5]), 0.0)
+    return [*seen, drawn[:9]]
+
+
+@judge
+def phases_end_where_slates_say() -> Any:
+    """Which rewards are answered, and when what they said is read: by both engines, in one way."""
+    seen: list[Any] = []
+    blocks = np.zeros((3, 9))
+    for arm in range(3):
+        blocks[arm, 3 * arm : 3 * arm + 2] = [0.6, 0.5]
+    for label, rounds in (("anytime, answers", 9), ("anytime, blocks", 14), ("anytime, blocks", 3)):
+        found = []
+        for backend in ("reference", "core"):
+            bandit = made(label, backend=backend)
+            offered = [blocks] * rounds + [np.full((2, 9), 0.2)] * 3
+            if label == "anytime, answers":
+                offered = slates(bandit, 12)
+            noted = []
+            for t, slate in enumerate(offered):
+                bandit.select(slate)
+                bandit.update(slate[0], 0.25 + 0.1 * (t % 7))
+                fields = bandit.engine.fields()
+                names = ("central_from", "local_waiting", "local_due", "blocks_seen")
+                noted.append([int(fields[name][0]) for name in names])
+            groups = {row["group"]: row["releases"] for row in bandit.ledger.table()}
+            found.append((noted, groups[1], np.array(bandit.theta)))
+        assert found[0][:2] == found[1][:2], label
+        close(found[0][2], found[1][2], 1e-8, 1e-9)
+        noted, answered, _theta = found[0]
+        assert answered == {"anytime, answers": 5, "anytime, blocks": rounds}[label]
+        assert noted[-1][0] == answered
+        seen += found[0]
+    return seen
+
+
+@judge
+def ranks_are_scores_in_order() -> Any:
+    """The best first; those within a hair of each other by lot; no more than were asked for."""
+    seen: list[Any] = []
+    for label in ("gauss", "arms"):
+        bandit = made(label)
+        play(bandit, 6)
+        model, slate = bandit.model(), slates(bandit, 1)[0]
+        expected = bandit.policy.scores(model.view, slate, model.alpha, 1, 0)
+        for most in range(1, len(slate) + 1):
+            order, scores = model.rank(slate, most)
+            close(scores, expected, 0.0)
+            assert order == np.argsort(-expected, kind="stable").tolist()[:most]
+        seen.append(expected)
+    model = made("gauss").model()
+    twice = np.array([[0.1, 0.2, 0.3], [0.6, 0.6, 0.1], [0.6, 0.6, 0.1], [0.2, 0.1, 0.0]])
+    scores = model.policy.scores(model.view, twice, model.alpha, 1, 0)
+    assert scores[1] == scores[2] > scores[0] > scores[3]
+    orders = {tuple(model.rank(twice, 4)[0]) for _ in range(60)}
+    assert orders == {(1, 2, 0, 3), (2, 1, 0, 3)}
+    assert {tuple(model.rank(twice, 1)[0]) for _ in range(60)} == {(1,), (2,)}
+    alike = {tuple(model.rank(np.full((3, 3), 0.2), 3)[0]) for _ in range(200)}
+    assert len(alike) == 6
+    return seen
+
+
+@judge
+def full_counts_leave_nothing_to_learn() -> Any:
+    """What stands for somebody who was forgotten: a count that the cap has used up."""
+    from dpbandit.privacy import unit
+
+    one, some = unit.User("u", "u", ("user", 3)), unit.User("u", "u", ("user", None))
+    assert (one.full(1.0, 20), some.full(1.0, 20)) == (one.cap or 1, some.cap or 1)
+    person = unit.Person("p", "p", ("person", 2.5))
+    assert person.full(1.0, 20) == int(2.5 * 2**20)
+    assert person.room(person.full(1.25, 20), 1.25, 20) == 0
+    visitor = unit.Visitor("v", "v", ("person", 2.5))
+    assert visitor.full(1.0, 20) == 2**20 + 1
+    refused("OptionError", lambda: unit.ONE_REWARD.full(1.0, 20))
+    return [person.full(0.5, 20)]
+
+
+@judge
+def encoders_say_what_is_private() -> Any:
+    """Columns that an encoder declares private are among those that a bandit protects."""
+    import dpbandit as dpb
+    from dpbandit.model import encoder_for
+
+    fields = {"age": dpb.Number(18, 80), "plan": dpb.Category(["free", "paid", "team"])}
+    encoder = dpb.Encoder(fields, private=["plan"])
+    own, dim = set(encoder.private_columns), encoder.dim
+    given = {"epsilon": 1.0, "delta": 1e-6, "seed": 0, "encoder": encoder}
+    seen: list[Any] = [sorted(own), dim]
+    for asked in (None, sorted(own), list(range(dim))):
+        more = {} if asked is None else {"private_features": asked}
+        bandit = dpb.make("anytime-joint", **given, **more)
+        said = (
+            "one context" if asked and len(asked) == dim else f"features {sorted(own)} are private"
+        )
+        assert said in bandit.claim.unit
+        seen.append(str(bandit.claim))
+    for less in (sorted(own)[1:], [c for c in range(dim) if c not in own]):
+        refused(
+            "OptionError", lambda n=less: dpb.make("anytime-joint", **given, private_features=n)
+        )
+    record = encoder.to_record()
+    assert encoder_for(record, dim).dim == dim
+    refused("SaveError", lambda: encoder_for(record, dim + 1))
+    return seen
