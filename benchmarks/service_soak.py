@@ -28,7 +28,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service_load import PYTHON, decision_bodies, free_port, memory, post, processor_seconds, started
+from service_load import (
+    PYTHON,
+    decision_bodies,
+    free_port,
+    memory,
+    post,
+    processor_seconds,
+    started,
+)
 
 CLI = [PYTHON, "-m", "dpbandit.cli"]
 DIM, ARMS, CONNECTIONS, USERS, CAP = 25, 25, 16, 8_000, 3
@@ -39,7 +47,13 @@ BANDIT = {
     "algorithm": "anytime", "dim": DIM, "epsilon": 1.0, "delta": 1e-6,
     "reward_range": [0, 1], "reward_window": 10.0,
 }  # fmt: skip
-POLLS = ("/v1/bandits", "/v1/privacy", "/metrics", "/v1/bandits/{}/privacy", "/v1/bandits/{}/releases")
+POLLS = (
+    "/v1/bandits",
+    "/v1/privacy",
+    "/metrics",
+    "/v1/bandits/{}/privacy",
+    "/v1/bandits/{}/releases",
+)
 
 
 class Side:
@@ -51,7 +65,9 @@ class Side:
         self.keys = {role: self._key(role) for role in ("rank", "reward", "admin")}
         self.port = free_port()
         serve = [*CLI, "serve", "--store", store, "--witness", str(folder / f"witness-{number}")]
-        ranker = started([*serve, "--role", "ranker", "--port", str(self.port)], self.port, self.log)
+        ranker = started(
+            [*serve, "--role", "ranker", "--port", str(self.port)], self.port, self.log
+        )
         port = free_port()
         more = ["--role", "learner", "--keep-transcript", "--retain-rewards", "900"]
         learner = started([*serve, *more, "--port", str(port)], port, self.log)

@@ -49,6 +49,12 @@ def test_files_that_pages_name_exist():
             assert (pages.ROOT / file).exists(), f"{name(page)} names {file}"
 
 
+def test_from_a_table_to_a_launch_takes_sixty_lines():
+    page = pages.ROOT / "docs" / "how-to" / "from-a-table.md"
+    code = [b for b in pages.blocks(page) if b.language != "output" and not b.not_run]
+    assert 40 < sum(bool(line.strip()) for b in code for line in b.text.splitlines()) <= 60
+
+
 # ---------------------------------------------------------------------- what runs the pages can fail
 
 

@@ -195,6 +195,7 @@ class Store:
         One that moves here has users who are counted already, and a `start`: where its ledger is.
         """
         db, name = self.connection, config["name"]
+        counted = sorted((people or {}).items())  # in the order of their table, which is quick
         # Millions of users take their time; who makes a bandit over HTTP waits no longer than ever.
         with db.unhurried() if people else contextlib.nullcontext(), db.write():
             db.exclude(LOCK_BUDGET, 0)
@@ -235,9 +236,9 @@ class Store:
                 created_by=key,
             )
             db.add("states", bandit=bandit, number=0, state=state, measure=measure)
-            rows = [(bandit, person, count) for person, count in (people or {}).items()]
-            for at in range(0, len(rows), PEOPLE_LOT):
-                db.insert("people", _PEOPLE, rows[at : at + PEOPLE_LOT])
+            for at in range(0, len(counted), PEOPLE_LOT):
+                rows = [(bandit, *pair) for pair in counted[at : at + PEOPLE_LOT]]
+                db.insert("people", _PEOPLE, rows)
             self.add_release(bandit, privacy=privacy, model=model, **(start or {}))
         return True
 
