@@ -269,7 +269,8 @@ def judged(side: Side) -> dict[str, Any]:
         assert sorted(side.decided[name]) == list(range(1, line.decisions + 1)), name
         sql = "SELECT seq, value FROM rewards WHERE bandit = ?"
         kept = dict(store.connection.all(sql, (line.id,)))
-        assert kept and kept.items() <= side.taken[name].items(), name
+        assert kept, "there are rewards that are not erased yet"
+        assert kept.items() <= side.taken[name].items(), name
     shop = lines["shop"]
     replay = blueprint.build(store.config(shop.id))
     sql = "SELECT noisy FROM releases WHERE bandit = ? AND noisy IS NOT NULL ORDER BY number"

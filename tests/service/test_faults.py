@@ -1,6 +1,7 @@
 """Stores that are silent, locked or full, models and rows that cannot be read, learners that stop:
 what is answered meanwhile, how soon, and that it says so."""
 
+import asyncio
 import contextlib
 import fcntl
 import json
@@ -19,9 +20,11 @@ import pytest
 from harness import ARMS, BANDIT, Caller, Service, SilentProxy, decide, make_key, until
 from test_leases import make_bandit
 
+from dpbandit.errors import StoreError
 from dpbandit.service import server
 from dpbandit.service.database import connect
 from dpbandit.service.keys import revoke
+from dpbandit.service.loops import Loop
 from dpbandit.service.settings import Settings
 from dpbandit.service.store import Store
 
@@ -84,6 +87,69 @@ def test_what_the_url_of_postgresql_says_holds(new_database):
     told = {"keepalives_idle": "10", "tcp_user_timeout": "20000"}
     assert told.items() <= store._db.info.get_parameters().items()
     store.close()
+
+
+def test_the_log_of_postgresql_holds_rewards_where_it_is_told_to_and_says_how_not_to(new_database):
+    """The page's commands do what it says; a statement that fails is logged without its parameters."""
+    url = new_database()
+    admin = connect(url)
+    name, folder = admin.one("SELECT current_database()")[0], admin.one("SHOW data_directory")[0]
+    Store(url).close()
+    rewards = iter(range(100))
+
+    def logged(value, fails=False):
+        db = connect(url)
+        seq = next(rewards)
+        for _ in range(1 + fails):
+            with contextlib.suppress(StoreError) if fails else contextlib.nullcontext():
+                db.add("rewards", bandit=1, seq=seq, value=value, received_at=1, key="")
+        db.close()
+        return str(value) in (Path(folder) / "log").read_text()
+
+    assert not logged(0.731219)
+    assert not logged(7.340187, fails=True)
+    assert "duplicate key value" in (Path(folder) / "log").read_text()
+    admin.run(f"ALTER DATABASE {name} SET log_statement = 'all'")
+    assert logged(0.615533)
+    admin.run(f"ALTER ROLE CURRENT_USER IN DATABASE {name} SET log_parameter_max_length = 0")
+    assert not logged(0.847127)
+    admin.close()
+
+
+def test_a_loop_survives_everything_says_so_and_is_not_well_meanwhile(caplog):
+    faults = [None, OSError("secret"), KeyError("secret"), StoreError("the store is away"), None]
+
+    async def runs():
+        seen, done = [], asyncio.Event()
+
+        async def step():
+            if not faults:
+                done.set()
+                return
+            fault = faults.pop(0)
+            seen.append(loop.well)
+            if fault is not None:
+                raise fault
+
+        loop = Loop("the catalogue", step, every=0.001, well_for=5.0)
+        loop.start()
+        await asyncio.wait_for(done.wait(), 20)
+        assert seen == [True, True, False, False, False]
+        assert loop.well
+        await loop.stop()
+        slow = Loop("slow", asyncio.Event().wait, every=0.0, well_for=0.05)
+        slow.start()
+        await asyncio.sleep(0.1)
+        assert not slow.well  # it fails at nothing, and does nothing
+        await slow.stop()
+
+    with caplog.at_level("WARNING"):
+        asyncio.run(runs())
+    said = [record.getMessage() for record in caplog.records]
+    assert [words.startswith("the catalogue: ") for words in said] == [True] * 4
+    assert "the store is away" in said[2]
+    assert said[3].endswith("works again")
+    assert "secret" not in caplog.text
 
 
 @contextlib.contextmanager

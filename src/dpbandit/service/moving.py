@@ -55,6 +55,7 @@ def move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[
         )
     bandit = _read(path)
     config = _config(bandit, request)
+    text = blueprint.canonical(config)
     key = bytes.fromhex(store.meta("person_key") or "")
     people = _people(bandit, key)
     bandit.people = People.nobody()  # the store counts them from here on
@@ -64,7 +65,7 @@ def move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[
     try:
         new = store.create(
             config,
-            text=blueprint.canonical(config),
+            text=text,
             key="",
             people=people,
             start={"fingerprint": bandit.ledger.fingerprint, "charged": bandit.ledger.releases},
