@@ -195,8 +195,11 @@ def test_the_same_again_changes_nothing_and_it_moves_once(here, tmp_path):
     assert not move(here, path)[0]
     assert not move(here, tmp_path / "copy.npz")[0]
     assert visit(here, [])[1] == counts
-    with pytest.raises(OptionError, match="is or was here already, as 'news'"):
-        move(here, path, name="second")
+    shutil.copy(path, tmp_path / "third.npz")
+    for file in (path, tmp_path / "third.npz"):
+        with pytest.raises(OptionError, match="is or was here already, as 'news'"):
+            move(here, file, name="second")
+    assert json.loads((tmp_path / "third.npz.moved").read_text())["bandit"] == "news"
     with pytest.raises(OptionError, match="the same settings"):
         move(here, path, reward_window=7.0)
     started(tmp_path / "other.npz")
@@ -212,7 +215,7 @@ def test_the_same_again_changes_nothing_and_it_moves_once(here, tmp_path):
     store.delete(store.lines()[0].id)
     for name in ("news", "again"):
         for file in (path, tmp_path / "copy.npz"):
-            with pytest.raises(OptionError, match="is or was here already"):
+            with pytest.raises(OptionError, match=r"was deleted|is or was here already, as .news."):
                 move(here, file, name=name)
     assert [times for _, times in store.claims()] == [1]
     store.close()
@@ -262,7 +265,7 @@ def test_an_old_copy_of_the_store_does_not_learn_again(settings, tmp_path):
     assert restore.accept_lost(store, Witness(settings.witness)) == ["news"]
     assert [times for _, times in store.claims()] == [2]
     store.close()
-    with pytest.raises(OptionError, match="is or was here already"):
+    with pytest.raises(OptionError, match="was deleted"):
         move(settings, path)
 
 
@@ -353,6 +356,30 @@ def test_what_has_learned_online_or_from_no_log_does_not_move(here, tmp_path):
         move(here, path)
     with pytest.raises(OptionError, match="cannot read"):
         move(here, tmp_path / "nothing.npz")
+
+
+def test_a_damaged_file_does_not_move_and_is_said_in_a_line(here, tmp_path):
+    path = tmp_path / "bandit.npz"
+    started(path)
+    arrays = dict(np.load(path))
+    record = json.loads(arrays.pop("record").tobytes())
+    changes = [
+        ({"log": {**record["log"], "rows": None, "more": 1}}, {}),
+        ({"ledger": 7}, {}),
+        ({"options": None}, {}),
+        ({}, {"log_counts": -arrays["log_counts"]}),
+        ({}, {"log_counts": arrays["log_counts"][1:]}),
+        ({}, {"log_users": arrays["log_users"].astype(float)}),
+    ]
+    for change, other in changes:
+        text = np.frombuffer(json.dumps(record | change).encode(), dtype=np.uint8)
+        np.savez(path, record=text, **arrays | other)
+        with pytest.raises(SaveError):
+            move(here, path)
+        assert not (tmp_path / "bandit.npz.moved").exists()
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(SaveError, match="damaged"):
+        move(here, path)
 
 
 def test_a_cap_refuses_it_and_it_counts_under_the_cap(here, tmp_path):

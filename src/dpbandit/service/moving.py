@@ -19,7 +19,7 @@ import numpy as np
 from dpbandit.algorithms import registry
 from dpbandit.algorithms.phase import BLOCKS
 from dpbandit.bandit import Bandit
-from dpbandit.errors import OptionError
+from dpbandit.errors import DpbanditError, OptionError, SaveError
 from dpbandit.files import moved_to, note_beside, unpack
 from dpbandit.logs.record import People
 from dpbandit.release.local import NEVER
@@ -53,15 +53,22 @@ def move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[
             "would count its users anew and spend their budget twice. Only if that store never got it, "
             f"remove {note_beside(path).name}"
         )
-    bandit = _read(path)
-    config = _config(bandit, request)
-    text = blueprint.canonical(config)
     key = bytes.fromhex(store.meta("person_key") or "")
-    people = _people(bandit, key)
-    bandit.people = People.nobody()  # the store counts them from here on
-    records = blueprint.records(bandit, config)
+    try:
+        bandit = _read(path)
+        config = _config(bandit, request)
+        text = blueprint.canonical(config)
+        people = _people(bandit, key)
+        bandit.people = People.nobody()  # the store counts them from here on
+        records = blueprint.records(bandit, config)
+    except DpbanditError:
+        raise
+    except Exception as error:  # its words may quote what nobody should see
+        raise SaveError(
+            f"{path} is damaged, or was changed since it was saved ({type(error).__name__})"
+        ) from None
     if noted is None:  # before it is there: what crashes in between is done again
-        _note(path, here, config["name"])
+        _note(path, here, store.name_of(bandit.identity) or config["name"])
     try:
         new = store.create(
             config,
@@ -72,7 +79,7 @@ def move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[
             **records,
         )
     except Exception:
-        if noted is None and not store.has(bandit.identity):
+        if noted is None and store.name_of(bandit.identity) is None:
             note_beside(path).unlink()
         raise
     return new, records["claim"]
@@ -139,7 +146,10 @@ def _config(bandit: Bandit, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _people(bandit: Bandit, key: bytes) -> dict[bytes, int]:
-    found = zip(bandit.people.hashes.tolist(), bandit.people.counts.tolist(), strict=True)
+    hashes, counts = bandit.people.hashes, bandit.people.counts
+    if hashes.dtype.kind != "u" or counts.dtype.kind != "i" or (counts < 0).any():
+        raise SaveError("what the log counted of users is not what was saved")
+    found = zip(hashes.tolist(), counts.tolist(), strict=True)
     return {person_of_log(hashed, key): count for hashed, count in found if count}
 
 

@@ -199,10 +199,10 @@ class Store:
         # Millions of users take their time; who makes a bandit over HTTP waits no longer than ever.
         with db.unhurried() if people else contextlib.nullcontext(), db.write():
             db.exclude(LOCK_BUDGET, 0)
-            known = None if start is None else self._name_of(identity)
-            if known not in (None, (name, False)):
+            known = None if start is None else self.name_of(identity)
+            if known not in (None, name):
                 raise OptionError(
-                    f"this bandit is or was here already, as {known[0]!r}: it learns in one place, and "
+                    f"this bandit is or was here already, as {known!r}: it learns in one place, and "
                     "what it promised counts once"
                 )
             there = db.one("SELECT config, status FROM bandits WHERE name = ?", (name,))
@@ -242,16 +242,10 @@ class Store:
             self.add_release(bandit, privacy=privacy, model=model, **(start or {}))
         return True
 
-    def _name_of(self, identity: str) -> tuple[str, bool] | None:
-        """The name that a bandit has or had here, and whether it was deleted."""
-        row = self.connection.one(
-            "SELECT name, status FROM bandits WHERE identity = ?", (identity,)
-        )
-        return None if row is None else (row[0], row[1] == DELETED)
-
-    def has(self, identity: str) -> bool:
-        """Whether this bandit is or was here."""
-        return self._name_of(identity) is not None
+    def name_of(self, identity: str) -> str | None:
+        """The name that a bandit has or had here."""
+        row = self.connection.one("SELECT name FROM bandits WHERE identity = ?", (identity,))
+        return None if row is None else str(row[0])
 
     def add_bandit(self, **row: Any) -> int:
         """In a transaction: a bandit without decisions; returns its number."""
