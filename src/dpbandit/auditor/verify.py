@@ -257,7 +257,8 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
 
     Raw rewards, clipping, caps and all: it is there to see that what ships is what is verified, at
     a few positions of a short stream. Everything public is compared after every round: the exported
-    model, the ranking of a fixed slate, propensities, `repr`, what was spent, counters, the ledger.
+    model, the ranking of a fixed slate, propensities, `repr`, what was spent, counters, the ledger,
+    errors.
     Rewards move from below the range to above it, and into it. With users, one user has more
     rewards than the cap, and all of them change; a person's are above the range in every second
     round, and in the others when they change. A person whose contexts are private comes in all rounds
