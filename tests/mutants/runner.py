@@ -73,6 +73,7 @@ class Baseline(NamedTuple):
 
     digests: dict[str, Seen]
     costs: dict[str, float]
+    seconds: dict[str, float]  # how long each took, which decides in what order they are asked
     reached: dict[str, set[str]]  # by judge: module:function
     imported: set[str]  # what runs while modules are imported
     prints: dict[str, str]  # by judge: a hash of its words, and of what it saw
@@ -306,16 +307,18 @@ def take_baseline() -> Baseline:
         _, imported = profile.of(import_ours)
         import judges
 
-        digests, costs, reached, prints = {}, {}, {}, {}
+        digests, costs, seconds, reached, prints = {}, {}, {}, {}, {}
         for name, judge in judges.JUDGES.items():
             forget()
+            begun = time.process_time()
             seen, ran = profile.of(judge)
+            seconds[name] = time.process_time() - begun
             costs[name] = cost_of(profile.calls)
             ran |= getattr(judge, "reaches", set())
             reached[name] = {each for each in ran if not each.startswith("/")}
             digests[name] = digest(seen)
             prints[name] = print_of(name, ran, digests[name], texts)
-        return Baseline(digests, costs, reached, imported, prints)
+        return Baseline(digests, costs, seconds, reached, imported, prints)
 
     # Errors are wanted here.
     found = collect(*in_child(lambda: _or_words(work), 900))
@@ -640,9 +643,11 @@ def _run(
             yield _verdict(mutant, "unreached", "", 0.0)
 
     killers: dict[str, Counter[str]] = {}  # what killed others of a function asks first
+    late = {name: s * len(baseline.reached[name]) ** 2 for name, s in baseline.seconds.items()}
 
     def work(mutant: Mutant) -> Any:
-        judges = sorted(wanted[mutant.name], key=lambda j: -killers[place_of(mutant)][j])
+        first = killers[place_of(mutant)]
+        judges = sorted(wanted[mutant.name], key=lambda judge: (-first[judge], late[judge]))
         return try_mutant(mutant, sources[mutant.module], judges, baseline)
 
     reached = [mutant for mutant in mutants if wanted[mutant.name]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import ctypes
 import pickle
 import signal
 import sys
@@ -189,6 +191,40 @@ def test_what_was_seen_stays():
             assert (bandit.rounds, bandit.ledger.releases) in ((1, 1), (2, 2))
         at += 1
     assert seen_new > 5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_exception_thrown_into_a_thread_leaves_all_or_nothing(backend):
+    """As servers end a worker: from another thread, wherever it is, in Python or in the core."""
+
+    class Ended(BaseException):
+        pass
+
+    bandit, twin = (make(backend=backend, horizon=None) for _ in range(2))
+    bandit.identity = twin.identity = "the same"
+    done, landed = [0], 0
+
+    def work():
+        with contextlib.suppress(Ended):
+            while True:
+                bandit.update([0.6, 0.8], 0.5)
+                done[0] += 1
+
+    end = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    for number in range(40):
+        worker = threading.Thread(target=work, daemon=True)
+        worker.start()
+        worker.join(0.0001 * (number % 7))
+        while worker.is_alive():
+            landed += end(ctypes.c_ulong(worker.ident), ctypes.py_object(Ended))
+            worker.join(0.001)
+        # One that ended between its reward and its count was learned all the same.
+        assert bandit.rounds == bandit.ledger.releases >= done[0], number
+        while twin.rounds < bandit.rounds:
+            twin.update([0.6, 0.8], 0.5)
+        assert everything(bandit) == everything(twin), number
+    assert landed >= 40
+    assert bandit.rounds > 0
 
 
 @pytest.mark.parametrize("more", [{}, {"pan_private": True}])

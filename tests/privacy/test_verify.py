@@ -403,6 +403,50 @@ def test_rewards_inside_the_range_are_tried():
     assert (found.ratio, found.why) == (math.inf, "a noise scale depends on a reward")
 
 
+class FailsAbove:
+    """An engine that cannot take large rewards."""
+
+    def __init__(self, inner, most):
+        self.inner, self.most = inner, most
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def draft(self):
+        return FailsAbove(self.inner.draft(), self.most)
+
+    def prepare(self, x, reward, *more):
+        if reward > self.most:
+            raise ZeroDivisionError("it is too much")
+        return self.inner.prepare(x, reward, *more)
+
+
+@pytest.mark.parametrize("most", [0.5, -math.inf])
+def test_an_error_that_depends_on_a_reward_tells_neighbours_apart_and_another_is_raised(most):
+    def factory(**options):
+        bandit = registry.construct("tree-gauss", options)
+        bandit.engine = FailsAbove(bandit.engine, most)
+        return bandit
+
+    dpb.register("fails-above", factory, replace=True)
+    given = {"horizon": 16, "dim": 2, "tries": 0}
+    if most == 0.5:
+        found = dpb.verify("fails-above", **given)
+        assert found.cases[-1].why.startswith("an error depends on a reward: None and Zero")
+        assert not found.holds
+    else:
+        with pytest.raises(ZeroDivisionError, match="too much"):
+            dpb.verify("fails-above", **given)
+
+
+def test_the_screen_says_in_one_line_what_was_computed_and_what_the_number_means():
+    words = str(dpb.verify("tree-gauss", horizon=16, dim=2, tries=0)).splitlines()
+    (line,) = [line for line in words if line.startswith("each line:")]
+    assert "what a change of one reward costs at most, over all releases together" in line
+    assert "a share of the claim asked for (μ = " in line
+    assert line.endswith("1 uses it up; more breaks it")
+
+
 def test_an_algorithm_of_ones_own_is_judged_by_its_own_claim():
     """It makes ε of half of what it is given, and claims that."""
 

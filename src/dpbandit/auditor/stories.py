@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import dpbandit
 from dpbandit.algorithms import registry
 from dpbandit.auditor.watch import (
+    OTHER_ERROR,
     OTHER_PUBLIC,
     OTHER_RELEASES,
     TWICE,
@@ -51,7 +52,6 @@ Matrix = NDArray[np.float64]
 
 # Relative rounding allowed before a cost counts as too high: scales carry a margin of 2e-9 for it.
 ROUNDING = 1e-9
-OTHER_ERROR = "an error depends on a reward"
 MEMORY = "memory that is not noisy depends on a reward"
 
 _PACKAGE = str(Path(dpbandit.__file__).parent) + os.sep

@@ -258,7 +258,7 @@ def as_shipped(make: Callable[[], Any], xs: Matrix) -> tuple[float, str]:
     Raw rewards, clipping and caps included: this checks that the shipped object is the verified
     one, at a few positions of a short stream. Everything public is compared after every round: the
     exported model, the ranking of a fixed slate, propensities, `repr`, `spent`, counters, the
-    ledger. Rewards move from below the range to above it, and into it. With users, one user has
+    ledger, errors. Rewards move from below the range to above it, and into it. With users, one user has
     more rewards than the cap, and all of them change. A person's rewards are above the range in
     every second round, and in the others once they change. A person whose contexts are private
     comes in all rounds from some round on; the contexts change in that round only, or in all of

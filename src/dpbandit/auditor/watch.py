@@ -30,6 +30,7 @@ FALSE_ALARMS = 1e-3
 # Why a cost is infinite.
 OTHER_RELEASES = "the number of releases depends on a reward"
 OTHER_PUBLIC = "public state depends on a reward"
+OTHER_ERROR = "an error depends on a reward"
 OTHER_SCALE = "a noise scale depends on a reward"
 NO_NOISE = "a value is released without noise"
 TWICE = "a number of the noise is used twice"
@@ -80,6 +81,7 @@ class Transcript:
     releases: list[Release] = field(default_factory=list)
     starts: list[tuple[int, Vector]] = field(default_factory=list)
     public: list[Shown] = field(default_factory=list)
+    errors: list[Exception | None] = field(default_factory=list)  # of every round, or none
     # What a release costs in the ledger's currency, if its noise says so much.
     counted: Callable[[Noise, float], float] = lambda noise, cost: cost
 
@@ -176,8 +178,12 @@ def record(
         watch.transcript.counted = release.counted
     slate = fixed_slate(bandit)
     for t, (x, reward) in enumerate(zip(xs, rewards, strict=True)):
-        whose = users if bandit.counts_users else None
-        bandit.update(x, float(reward), user=None if whose is None else whose[t])
+        whose, failed = users if bandit.counts_users else None, None
+        try:
+            bandit.update(x, float(reward), user=None if whose is None else whose[t])
+        except Exception as error:  # whoever calls sees it, so it must not depend on a reward
+            failed = error
+        watch.transcript.errors.append(failed)
         if between is not None:
             bandit = between(bandit, t)
             bandit.source = watch
@@ -229,7 +235,13 @@ def joint_cost(one: Transcript, two: Transcript) -> tuple[float, str]:
     """The total cost over all releases of telling `two` from `one`, and why if it is infinite.
 
     `two` was scripted with `one`'s noisy values. All that is public beside them must be the same.
+    An error that both met is raised.
     """
+    for failed, other in zip(one.errors, two.errors, strict=True):
+        if repr(failed) != repr(other):
+            return math.inf, f"{OTHER_ERROR}: {failed!r} and {other!r}"
+        if failed is not None:
+            raise failed
     if len(one.releases) != len(two.releases):
         return math.inf, OTHER_RELEASES
     for mine, theirs in zip(one.public, two.public, strict=True):
