@@ -153,7 +153,7 @@ def test_with_algorithms_named_the_command_line_plans_for_them(tmp_path):
     ("text", "more", "words"),
     [
         (None, [], "cannot be read"),
-        ("", [], "is no table"),
+        ("", [], "is not a table"),
         ("1,2\n3,4\n", [], "a column reward"),
         ("1\n2\n", ["--click-rate", "0.1"], "recommends a range"),
         ("1\n2\n", ["anytime", "--click-rate", "0.1"], "leave rewards_sample out"),

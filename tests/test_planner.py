@@ -794,7 +794,7 @@ def test_the_command_line_compares_protections(tmp_path):
         (["--afford", "much"], "--afford must be a share"),
         (["lincub"], "did you mean 'linucb'"),
         (["--protections", "--click-rate", "0.1"], "needs --visits"),
-        (["--protections", "--visits", "3", "anytime"], "leave algorithms"),
+        (["--protections", "--visits", "3", "anytime"], "omit algorithms"),
         (["--private-contexts"], "goes with --protections"),
     ],
 )
