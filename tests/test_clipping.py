@@ -137,14 +137,26 @@ def test_the_command_line_says_and_shows_it(tmp_path, money):
     assert record["asked"] is None
 
 
+def test_with_algorithms_named_the_command_line_plans_for_them(tmp_path):
+    file = tmp_path / "invented.csv"
+    file.write_text("arm,reward\n" + "a,0\na,9\nb,3\nb,1\n" * 50)
+    asked = ["local", "--dim", "2", "--arms", "2", "--horizon", "100", "--json"]
+    ran = cli("--rewards-sample", str(file), *asked)
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    best = record["clipping"]["recommended"]
+    assert record["setting"]["reward_range"] == [best["low"], best["high"]]
+    assert "local" in record["algorithms"]
+
+
 @pytest.mark.parametrize(
     ("text", "more", "words"),
     [
         (None, [], "cannot be read"),
-        ("", [], "is no table"),
+        ("", [], "is not a table"),
         ("1,2\n3,4\n", [], "a column reward"),
         ("1\n2\n", ["--click-rate", "0.1"], "recommends a range"),
-        ("1\n2\n", ["anytime"], "recommends a range"),
+        ("1\n2\n", ["anytime", "--click-rate", "0.1"], "leave rewards_sample out"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, text, more, words):

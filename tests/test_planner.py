@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from dpbandit.errors import NotFiniteError, OptionError, ShapeError, UnknownAlgo
 from dpbandit.options import build
 from dpbandit.planner import course, effort
 from dpbandit.planner.play import predict, seed_of
-from dpbandit.planner.prior import draw_thetas
+from dpbandit.planner.prior import blocks_of, draw_thetas
 from dpbandit.planner.problem import BLOCK, NEAR, Problem, distinct, sample_of
 from dpbandit.planner.visits import visits_of
 from dpbandit.policies import POLICIES, UCB
@@ -495,6 +496,65 @@ def test_a_context_that_is_repeated_counts_once():
     assert answers[0] == answers[1]
 
 
+def test_slates_of_a_catalogue_are_one_catalogue():
+    """Slates that repeat five articles are no 200 articles, known in advance or not."""
+    rng = np.random.default_rng(0)
+    slates = np.array([np.eye(5)[rng.permutation(5)] for _ in range(200)])
+    asked = {"dim": 5, "arms": 5, "algorithms": ["random", "toeplitz"], "horizon": 2_000}
+    asked |= {"particles": 12, "known_contexts": False}
+    one, other = (small(**asked, contexts=given) for given in (np.eye(5), slates))
+    assert one.assumptions["prior"] == other.assumptions["prior"]
+    for name in ("random", "toeplitz"):
+        assert other.final(name) == pytest.approx(one.final(name), rel=0.2), name
+
+
+def test_every_block_of_features_has_a_part_of_theta():
+    """With one block alone, random play would lose little and nine arms of ten would be alike."""
+    features = np.random.default_rng(0).uniform(0.1, 0.4, size=(300, 1, 3))
+    slates = np.einsum("nif,ab->nabf", features, np.eye(4)).reshape(300, 4, 12)
+    problem = problem_for(dim=12, arms=4, particles=20, contexts=slates)
+    parts = np.linalg.norm(problem.thetas.reshape(20, 4, 3), axis=2)
+    assert parts.min() > 0
+    assert len(np.unique(problem.thetas[0].round(9))) == 12, "a context of its own for each block"
+    assert set(blocks_of(slates.reshape(-1, 12)).tolist()) == {0, 1, 2, 3}
+    shared = np.concatenate([slates, np.full((300, 4, 1), 0.1)], axis=2).reshape(-1, 13)
+    assert set(blocks_of(shared).tolist()) == {0}, "what all share joins them"
+    told = dpb.plan(dim=12, arms=4, epsilon=1.0, delta=1e-6, horizon=50, particles=2,
+                    algorithms=["local"]).notes  # fmt: skip
+    assert any("a block of its own, 3 columns each" in note for note in told)
+    given = small(dim=12, arms=4, contexts=slates, horizon=50, algorithms=["local"])
+    assert not any("a block of its own" in note for note in given.notes)
+    assert "each of 4 blocks" in given.assumptions["prior"]
+
+
+def test_a_plan_takes_what_it_can_from_a_sample_of_rewards():
+    rng = np.random.default_rng(0)
+    money = {name: rng.lognormal(mean, 1.5, size=3_000) for name, mean in (("a", 0.5), ("b", 1))}
+    asked = {"dim": 2, "arms": 2, "contexts": np.eye(2), "reward_range": None, "horizon": 2_000}
+    asked["algorithms"] = ["toeplitz"]
+    found = small(**asked, rewards_sample=money)
+    flat, names = np.concatenate([*money.values()]), ["a"] * 3_000 + ["b"] * 3_000
+    by_hand = dpb.clipping(flat, arm=names, epsilon=2.0, delta=1e-5, horizon=2_000)
+    best = by_hand.recommended
+    assert found.problem.reward_range == (best.low, best.high)
+    cut = [np.clip(part, best.low, best.high) for part in money.values()]
+    deviation = np.sqrt(np.mean([part.var() for part in cut]))
+    assert found.problem.reward_noise == pytest.approx(deviation)
+    means = found.problem.thetas
+    assert means.mean() == pytest.approx(np.mean(cut), rel=0.3)
+    assert f"clipping: {found.clipping.headline()}" in str(found)
+    assert json.loads(json.dumps(found.to_dict()))["clipping"]["recommended"]
+    wide = small(**{**asked, "reward_range": (0, 1000)}, rewards_sample=flat)
+    assert wide.problem.reward_range == (0.0, 1000.0)
+    assert wide.clipping.asked.above == pytest.approx((flat > 1000).mean())
+    assert wide.final("toeplitz") > found.final("toeplitz"), "noise is for the whole range"
+    for wrong, words in (({}, "no arm"), ({"a": [1.0, 1.0]}, "nothing to clip")):
+        with pytest.raises(OptionError, match=words):
+            small(**asked, rewards_sample=wrong)
+    with pytest.raises(OptionError, match="leave rewards_sample out"):
+        small(**asked, rewards_sample=money, click_rate=0.1)
+
+
 def test_every_article_of_a_catalogue_has_a_mean_of_its_own():
     means = problem_for(dim=5, arms=5, particles=40, contexts=np.eye(5)).thetas
     assert means.min() >= -0.5
@@ -564,11 +624,17 @@ def test_a_cap_that_leaves_a_part_costs_what_that_part_is_worth():
     asked = {"click_rate": 0.2, "reward_range": None, "algorithms": ["anytime"], "horizon": 6_000}
     person = [small(unit=("person", 1), visits=v, **asked) for v in (1, 20)]
     assert person[0].final("anytime") < person[1].final("anytime")
+    said = person[1].assumptions["not learned from"]
+    left, all_of_them = (float(n.replace(",", "")) for n in re.findall(r"[\d,]+\d", said))
+    assert all_of_them == pytest.approx(6_000 * person[1].problem.best_rate, abs=1)
     learned = person[1].forecasts["anytime"].learned
+    assert left == pytest.approx((1 - learned.clicks) * all_of_them, abs=1)
+    assert person[0].assumptions["not learned from"].startswith("nothing")
     assert learned.visits == 1
     assert learned.clicks < 0.3
     assert not any("cap" in note for note in person[1].notes)
     user = small(unit=("user", 2), visits=[8], **asked)
+    assert user.assumptions["not learned from"].startswith("4,500 of 6,000 rounds")
     assert user.forecasts["anytime"].learned.visits == 0.25
     assert user.course("anytime").rounds[-1] == 6_000
     assert (np.diff(user.course("anytime").rounds) > 0).all()
@@ -607,7 +673,10 @@ def test_protections_are_compared_in_one_measure_and_one_is_recommended():
     assert {("person", 1), ("person", 10), ("user", 5), "reward"} <= set(units)
     calls = [row["make"] for row in found.rows() if row["unit"] == ("person", 1)]
     assert [call.split(",")[0] for call in calls] == ['"anytime"', '"anytime-joint"']
+    row = next(row for row in found.rows() if row["unit"] == ("person", 1))
+    assert re.fullmatch(r"\d+ of some \d+ clicks", row["left_out"])
     text = str(found)
+    assert row["left_out"] in text
     assert text.count("clicks lost") >= 2
     assert "regret" not in text
     json.dumps(found.to_dict(), allow_nan=False)
@@ -686,7 +755,7 @@ def test_the_command_line_plans_and_draws(tmp_path):
     assert record["recommended_status"] == "proven"
     assert set(record) == {
         "setting", "recommended", "recommended_status", "not_clearly_worse", "algorithms", "assumptions", "notes", "accuracy",
-        "complete",
+        "complete", "clipping",
     }  # fmt: skip
     row = record["algorithms"]["toeplitz"]
     assert row["claim"]["status"] == "proven"
@@ -725,7 +794,7 @@ def test_the_command_line_compares_protections(tmp_path):
         (["--afford", "much"], "--afford must be a share"),
         (["lincub"], "did you mean 'linucb'"),
         (["--protections", "--click-rate", "0.1"], "needs --visits"),
-        (["--protections", "--visits", "3", "anytime"], "leave algorithms"),
+        (["--protections", "--visits", "3", "anytime"], "omit algorithms"),
         (["--private-contexts"], "goes with --protections"),
     ],
 )

@@ -109,7 +109,8 @@ def plan(
     rewards_sample: Path | None = Option(
         None,
         help="Show the effect of clipping on these rewards, such as money, and recommend a range: a .csv "
-        "with a column reward and optionally arm, or one column of numbers. Public or invented only.",
+        "with a column reward and optionally arm, or one column of numbers. If algorithms are named, "
+        "plan for them as well. Public or invented only.",
     ),
     seed: int = Option(0, help="Seed of the sampled worlds that predictions average over."),
     file: Path | None = Option(None, "--out", help="Write a picture here (.svg, .png or .pdf)."),
@@ -131,6 +132,8 @@ def plan(
     dpbandit plan --protections --visits 20 --click-rate 0.02 --horizon 100000
 
     dpbandit plan --rewards-sample invented.csv --reward-range 0 1000 --arms 10
+
+    dpbandit plan anytime --rewards-sample invented.csv --arms 10
     """
     from dpbandit.cli.progress import bar
     from dpbandit.planner.affordable import affordable_epsilon
@@ -139,7 +142,7 @@ def plan(
     if file is not None and file.suffix not in (".svg", ".png", ".pdf"):
         raise OptionError(f"--out must end in .svg, .png or .pdf, not {file.name!r}")
     room_for(file)
-    if rewards_sample is not None:
+    if rewards_sample is not None and not names:
         others = (
             dim,
             click_rate,
@@ -150,11 +153,12 @@ def plan(
             covariance,
             afford,
         )
-        switches = (names, protections, private_contexts, unknown_horizon, known_contexts, in_order)
+        switches = (protections, private_contexts, unknown_horizon, known_contexts, in_order)
         if any(switches) or any(one is not None for one in (*others, regret)):
             raise OptionError(
                 "--rewards-sample recommends a range, and takes only --arms, --epsilon, --delta, "
-                "--horizon, --reward-range, --user-rewards, --out and --json"
+                "--horizon, --reward-range, --user-rewards, --out and --json; or name algorithms to "
+                "plan for"
             )
         about: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "horizon": horizon}
         about |= {"reward_range": reward_range, **unit_of(user_rewards, person_clicks)}
@@ -175,6 +179,7 @@ def plan(
         "prior": prior,
         "contexts": sample,
         "covariance": None if covariance is None else _read(covariance),
+        "rewards_sample": None if rewards_sample is None else _by_arm(rewards_sample),
         "known_contexts": known_contexts,
         "in_order": in_order,
         "algorithms": names or None,
@@ -253,6 +258,8 @@ def _show(found: Any) -> None:
 def _assumed(found: Any) -> None:
     for what, words in found.assumptions.items():
         say(f"{what}: {words}", "dim")
+    if found.clipping is not None:
+        say(f"clipping: {found.clipping.headline()}")
     for note in found.notes:
         say(f"note: {note}", "yellow")
 
@@ -272,6 +279,7 @@ def _protections(given: dict[str, Any], json_: bool) -> None:
         table.add_column("protected", overflow="fold")
         table.add_column("noise", justify="right", no_wrap=True)
         table.add_column("learned from", overflow="fold")
+        table.add_column("not learned from", overflow="fold")
         table.add_column(found.measure, justify="right")
         for line in found.lines():
             chosen = line[0] == found.recommended.words
@@ -306,6 +314,14 @@ def _clipping(
         say(words, "yellow" if words == PUBLIC else "dim")
     if file is not None:
         say(f"picture written to {file}", "dim")
+
+
+def _by_arm(path: Path) -> Any:
+    """The same as `dpb.plan` takes it."""
+    rewards, arm = _rewards(path)
+    if arm is None:
+        return rewards
+    return {one: rewards[[name == one for name in arm]] for one in dict.fromkeys(arm)}
 
 
 def _rewards(path: Path) -> tuple[Any, Any]:

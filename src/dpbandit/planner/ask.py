@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dpbandit.algorithms import registry
 from dpbandit.defaults import REWARD_RANGE
 from dpbandit.errors import OptionError
 from dpbandit.options import SHARED, Options, not_negative, positive, whole
+from dpbandit.planner.clipping import Clipping, clipping
 from dpbandit.planner.effort import SECONDS
 from dpbandit.planner.forecast import REFERENCE, Plan
 from dpbandit.planner.prior import draw_clicks, draw_thetas
@@ -21,10 +24,15 @@ from dpbandit.simulate.jobs import Job, named, share_out
 
 ROUNDS = 100_000
 PARTICLES = 24
+BLOCKS = 3  # columns per arm: with so many, contexts may be blocks
 # Notes on missing facts.
 UNCAPPED = (
     "noise is for {0}, but this plan learns from every reward, as if nobody exceeded the cap. The cap "
     "slows learning from people who come often: give visits={1}"
+)
+MAYBE_BLOCKS = (
+    "contexts are assumed to use all features. If each arm has a block of its own, {0} columns each and "
+    "0 elsewhere, learning takes far longer: give a sample of slates, contexts=…"
 )
 MAYBE_CLICKS = (
     "rewards are assumed to be numbers, {0}. If they are clicks, give click_rate: most clicks are 0, "
@@ -52,6 +60,7 @@ def plan(
     in_order: bool = False,
     prior: Any = "contexts",
     reward_spread: float | None = None,
+    rewards_sample: Any = None,
     algorithms: Algorithms | None = None,
     particles: int = PARTICLES,
     seed: int = 0,
@@ -96,6 +105,10 @@ def plan(
         The prior of θ: shaped like a context, Gaussian, or one of the given θs.
     reward_spread : float, optional
         Standard deviation of mean rewards between arms.
+    rewards_sample : array of shape (n,), or dict of arrays by arm, optional
+        Public or invented rewards, such as money. The plan shows what clipping does to them
+        (`plan.clipping`, as from `dpb.clipping`), and takes what is not given from them:
+        reward_range, reward_noise and, by arm, reward_spread. Never use those of protected people.
     algorithms : list of names or (name, options), optional
         Default: all proven ones.
     particles : int, default 24
@@ -149,6 +162,24 @@ def plan(
             )
     else:
         click_rate, jobs = _rate(click_rate, reward_noise), [_told(job) for job in jobs]
+    cut: Clipping | None = None
+    level: float | None = None
+    if rewards_sample is not None:
+        if click_rate is not None:
+            raise OptionError("clicks are 0 or 1 and are not clipped: leave rewards_sample out")
+        cut = _clipped(
+            rewards_sample,
+            arms,
+            epsilon=epsilon,
+            delta=delta,
+            horizon=rounds or horizon or ROUNDS,
+            reward_range=reward_range,
+            unit=options.get("unit", "reward"),
+        )
+        one = cut.chosen
+        reward_range, level = (one.low, one.high), one.level
+        reward_noise = one.deviation if reward_noise is None else reward_noise
+        reward_spread = one.arms_differ if reward_spread is None else reward_spread
     if reward_range is None:
         reward_range = REWARD_RANGE if click_rate is None else (0.0, 1.0)
     coming = None if visits is None else visits_of(visits)
@@ -182,7 +213,7 @@ def plan(
     about["particles"] = whole("particles", particles, least=2)
     rows = offered.reshape(-1, dim)
     if click_rate is None:
-        about |= {"reward_range": checked.reward_range, "reward_noise": noise}
+        about |= {"reward_range": checked.reward_range, "reward_noise": noise, "level": level}
         thetas, believed = draw_thetas(prior, rows, **about)
     else:
         if reward_spread is not None:
@@ -203,7 +234,7 @@ def plan(
     assumptions = {
         "contexts": source + (", in the order of time" if in_order else ""),
         "prior": believed,
-        "rewards": _rewards(problem, reward_noise is None),
+        "rewards": _rewards(problem, reward_noise is None) + _sampled(cut),
         "contexts known in advance": "yes" if known_contexts else "no",
     }
     shared |= {
@@ -212,19 +243,49 @@ def plan(
     }
     if coming is not None:
         assumptions["visits"] = _visits(problem, coming)
+    unit = checked.protects
+    counted = unit.counts_are_public or click_rate is not None
+    if coming is not None and unit.needs_user and counted:
+        rate = None if problem.bases is None else problem.best_rate
+        left_out = coming.learned(unit, checked.width, rate).left_out(problem.rounds, rate)
+        assumptions["not learned from"] = left_out + ", beyond what one person may say"
     work = Work(problem, jobs, shared, algorithms is not None, coming)
     effort = work.effort(SECONDS if seconds is None else positive("seconds", seconds))
     forecasts = work.forecasts(effort, progress)
     notes = notes_on(problem, effort, forecasts, delta)
-    unit = checked.protects
-    unknown = coming is None or (not unit.counts_are_public and click_rate is None)
-    if unit.needs_user and unknown:
-        missing = "…" if unit.counts_are_public or click_rate is not None else "… and click_rate=…"
+    if unit.needs_user and (coming is None or not counted):
+        missing = "…" if counted else "… and click_rate=…"
         notes.append(UNCAPPED.format(unit.words.split(":")[0], missing))
-    if click_rate is None and low == 0:
+    if (
+        contexts is None
+        and covariance is None
+        and dim % arms == 0
+        and dim >= BLOCKS * arms > BLOCKS
+    ):
+        notes.append(MAYBE_BLOCKS.format(dim // arms))
+    if click_rate is None and low == 0 and cut is None:
         notes.append(MAYBE_CLICKS.format(believed.split("; ")[-1]))
     complete = all(forecast.why_not != INTERRUPTED for forecast in forecasts.values())
-    return Plan(problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes), complete)
+    return Plan(
+        problem, epsilon, delta, horizon, forecasts, assumptions, tuple(notes), complete, cut
+    )
+
+
+def _clipped(sample: Any, arms: int, **about: Any) -> Clipping:
+    """What clipping does to a sample, which has names of arms or has none."""
+    if not isinstance(sample, Mapping):
+        return clipping(sample, arms=arms, **about)
+    if not sample:
+        raise OptionError("rewards_sample has no arm: give {arm: rewards, …}")
+    parts = {str(arm): np.atleast_1d(given) for arm, given in sample.items()}
+    names = [arm for arm, part in parts.items() for _ in range(len(part))]
+    return clipping(np.concatenate([*parts.values()]), arm=names, arms=arms, **about)
+
+
+def _sampled(cut: Clipping | None) -> str:
+    return (
+        "" if cut is None else f"; what was not given is from {len(cut.rewards):,} sampled rewards"
+    )
 
 
 def _rate(given: Any, reward_noise: float | None) -> float:

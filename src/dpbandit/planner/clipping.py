@@ -47,6 +47,9 @@ class Range:
     below: float  # share of rewards clipped at the lower end
     above: float
     bias: float  # how far clipping moves the mean of all rewards
+    level: float  # the mean of clipped rewards
+    deviation: float  # of clipped rewards, around their arm's mean
+    arms_differ: float | None  # standard deviation of arms' means, clipped; None without names
     arm_biases: dict[str, float]
     moved: float  # the part that matters: of the mean or, with arms, of their differences
     spread: float  # standard deviation of the mean due to the clipped rewards' variance
@@ -87,6 +90,11 @@ class Clipping:
     def recommended(self) -> Range:
         """The range with the least error among the candidates."""
         return min(self.ranges, key=lambda one: one.error)
+
+    @property
+    def chosen(self) -> Range:
+        """What a plan takes over: the range asked about, or else the recommended one."""
+        return self.asked or self.recommended
 
     def headline(self) -> str:
         """The answer in words."""
@@ -289,6 +297,9 @@ def clipping(
             below=float((sample < low).mean()),
             above=float((sample > high).mean()),
             bias=float(cut.mean() - sample.mean()),
+            level=float(cut.mean()),
+            deviation=float(np.sqrt((within**2).mean())),
+            arms_differ=float(after.std()) if len(names) > 1 else None,
             arm_biases=dict(zip(names, biases.tolist(), strict=True)) if names else {},
             moved=float(moved),
             spread=float(np.sqrt((within**2).mean() / each)),

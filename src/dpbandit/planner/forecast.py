@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpbandit import frames
 from dpbandit.errors import OptionError, UnknownAlgorithmError, nearest
 from dpbandit.planner import accuracy
+from dpbandit.planner.clipping import Clipping
 from dpbandit.planner.course import Course, geometric_steps
 from dpbandit.planner.problem import Problem
 from dpbandit.planner.visits import EVERYTHING, Learned
@@ -74,6 +75,7 @@ class Plan:
     assumptions: dict[str, str]
     notes: tuple[str, ...] = ()
     complete: bool = True  # False after Ctrl-C: some algorithms then have no prediction
+    clipping: Clipping | None = None  # what it does to the sample of rewards, if one was given
 
     # ------------------------------------------------------------------ answers
 
@@ -231,6 +233,7 @@ class Plan:
             "notes": list(self.notes),
             "complete": self.complete,
             "accuracy": accuracy.to_dict(self.extrapolated),
+            "clipping": None if self.clipping is None else self.clipping.to_dict(),
         }
 
     def setting(self) -> dict[str, Any]:
@@ -286,6 +289,8 @@ class Plan:
                 f"{error:>10}{close:>13}  " + claim_in_words(self.forecasts[row["algorithm"]])
             )
         lines += ["", *(f"{what}: {words}" for what, words in self.assumptions.items())]
+        if self.clipping is not None:
+            lines.append(f"clipping: {self.clipping.headline()}")
         lines += [*(f"note: {note}" for note in self.notes), self.accuracy]
         return "\n".join(lines)
 

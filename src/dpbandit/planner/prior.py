@@ -4,7 +4,8 @@
 of items. "round": Gaussian, equal in all directions. An array gives the θs themselves.
 
 In a catalogue contexts say nothing about each other; one-hot ones are an example. A θ like one of
-them would pay for a single article, so there each article has a mean reward of its own.
+them would pay for a single article, so there each article has a mean reward of its own. In the same
+way θ has a part for each block of features that shares no context with another block.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError, ShapeError, nearest
 from dpbandit.options import positive
@@ -35,12 +37,14 @@ def draw_thetas(
     reward_noise: float,
     reward_spread: float | None,
     seed: int,
+    level: float | None = None,
 ) -> tuple[Matrix, str]:
     """One θ per particle for numeric rewards, and the prior in words.
 
     With "contexts" the best mean reward in the sample lies one reward noise below the top of the
     range; in a catalogue mean rewards are uniform to within one reward noise of both ends.
-    `reward_spread` sets the standard deviation of mean rewards between contexts instead.
+    `reward_spread` sets the standard deviation of mean rewards between contexts instead; those of a
+    catalogue lie around `level`, the middle of the range if it is not given.
     """
     rng = np.random.default_rng([seed, 1])
     (low, high), width = reward_range, reward_range[1] - reward_range[0]
@@ -52,6 +56,12 @@ def draw_thetas(
         words = f"{len(articles)} contexts, each with a mean reward of its own"
         span = f", U({low + edge:.3g}, {high - edge:.3g})"
         return means @ np.linalg.pinv(articles).T, words + span
+    if own and reward_spread is not None:
+        spread = positive("reward_spread", reward_spread)
+        centre = (low + high) / 2 if level is None else level
+        means = rng.normal(centre, spread, size=(particles, len(articles)))
+        words = f"{len(articles)} contexts, each with a mean reward of its own"
+        return means @ np.linalg.pinv(articles).T, f"{words}, N({centre:.3g}, {spread:.3g}²)"
     drawn, words = directions(prior, contexts, own, particles, rng)
     if prior_of(prior) == "round" and reward_spread is None:
         reward_spread = SPREAD * width
@@ -129,7 +139,28 @@ def directions(
     used = contexts[np.linalg.norm(contexts, axis=1) > 0]
     if len(used) == 0:
         raise OptionError("all contexts are zero: nothing can be learned from them")
-    return used[rng.integers(0, len(used), size=particles)], "θ shaped like a context"
+    blocks = blocks_of(used)
+    parts = [used[blocks == block] for block in range(blocks.max() + 1)]
+    drawn = np.zeros((particles, dim))
+    for rows in parts:
+        drawn += rows[rng.integers(0, len(rows), size=particles)]
+    if len(parts) == 1:
+        return drawn, "θ shaped like a context"
+    return drawn, f"θ in each of {len(parts)} blocks of features shaped like a context of its own"
+
+
+def blocks_of(contexts: Matrix) -> NDArray[np.int64]:
+    """In which block of features each context lies: two that share a feature are in the same one.
+
+    >>> blocks_of(np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 3.0], [0.0, 4.0, 0.0]])).tolist()
+    [0, 1, 0]
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    uses = (contexts != 0).astype(np.float32)
+    _, block = connected_components(uses.T @ uses > 0, directed=False)
+    _, found = np.unique(block[uses.argmax(axis=1)], return_inverse=True)
+    return np.asarray(found, dtype=np.int64)
 
 
 def distinct_rows(contexts: Matrix) -> Matrix:

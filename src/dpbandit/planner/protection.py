@@ -130,16 +130,22 @@ class Protections:
             row = {"protected": kind.words, "make": self.call(kind), "unit": unit.option}
             row |= {"noise": unit.moves(high - low), "note": forecast.why_not}
             row |= {"status": forecast.status, "learned_from": forecast.learned.to_dict()}
+            row["left_out"] = forecast.learned.left_out(self.plan.problem.rounds, self._rate)
             found.append(row | self._numbers(kind.label))
         for label, words in (
             (REFERENCE, "nobody (not private)"),
             (RANDOM, "everybody (random play)"),
         ):
             row = {"protected": words, "make": f'"{label}"', "unit": None, "noise": None}
-            row |= {"note": "", "learned_from": None}
+            row |= {"note": "", "learned_from": None, "left_out": None}
             row["status"] = self.plan.forecasts[label].status
             found.append(row | self._numbers(label))
         return found
+
+    @property
+    def _rate(self) -> float | None:
+        problem = self.plan.problem
+        return None if problem.bases is None else problem.best_rate
 
     def _numbers(self, label: str) -> dict[str, Any]:
         forecast = self.plan.forecasts[label]
@@ -201,23 +207,25 @@ class Protections:
             "accuracy": accuracy.to_dict(self.plan.extrapolated),
         }
 
-    def lines(self) -> list[tuple[str, str, str, str]]:
-        """The table in words: who is protected, noise, what is learned from, loss."""
+    def lines(self) -> list[tuple[str, str, str, str, str]]:
+        """The table in words: who is protected, noise, what is learned from and what is not, loss."""
         found = []
         for row in self.rows():
             lost = row["note"]
             if row["lost"] is not None:
                 lost = f"{row['lost']:,.0f} ± {row['lost_se']:,.0f}"
             noise = "–" if row["noise"] is None else f"× {row['noise']:g}"
-            found.append((row["protected"], noise, learned_in_words(row["learned_from"]), lost))
+            learned = learned_in_words(row["learned_from"])
+            left_out = row["left_out"] or "–"
+            found.append((row["protected"], noise, learned, left_out, lost))
         return found
 
     def __str__(self) -> str:
         width = max(len(kind.words) for kind in self.kinds) + 2
-        head = ("protected", "noise", "learned from", self.measure)
+        head = ("protected", "noise", "learned from", "not learned from", self.measure)
         table = [
-            f"{who:<{width}}{noise:>6}  {learned:<16}{lost:>14}"
-            for who, noise, learned, lost in (head, *self.lines())
+            f"{who:<{width}}{noise:>6}  {learned:<16}{left_out:<30}{lost:>14}"
+            for who, noise, learned, left_out, lost in (head, *self.lines())
         ]
         about = [f"{what}: {words}" for what, words in self.plan.assumptions.items()]
         notes = [f"note: {note}" for note in self.plan.notes]

@@ -41,6 +41,18 @@ class Learned:
         """For JSON."""
         return {"visits": self.visits, "clicks": self.clicks}
 
+    def left_out(self, rounds: int, rate: float | None) -> str:
+        """What nobody learns from, in words and as a count; `rate` is that of the best arms.
+
+        >>> Learned(clicks=0.25).left_out(10_000, 0.02), Learned(visits=0.5).left_out(10_000, None)
+        ('150 of some 200 clicks', '5,000 of 10,000 rounds')
+        """
+        if self.visits < 1:
+            return f"{(1 - self.visits) * rounds:,.0f} of {rounds:,} rounds"
+        if self.clicks < 1 and rate is not None:
+            return f"{(1 - self.clicks) * rate * rounds:,.0f} of some {rate * rounds:,.0f} clicks"
+        return "nothing"
+
     def clicks_at(self, part: Vector) -> Vector:
         """The share of clicks that counts, after this part of the rounds."""
         return np.asarray(np.interp(part, GRID, self.course))
