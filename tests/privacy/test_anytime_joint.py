@@ -160,12 +160,12 @@ def test_nobody_else_sees_a_replaced_person_but_through_a_release():
     slates = list(rng.normal(size=(ROUNDS, 3, 2)) / 4)
     others, rewards, offered = xs.copy(), rs.copy(), list(slates)
     others[visits], rewards[visits] = [0.6, -0.8], 1.0
-    rs[visits] = 0.5  # hardly more than was predicted
+    rs[visits] = 0.4
     for t in visits:
         offered[t] = rng.normal(size=(7, 2)) / 9
     seen, script, left = [], None, []
     for contexts, earned, shows in ((xs, rs, slates), (others, rewards, offered)):
-        bandit, said = person(), []
+        bandit, said = person(9), []
         bandit.source = Told(script)
         slate = fixed_slate(bandit)
         with warnings.catch_warnings(record=True) as warned:
