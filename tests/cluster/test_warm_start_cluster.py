@@ -138,6 +138,21 @@ def test_a_log_whose_reader_is_killed_midway_gives_the_bandit_of_one_machine(
     assert same(expected, found)
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("anytime-joint", {"dim": 4}),
+        ("anytime-joint", {"dim": 4, **CAPPED}),
+        ("anytime", {"user": "who", "unit": ("person", 1.5)}),
+    ],
+)
+def test_private_contexts_and_persons_are_those_of_one_machine(nodes, log, name, given):
+    expected = dpb.warm_start(log, name, **given, **GIVEN)
+    found = dpb.warm_start(log, name, cluster=nodes.address, **given, **GIVEN)
+    assert same(expected, found)
+    assert found.log.learned > 20_000
+
+
 @pytest.mark.parametrize("reading", ["find_users", "scan_answered"])
 def test_caps_for_users_survive_a_node_lost_in_either_reading(
     nodes, log, tmp_path, monkeypatch, reading

@@ -1,6 +1,7 @@
 """`anytime-joint`: exact costs of replacing a whole round, what others see, planted bugs."""
 
 import math
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ from planted import Bent
 import dpbandit as dpb
 from dpbandit.auditor.bounds import lower_bound
 from dpbandit.auditor.scores import scores_of_releases
-from dpbandit.auditor.watch import used_twice
+from dpbandit.auditor.watch import fixed_slate, shown, used_twice
 from dpbandit.bandit import Bandit
 from dpbandit.codes import DUE
 from dpbandit.learners.joint import pack
@@ -133,19 +134,54 @@ def test_replacing_a_whole_round_costs_the_claim_at_most_and_nearly_all_of_it(ba
 
 
 def test_nobody_else_sees_a_replaced_round_but_through_a_release():
-    """The slate, the context and the reward of one person are others; the transcript is the same."""
+    """One person is offered another number of other arms, asks in another way, plays and earns
+    something else. The transcript is the same; so is all that anybody else sees."""
     xs, rs = stream()
     rng = np.random.default_rng(4)
-    slates = rng.normal(size=(ROUNDS, 3, 2)) / 4
+    slates = list(rng.normal(size=(ROUNDS, 3, 2)) / 4)
     _, told, one = play(make, xs, rs, slates=slates)
     for position in (0, 20, 90):
-        others, rewards, offered = xs.copy(), rs.copy(), slates.copy()
+        others, rewards, offered = xs.copy(), rs.copy(), list(slates)
         others[position], rewards[position] = [0.6, -0.8], 7.0
-        offered[position] = rng.normal(size=(3, 2)) / 3
+        offered[position] = rng.normal(size=(11, 2)) / 9
         _, _, two = play(make, others, rewards, script=told, slates=offered)
         own = 2 * position  # what that person was shown
         assert one[:own] == two[:own]
         assert one[own + 1 :] == two[own + 1 :]
+
+
+def test_nobody_else_sees_a_replaced_person_but_through_a_release():
+    """All visits are others: slates, contexts, rewards. Told the same releases, the two bandits agree
+    in models, choices, propensities, counters, words, ledger, receipt and what they warn of."""
+    xs, rs = stream()
+    rng = np.random.default_rng(7)
+    visits = [0, 3, 20, 21, 90, 158]
+    users = ["anna" if t in visits else f"u{t % 5}" for t in range(ROUNDS)]
+    slates = list(rng.normal(size=(ROUNDS, 3, 2)) / 4)
+    others, rewards, offered = xs.copy(), rs.copy(), list(slates)
+    others[visits], rewards[visits] = [0.6, -0.8], 1.0
+    rs[visits] = 0.4
+    for t in visits:
+        offered[t] = rng.normal(size=(7, 2)) / 9
+    seen, script, left = [], None, []
+    for contexts, earned, shows in ((xs, rs, slates), (others, rewards, offered)):
+        bandit, said = person(9), []
+        bandit.source = Told(script)
+        slate = fixed_slate(bandit)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            for t, (x, r, name) in enumerate(zip(contexts, earned, users, strict=True)):
+                arm = bandit.select(shows[t])
+                bandit.update(x, r, user=name)
+                said.append((None if t in visits else arm, bandit.theta.tobytes()))
+                if t % 8 == 0 or t in visits:
+                    said.append(shown(bandit, slate))
+        receipt = {k: v for k, v in bandit.receipt().items() if k != "identity"}
+        seen.append((said, receipt, bandit.ledger.table(), len(warned)))
+        left.append(bandit.counters["anna"])
+        script = bandit.source.made
+    assert seen[0] == seen[1]
+    assert left[0] != left[1]  # what is counted of anna is not the same, and does not show
 
 
 def test_a_public_sample_shapes_the_start_and_costs_nothing():
