@@ -1,4 +1,4 @@
-"""What both engines say in whole numbers, so that a round without trouble makes no object."""
+"""Integer codes that both engines return, so that an ordinary round creates no object."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is assumed where nothing is said: one set, for Python and for every command.
+"""One set of defaults, for Python and for every command.
 
-Nothing that is made for people has a default ε or δ: `dpb.make` asks for them. These are for questions
-(plan, claim, verify, audit, run), where some number must stand.
+Bandits for people have no default ε or δ: `dpb.make` requires them. These defaults are for
+questions (plan, claim, verify, audit, run).
 """
 
 EPSILON = 1.0
@@ -11,9 +11,9 @@ DIM = 10
 ARMS = 10
 HORIZON = 10_000
 
-# A check tries every round, or plays 200,000 runs: it is smaller, and finds the same mistakes sooner.
+# A check tries every round, or plays 200,000 runs; small problems show the same mistakes sooner.
 VERIFY_DIM, VERIFY_HORIZON = 5, 512
 AUDIT_DIM, AUDIT_HORIZON = 1, 256
 
-# Without a horizon nobody can say how many δ is shared by; this much is too large for any.
+# Without a horizon the number of rewards is unknown; this δ is too large for any number.
 LARGE_DELTA = 1e-3

@@ -1,4 +1,4 @@
-"""What a bandit is made of: a learner, a release, a noise, a policy, a claim and a ledger.
+"""The parts of a bandit: a learner, a release, a noise, a policy, a claim and a ledger.
 
 An algorithm's file returns a design and nothing else; `Bandit` runs it.
 """
@@ -67,7 +67,7 @@ class Design:
         if release.noise is not self.noise:
             raise OptionError(f"release {release.name!r} is priced for another noise")
         if release.in_core and RELEASES.get(release.name) is not type(release):
-            raise OptionError(f"the core has no release {release.name!r}: say in_core = False")
+            raise OptionError(f"the core has no release {release.name!r}: set in_core = False")
         if not release.in_core and self.settings.get("release") is not release:
             raise OptionError(
                 f"only Python has the release {release.name!r}, so the engine must be given it as "
@@ -124,7 +124,7 @@ class Design:
 
 
 def keys_for(seed: int | None) -> dict[int, int]:
-    """Ties and perturbed contexts protect nobody: any unpredictable key will do for them."""
+    """Ties and perturbed contexts protect nobody, so any unpredictable key will do."""
     if seed is None:
         return {TIES: secrets.randbits(64), CONTEXTS: secrets.randbits(64), START: 0}
     return {purpose: derive_key(seed, purpose) for purpose in (TIES, CONTEXTS, START)}

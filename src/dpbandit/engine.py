@@ -1,4 +1,4 @@
-"""Which engine runs a bandit, and what its codes mean.
+"""The engine that runs a bandit, and the meaning of its codes.
 
 There are two with the same interface: the compiled core, and the reference in plain NumPy, which
 runs where there is no core or where a design has a part that the core does not know. An engine
@@ -58,7 +58,7 @@ INSTRUCTIONS = {
 
 _CONTEXT: dict[int, tuple[type[DpbanditError], str]] = {
     NOT_AN_ARRAY: (ShapeError, "contexts must be an array of numbers"),
-    DIMENSION: (ShapeError, "a context has another number of features than the bandit"),
+    DIMENSION: (ShapeError, "a context has a different number of features than the bandit"),
     NO_ARMS: (ShapeError, "contexts must hold at least one arm"),
     NOT_FINITE: (NotFiniteError, "a context holds NaN or infinity"),
     TOO_LONG: (NormError, "a context has a norm above max_norm"),
@@ -74,7 +74,7 @@ FORKED_WORDS = (
 
 
 class Engine(Protocol):
-    """What runs the rounds of one bandit."""
+    """Runs the rounds of one bandit."""
 
     rounds: int
     decisions: int
@@ -199,7 +199,7 @@ class Engine(Protocol):
 
 @lru_cache(maxsize=1)
 def _core() -> tuple[Any, str]:
-    """The compiled module, or None and why there is none."""
+    """The compiled module, or None and the reason."""
     try:
         return import_module("dpbandit._core"), ""
     except ImportError as error:
@@ -207,7 +207,7 @@ def _core() -> tuple[Any, str]:
 
 
 def core_status() -> str:
-    """What runs bandits here, in words; `doctor` prints it.
+    """The engine of this machine, in words; `doctor` prints it.
 
     >>> core_status().startswith(("the compiled core: ", "the reference in NumPy"))
     True
@@ -224,30 +224,30 @@ def has_core() -> bool:
 
 
 def backend_for(wanted: str | None, not_in_core: Sequence[str]) -> str:
-    """Which engine runs a design: 'core' or 'reference'.
+    """The engine of a design: 'core' or 'reference'.
 
     Parameters
     ----------
     wanted : str or None
-        What the option `backend` says; None: the core where it can.
+        The option `backend`; None: the core where possible.
     not_in_core : sequence of str
         The parts of the design that the core does not know, in words.
 
     Raises
     ------
     OptionError
-        If the core is wanted and cannot run the design, or is not here.
+        If the core is requested but cannot run the design, or is not installed.
     """
     if wanted == "core":
         if not_in_core:
             raise OptionError(
-                f"backend='core' is not possible: the core has no {not_in_core[0]}; leave backend "
-                "out, and the reference runs it"
+                f"backend='core' is not possible: the core has no {not_in_core[0]}; omit backend, and "
+                "the reference runs it"
             )
         if not has_core():
             raise OptionError(
                 f"backend='core' is not possible: there is no compiled core here ({_core()[1]}); "
-                "leave backend out, and the reference runs it"
+                "omit backend, and the reference runs it"
             )
     if wanted is not None:
         return wanted
@@ -255,7 +255,7 @@ def backend_for(wanted: str | None, not_in_core: Sequence[str]) -> str:
 
 
 def new_engine(spec: dict[str, Any], backend: str) -> Engine:
-    """An engine that has seen nothing.
+    """A new engine.
 
     Parameters
     ----------
@@ -311,14 +311,14 @@ def raise_for(
     if code == HORIZON and options.horizon is None:
         raise HorizonError(
             f"this bandit has learned {rounds} rewards, and {count} more do not fit: without a "
-            "horizon toeplitz covers 2**48 (what rounding adds to its floats is paid for up to "
-            "there), a pan-private tree 2**57 - 1 and all others 2**62 - 1, where clocks end. It "
-            "still ranks; to go on learning make a new one"
+            "horizon toeplitz covers 2**48 (the rounding of its floats is paid for up to there), a "
+            "pan-private tree 2**57 - 1, and all others 2**62 - 1, where clocks end. It still ranks; "
+            "to keep learning make a new one"
         )
     if code == HORIZON:
         raise HorizonError(
             f"this bandit was made for horizon = {options.horizon} and has learned {rounds} "
-            f"rewards; {count} more do not fit. It still ranks; to go on learning make one with a "
+            f"rewards; {count} more do not fit. It still ranks; to keep learning make one with a "
             "larger horizon, or horizon=None"
         )
     if code == BUSY:

@@ -1,7 +1,8 @@
-"""Reading what `saving` wrote: a saved bandit, which goes on, or an exported model, which ranks.
+"""Reading the files of `saving`: a saved bandit, which continues, or an exported model, which
+ranks.
 
-No code is ever loaded from a file. A field that is missing, unknown or of another shape is refused:
-nothing is read wrongly.
+No code is ever loaded from a file. A field that is missing, unknown or of another shape is refused,
+so that nothing is misread.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
 
 OLD = (
-    "it was saved by dpbandit 0.1, whose sums were floats and cannot go on as whole numbers. Load "
-    "it with dpbandit 0.1 and export its model, which this version reads and ranks with; to go on "
-    "learning, make a new bandit"
+    "it was saved by dpbandit 0.1, whose float sums cannot continue as integers. Load it with dpbandit "
+    "0.1 and export its model, which this version reads and ranks with. To keep learning, make a new "
+    "bandit"
 )
 _RECORD = {
     "format",
@@ -43,7 +44,7 @@ _RECORD = {
 
 
 def unpack(packed: bytes, name: Path | str = "this") -> Bandit:
-    """The bandit that `pack` was given."""
+    """The bandit in the bytes that `pack` made."""
     return _unpack(io.BytesIO(packed), name, None)
 
 
@@ -65,16 +66,16 @@ def moved_to(path: Path) -> dict[str, Any] | None:
 
 
 def load(path: str | Path, *, receipt: dict[str, Any] | None = None) -> Any:
-    """A saved bandit, which continues bit for bit, or an exported model, which only ranks.
+    """Load a saved bandit, which continues bit for bit, or an exported model, which only ranks.
 
     Parameters
     ----------
     path : str or Path
-        What `bandit.save` or `bandit.export` wrote.
+        A file written by `bandit.save` or `bandit.export`.
     receipt : dict, optional
-        What `bandit.receipt()` said at some time, kept apart from the file. It recognises a save of
-        the same bandit that is older, or that has the same number of releases and another history:
-        its budget was spent since.
+        A result of `bandit.receipt()`, kept apart from the file. It detects a save of the same
+        bandit that is older, or that has as many releases but another history: its budget has been
+        spent since.
 
     Returns
     -------
@@ -117,7 +118,7 @@ def _unpack(source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any]
             arrays = {name: archive[name] for name in archive.files}
         record = json.loads(arrays.pop("record").tobytes())
     except (OSError, EOFError, ValueError, KeyError, BadZipFile):
-        # NumPy's own words may recommend to load code from the file.
+        # NumPy's own message may recommend loading code from the file.
         raise SaveError(
             f"{path} is neither a saved bandit nor an exported model, or it is damaged: give a file "
             "that bandit.save or bandit.export wrote"
@@ -138,12 +139,12 @@ def _unpack(source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any]
 
 def _check_receipt(path: Path | str, record: dict[str, Any], receipt: dict[str, Any]) -> None:
     if record["identity"] != receipt["identity"]:
-        raise RollbackError(f"{path} is another bandit than the receipt's")
+        raise RollbackError(f"{path} is not the receipt's bandit")
     have, seen = record["ledger"]["releases"], receipt["releases"]
     if have < seen:
         raise RollbackError(
             f"{path} is an old save: it has {have} releases, and {seen} have been made since. "
-            "Going on from it would draw new noise for the same rewards; load the newest save, or "
+            "Continuing from it would draw new noise for the same rewards; load the newest save, or "
             "export its model and only rank"
         )
     if have == seen and record["ledger"]["fingerprint"] != receipt["fingerprint"]:
@@ -168,7 +169,7 @@ def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit
     keys = {int(purpose): int(key) for purpose, key in record["keys"].items()}
     bandit = construct(record["name"], options)
     if not isinstance(bandit, Bandit):
-        raise SaveError(f"{path}: {record['name']!r} makes something else than a dpbandit.Bandit")
+        raise SaveError(f"{path}: {record['name']!r} does not make a dpbandit.Bandit")
     bandit.use_keys(keys)
     if "encoder" in record:
         bandit.encoder = encoder_for(record["encoder"], bandit.dim)
@@ -197,7 +198,7 @@ def _fields(path: Path | str, arrays: Arrays, into: Mapping[str, NDArray[Any]]) 
         wanted = into[name]
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             raise SaveError(
-                f"{path}: {name!r} is {array.dtype} of shape {array.shape}, and this bandit has "
+                f"{path}: {name!r} is {array.dtype} of shape {array.shape}, but this bandit has "
                 f"{wanted.dtype} of shape {wanted.shape}"
             )
     return found

@@ -1,7 +1,8 @@
-"""Frames in and out: pandas, polars and Arrow, none of which is imported unless it is what was given or asked for.
+"""Frames in and out: pandas, polars and Arrow, each imported only if it is given or requested.
 
-A frame is whatever speaks Arrow's PyCapsule protocol. Columns are taken in their order; names play no part, but where
-a bandit learned from a log's columns by name: then they must be the same, in the same order.
+A frame is any object with Arrow's PyCapsule protocol. Columns are read by position. Names matter
+only if a bandit learned from a log's columns by name: then they must be the same, in the same
+order.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def is_frame(given: Any) -> bool:
 
 
 def numbers(given: Any, what: str) -> NDArray[np.float64]:
-    """The numbers in a frame, also where NumPy sees objects: nullable columns, mixed types, lists.
+    """The numbers in a frame, even where NumPy sees objects: nullable columns, mixed types, lists.
 
     Missing ones become NaN.
     """
@@ -81,7 +82,7 @@ def in_order(given: Any, names: tuple[str, ...] | None) -> Any:
     if not any(isinstance(name, str) for name in found) or found == list(names):
         return given
     raise ShapeError(
-        f"the columns are {', '.join(map(str, found))}, and this bandit learned from "
+        f"the columns are {', '.join(map(str, found))}, but this bandit learned from "
         f"{', '.join(names)}, in this order: select these columns by name first"
     )
 

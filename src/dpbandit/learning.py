@@ -1,7 +1,7 @@
-"""How rewards enter a bandit: batches, users, and rounds in which something is released.
+"""How rewards enter a bandit: batches, users, and rounds with a release.
 
-One caller at a time is inside (`state.alone`). What a round changes comes true in one step
-(`state.come_true`): what fails before leaves no trace, because nobody has seen the noise.
+One caller at a time is inside (`state.alone`). A round takes effect in one step
+(`state.come_true`). A failure before it leaves no trace, because nobody has seen the noise.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-# A batch is learned in lots of at most so many, so that Ctrl-C works.
+# A batch is learned in lots of at most this many rows, so that Ctrl-C works.
 LOT = 4096
 OUTSIDE = (
-    "a context that is not among public_contexts (bit for bit): from now on the noise covers the "
-    "whole ball, which is more; leave public_contexts out if not all contexts are known"
+    "a context is not among public_contexts (bit for bit): from now on noise covers the whole ball, "
+    "which is more; omit public_contexts if not all contexts are known"
 )
 
 
 def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any, told: Told) -> None:
-    """`Bandit.update` for whatever is given: lists, frames, batches, users."""
+    """`Bandit.update` for any input: lists, frames, batches, users."""
     xs = array_of(in_order(contexts, bandit.feature_names), "contexts")
     rs = array_of(rewards, "rewards")
     if xs.ndim == 1 and rs.ndim == 0:
@@ -64,7 +64,7 @@ def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any, told: Told) -
         hint = (
             ""
             if xs.ndim
-            else ". Give the features of what was played, not its number: contexts[arm]"
+            else ". Give the features of the played arm, not its number: contexts[arm]"
         )
         raise ShapeError(
             f"update takes a context of shape ({bandit.dim},) with one reward, or a batch of "
@@ -75,7 +75,7 @@ def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any, told: Told) -
     bandit.check_process()
     told.insert(0, Batch(len(xs), bandit.counts_users))
     if bandit.counts_users:
-        # What is checked is what is learned: another thread may write into the caller's arrays.
+        # Learn the checked copy: another thread may write into the caller's arrays.
         alone(bandit, learn_of_users, bandit, xs.copy(), rs.copy(), user, told)
     else:
         alone(bandit, learn_rows, bandit, xs, rs, told)
@@ -160,7 +160,7 @@ def learn_of_users(bandit: Bandit, xs: Matrix, rs: Vector, user: Any, told: Told
 
 
 def instrument(bandit: Bandit, x: Vector) -> Vector:
-    """Where this context would point in the coming round. It is public: no reward is looked at."""
+    """The direction of this context in the coming round. It is public: no reward is read."""
     probe = bandit.state.engine.copy()
     probe.prepare(x, bandit.options.reward_range[0])
     return np.array(probe.fields()["instrument"])
@@ -273,7 +273,7 @@ def begin_nodes(bandit: Bandit, engine: Engine) -> None:
 
 
 def book(bandit: Bandit, engine: Engine, ledger: Ledger) -> tuple[Charge, Ledger]:
-    """What the release of this round costs, and the ledger after it, or BudgetError."""
+    """The cost of this round's release, and the ledger after it, or BudgetError."""
     rounds = engine.rounds
     charge = bandit.release.charge(engine, rounds)
     later = ledger.after(
@@ -295,7 +295,7 @@ def refuse(bandit: Bandit, code: int, xs: Matrix, count: int | None = None) -> N
 
 
 def say_how_many(bandit: Bandit, error: BaseException, told: Told) -> None:
-    """How much was learned, in a note on the error."""
+    """Add a note to the error that says how much was learned."""
     done, batch = rows_learned(bandit, told), Batch(1, False)
     if told and isinstance(told[0], Batch):
         batch = told[0]

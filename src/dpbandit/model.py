@@ -1,7 +1,7 @@
-"""The released model: what `select` looks at, `export` writes, a ranker holds and propensities use.
+"""The released model, which `select` and propensities use, `export` writes, and a ranker holds.
 
-Public numbers only. NumPy only, too: a ranker that holds one loads neither SciPy nor OpenDP nor the
-compiled core. What it does not know, it refuses by name.
+It holds public numbers only, and needs only NumPy: a ranker loads neither SciPy nor OpenDP nor the
+compiled core. It refuses by name anything it does not know.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from dpbandit.types import Matrix, Vector
 
 # Of the record that `export` writes. Format 1 had a flag for each rule instead of a policy's name.
 FORMAT = 2
-# Contexts are normalised in floats: a hair above a limit is rounding, and noise scales allow for it.
+# Contexts are normalised in floats: a tiny excess over a limit is rounding, and noise scales allow
+# for it.
 NORM_TOLERANCE = 1e-9
 
 _LIMITS = {"max_norm", "l1_limit", "one_hot"}
@@ -40,7 +41,7 @@ _FORMAT_1 = (_COMMON - {"policy"}) | {"theta", "inverse_gram", "alpha", *_FLAGS}
 
 @dataclass(frozen=True)
 class Gate:
-    """What a context must be: the engines' `admit` in words. Its errors say what is allowed."""
+    """The requirements on a context: the engines' `admit`, with errors that say what is allowed."""
 
     dim: int
     max_norm: float = math.inf
@@ -97,19 +98,19 @@ class ReleasedModel:
     name : str
         The algorithm's name.
     rounds : int
-        How many rewards it was learned from.
+        Number of rewards it learned from.
     claim : Claim
-        What is promised to those whose rewards they were.
+        The promise to the people behind those rewards.
     policy : Policy
-        What picks an arm.
+        How arms are picked.
     view : View
-        What the policy looks at.
+        The numbers that the policy uses.
     alpha : float
         The width of the bonus.
     gate : Gate
-        What a context must be.
+        The requirements on a context.
     encoder : Encoder, optional
-        How records become contexts, if it was made with one.
+        The encoder of the bandit, if it had one.
     """
 
     name: str
@@ -123,7 +124,7 @@ class ReleasedModel:
 
     @property
     def round(self) -> int:
-        """How many rewards it was learned from."""
+        """Number of rewards it learned from."""
         return self.rounds
 
     @property
@@ -137,12 +138,12 @@ class ReleasedModel:
         return self.view.theta
 
     def select(self, contexts: ArrayLike) -> int:
-        """The arm to play: an index into the rows of `contexts`. Ties are broken by lot.
+        """The arm to play: an index into the rows of `contexts`. Ties are broken at random.
 
         Parameters
         ----------
         contexts : array of shape (arms, dim)
-            Also nested lists, or a frame of pandas, polars or Arrow.
+            Nested lists, and frames of pandas, polars or Arrow, work too.
 
         Raises
         ------
@@ -154,7 +155,7 @@ class ReleasedModel:
     def propensities(
         self, contexts: ArrayLike, *, draws: int = 1_000, seed: int | None = None
     ) -> Propensities:
-        """As `Bandit.propensities`, from what was exported."""
+        """As `Bandit.propensities`, from the exported model."""
         from dpbandit.options import whole
 
         given = self.check(contexts)
@@ -198,7 +199,7 @@ class ReleasedModel:
         return order[:most], scores
 
     def to_record(self) -> dict[str, Any]:
-        """What `export` writes: ready for JSON, and enough to rank anywhere."""
+        """The record that `export` writes: ready for JSON, and enough to rank anywhere."""
         gate = self.gate
         return {
             "dpbandit_model": FORMAT,
@@ -221,7 +222,7 @@ class ReleasedModel:
         Raises
         ------
         SaveError
-            If the format, the policy or a field is not known, or a field is missing.
+            If the format, the policy or a field is unknown, or a field is missing.
         """
         found = record.get("dpbandit_model") if isinstance(record, dict) else None
         if found == 1:
@@ -237,7 +238,7 @@ class ReleasedModel:
             if isinstance(error, SaveError):
                 raise
             words = f"no field {error}" if isinstance(error, KeyError) else str(error)
-            raise SaveError(f"not a released model that can be read: {words}") from error
+            raise SaveError(f"not a readable released model: {words}") from error
 
     @classmethod
     def _read(cls, record: dict[str, Any]) -> ReleasedModel:

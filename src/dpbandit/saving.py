@@ -66,13 +66,13 @@ def pack(bandit: Bandit) -> bytes:
 
 
 def _moment(bandit: Bandit) -> tuple[State, dict[str, int], Engine]:
-    """What is true at one moment. The engine is a copy: other threads may be learning quietly."""
+    """The state at one moment. The engine is a copy, because other threads may be learning."""
     state = bandit.state
     return state, state.user_counts, state.engine.copy()
 
 
 def save(bandit: Bandit, path: str | Path) -> None:
-    """Write the file in one step: the old one is there or the whole new one, never half of it."""
+    """Write the file in one step: readers see the old file or the new one, never half of it."""
     packed, target = pack(bandit), Path(path)
     # mkstemp makes it 0600
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)

@@ -1,14 +1,14 @@
-"""What is true of a bandit at one moment, and the one step in which it changes.
+"""The state of a bandit at one moment, and the one step that changes it.
 
-All that a reward changes is in one `State`: the engine with its sums and clock, the ledger, and how
-often each user was counted. A round that releases something works on a draft of the engine that
-nobody else sees. `come_true` then puts the new state in the old one's place, by one assignment.
-Before it nothing has happened; after it all of it has, and nothing takes it back: from then on
-anybody may have read the released numbers. Whoever reads takes the state once.
+Everything that a reward changes is in one `State`: the engine with its sums and clock, the ledger,
+and the counts of users. A round with a release works on a private draft of the engine. `come_true`
+then replaces the old state with the new one, in one assignment. Before it nothing has happened.
+After it everything has, irrevocably, because anybody may have read the released numbers. Readers
+take the state once.
 
 Two things change in place, each within one call of the compiled core, which nothing interrupts: a
-round that releases nothing, and the number that it puts into the list `told`. A user's count that
-is under way is read off that list, so it is true when the sums are.
+round without a release, and the number that it puts into the list `told`. A user's pending count is
+read from that list, so it is always consistent with the sums.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Found = TypeVar("Found")
 Told = list[Any]
 
 AGAIN = (
-    "this bandit was called from within a call of its own, by a signal handler or a warning's hook: "
-    "nothing has changed; call it when the other call is over"
+    "this bandit was called from within one of its own calls, by a signal handler or a warning's hook: "
+    "nothing has changed; call it after the other call has returned"
 )
 
 
@@ -46,8 +46,8 @@ class Batch(NamedTuple):
 
 
 class Counted:
-    """A user whose count is under way: so much before, `each` for every row that was learned, which
-    is first in `told`, and what the engine counts itself, which comes after it.
+    """A user's pending count: the count before, `each` per learned row (first in `told`), and the
+    engine's own count (second in `told`).
     """
 
     __slots__ = ("before", "each", "name", "told")
@@ -56,18 +56,18 @@ class Counted:
         self.name, self.before, self.each, self.told = name, before, each, told
 
     def known_to(self, bandit: Bandit) -> tuple[int, ...]:
-        """What an engine must be told of this user: the count before, if it counts itself."""
+        """The count before, for an engine that counts itself."""
         return (self.before,) if bandit.options.protects.counted_by_engine else ()
 
     @property
     def count(self) -> Any:
-        """What is counted of this user now: a number, or text where instruments are."""
+        """This user's current count: a number, or text for instruments."""
         count = self.before + self.each * sum(self.told[:1])
         return count + sum(self.told[1:]) if len(self.told) > 1 else count
 
 
 class State:
-    """All that changes, as it is at one moment. A change makes another one."""
+    """Everything that changes, at one moment. A change makes a new `State`."""
 
     __slots__ = (
         "claim",
@@ -138,14 +138,14 @@ class State:
 
 
 def come_true(bandit: Bandit, state: State, told: Told, rows: int = 1) -> None:
-    """The one step: until its last line nothing has changed, and then all has."""
+    """The one step: nothing changes until its last line, and then everything."""
     told[1:] = [rows_learned(bandit, told), (state, rows)]
     bandit.state.was_true = True
     bandit.state = state
 
 
 def rows_learned(bandit: Bandit, told: Told) -> int:
-    """How many rows came true, whatever interrupted and whoever learned since."""
+    """How many rows took effect, despite interrupts and other learners."""
     total = 0
     for entry in told:
         if isinstance(entry, int):  # the core's word
@@ -159,7 +159,7 @@ def rows_learned(bandit: Bandit, told: Told) -> int:
 
 
 def alone(bandit: Bandit, call: Callable[[Unpack[Given]], Found], *given: *Given) -> Found:
-    """Call with nobody else inside. A second call from the same thread is refused.
+    """Call under the bandit's lock. A nested call from the same thread is refused.
 
     Leaving is tried twice: an interrupt may come just before the first time.
 

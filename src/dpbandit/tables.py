@@ -1,4 +1,5 @@
-"""Tables of parts by name. What is not there, or is not what its name says, is refused by name."""
+"""Tables of parts by name. A missing part, or one that does not match its name, is refused by
+name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arrays are called here."""
+"""Names for array types."""
 
 from __future__ import annotations
 

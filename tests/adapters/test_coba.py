@@ -164,7 +164,7 @@ def test_mistakes_are_refused_when_the_learner_is_made():
         CobaLearner("anytime", epsilon=1.0, reward_range=(0, 1))
     with pytest.raises(OptionError, match="whose reward"):
         CobaLearner("anytime", unit=("user", 3), **PRIVATE)
-    with pytest.raises(OptionError, match="dim is not for you"):
+    with pytest.raises(OptionError, match="omit dim"):
         CobaLearner("anytime", dim=3, **PRIVATE)
     with pytest.raises(TypeError, match="reward_range"):
         CobaLearner("anytime", epsilon=1.0, delta=1e-5)

@@ -251,7 +251,7 @@ def test_the_noise_it_can_have_and_what_it_refuses():
         make(noise="wishart", seed=None)
     with pytest.raises(OptionError, match="has no pan-private form"):
         make(pan_private=True)
-    with pytest.raises(OptionError, match="protects contexts itself: leave context_noise out"):
+    with pytest.raises(OptionError, match="protects contexts itself: omit context_noise"):
         make(context_noise=0.1)
     with pytest.raises(OptionError, match="reward_weight must be a finite number above 0"):
         make(reward_weight=-1)

@@ -1830,9 +1830,9 @@ def claims_assume_what_their_units_need() -> Any:
     """Each assumption where it is needed and nowhere else."""
     own, clicks, visits, sample = (
         "their own visits and contexts do not depend on their rewards",
-        "counts for nothing: rewards are clicks or none",
+        "counts as 0: rewards are clicks or none",
         "who comes when, and how often, is public",
-        "public_contexts are of nobody who is protected",
+        "public_contexts come from nobody who is protected",
     )
     for label, options, expected in (
         ("gauss", {}, ()),

@@ -346,7 +346,7 @@ def test_a_call_from_a_signal_handler_is_whole_or_refused(what, backend, tmp_pat
         if not interrupt.came:
             break
         refused += bool(words)
-        assert all("from within a call of its own" in said for said in words)
+        assert all("from within one of its own calls" in said for said in words)
         learned = 1 + (what == "update" and not words)
         # Each reward that was learned was charged, and each that was refused was not.
         assert (bandit.rounds, bandit.ledger.releases) == (learned, learned), at
@@ -361,7 +361,7 @@ def test_a_warnings_hook_that_learns_is_refused(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("always", PrivacyWarning)
         monkeypatch.setattr(warnings, "showwarning", lambda *_, **__: bandit.update(X[0], 0.5))
-        with pytest.raises(BudgetError, match="from within a call of its own"):
+        with pytest.raises(BudgetError, match="from within one of its own calls"):
             bandit.update(X[2], 0.1)
     assert (bandit.rounds, bandit.ledger.releases) == (0, 0)
     with pytest.warns(PrivacyWarning):

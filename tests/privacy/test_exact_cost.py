@@ -178,7 +178,7 @@ def test_an_update_from_within_a_release_is_refused(monkeypatch):
     bandit.source = Exact()
     # What is called between the snapshot and the first change.
     monkeypatch.setattr(learning, "begin_nodes", lambda bandit, _: bandit.update([1.0, 0.0], 1.0))
-    with pytest.raises(BudgetError, match="from within a call of its own"):
+    with pytest.raises(BudgetError, match="from within one of its own calls"):
         bandit.update([1.0, 0.0], 1.0)
     assert (bandit.rounds, bandit.ledger.releases, bandit.source.made) == (0, 0, [])
     monkeypatch.undo()

@@ -1,4 +1,5 @@
-"""dpbandit in other people's frameworks: coba's experiments, river's evaluation, Gymnasium's environments, obp's simulator.
+"""dpbandit in other frameworks: coba's experiments, river's evaluation, Gymnasium's environments,
+obp's simulator.
 
 Each adapter needs its package (`pip install 'dpbandit[adapters]'`), which is imported when the adapter is first named.
 docs/how-to/adapters.md shows each of them at work.

@@ -31,12 +31,15 @@ BLOCK = 1024
 class CobaLearner(Learner):
     """Any algorithm of `dpb.algorithms()` in coba's experiments.
 
-    `features` says what an arm's context is made of, in coba's notation: 1 is a constant, "a" the action's features, "x" the
-    context's, "ax" their products. The default, [1, "a", "ax"], with one-hot actions is a model for each action.
-    A vector longer than `max_norm` is shortened to it; with `max_norm` at least the largest norm the model is exactly linear,
-    and, but for `anytime`, noise grows with it. Rewards are clipped to `reward_range` (not by `linucb` and `random`).
-    Text and dictionaries need `hash_to`, a number of buckets that features are hashed into, with signs.
-    Other options are those of `dpb.make`; without a `seed` the noise is real.
+    `features` lists the parts of an arm's context, in coba's notation: 1 is a constant, "a" the
+    action's features, "x" the context's, "ax" their products. The default, [1, "a", "ax"], gives
+    one model per action if actions are one-hot.
+
+    A vector longer than `max_norm` is scaled down to it. If `max_norm` is at least the largest
+    norm, the model is exactly linear; except for `anytime`, noise grows with it. Rewards are
+    clipped to `reward_range` (not by `linucb` and `random`). Text and dictionaries need `hash_to`,
+    the number of buckets that features are hashed into, with signs. Other options are those of
+    `dpb.make`; without a `seed` the noise is real.
 
     Thompson sampling and random play report propensities; UCB algorithms have none, and report none.
 
@@ -74,7 +77,7 @@ class CobaLearner(Learner):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What coba writes beside results; an ε among them comes with its claim."""
+        """The parameters that coba records with results; any ε comes with its claim."""
         options = {
             n: v
             for n, v in self._deferred.options.items()
@@ -99,7 +102,7 @@ class CobaLearner(Learner):
         """The propensity of an action."""
         if not self._deferred.draws_lots:
             raise PropensityError(
-                f"{self._deferred.algorithm} has no score: it draws no lots, and so has no propensities"
+                f"{self._deferred.algorithm} has no score: it does not randomise, so it has no propensities"
             )
         rows = self._rows(context, actions)
         return float(
@@ -130,7 +133,7 @@ class CobaLearner(Learner):
             rows = np.array(encoded, dtype=np.float64)
         except ValueError:
             raise ShapeError(
-                "these actions have different numbers of features, or features that are no numbers"
+                "these actions have different numbers of features, or features that are not numbers"
             ) from None
         return shortened(rows, self._deferred.options["max_norm"])
 
@@ -161,7 +164,7 @@ class CobaWorld(Environment):
         rounds = world.rounds if rounds is None else rounds
         if rounds is None:
             raise OptionError(
-                f"{world!r} has no end: say how many rounds, for example rounds=1_000"
+                f"{world!r} has no end: give a number of rounds, for example rounds=1_000"
             )
         self._world, self._rounds, self._seed = world, rounds, seed
 

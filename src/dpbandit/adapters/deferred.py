@@ -1,4 +1,4 @@
-"""A bandit that is made when the first context says how many features there are.
+"""A bandit that is made once the first context shows the number of features.
 
 Frameworks make learners before they know the problem, and copy or send them to other processes before they are used.
 """
@@ -21,7 +21,7 @@ class DeferredBandit:
 
     def __init__(self, algorithm: str, options: dict[str, Any]) -> None:
         if "dim" in options:
-            raise OptionError("dim is not for you to give here: it follows from the features")
+            raise OptionError("omit dim: it follows from the features")
         self.algorithm, self.options = algorithm, options
         self.bandit: Any = None
         known = options.get("public_contexts")
@@ -37,8 +37,8 @@ class DeferredBandit:
     def __getstate__(self) -> dict[str, Any]:
         if getattr(self.bandit, "rounds", 0):
             raise BudgetError(
-                "this bandit has learned: a copy would go on from the same rewards and spend their budget twice. Make a new "
-                "learner, or save the bandit and load it where it shall go on (bandit.save, dpb.load)"
+                "this bandit has learned: a copy would continue from the same rewards and spend their budget twice. Make a new "
+                "learner, or save the bandit and load it elsewhere (bandit.save, dpb.load)"
             )
         return {**self.__dict__, "bandit": None}
 
@@ -55,7 +55,7 @@ def _draws_lots(bandit: Any, dim: int) -> bool:
 
 
 def shortened(rows: Matrix, max_norm: float) -> Matrix:
-    """Rows longer than `max_norm` brought back to it, in their direction: the noise covers no longer ones.
+    """Scale rows longer than `max_norm` down to it: the noise covers only this norm.
 
     >>> shortened(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0).round(12).tolist()
     [[0.6, 0.8], [0.3, 0.4]]

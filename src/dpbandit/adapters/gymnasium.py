@@ -1,4 +1,5 @@
-"""Gymnasium: our worlds as environments. An observation is the arms' contexts, an action the number of an arm."""
+"""Gymnasium: our worlds as environments. An observation is the arms' contexts; an action is an
+arm's number."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ Observation = NDArray[np.float64]
 
 
 class WorldEnv(gymnasium.Env[Observation, np.int64]):
-    """A world, one arm a step. `reset(seed=7)` starts the episode that `dpb.run` plays with seed 7.
+    """A world, one arm per step. `reset(seed=7)` starts the episode that `dpb.run` plays with seed 7.
 
-    Steps do not influence each other; the episode is truncated after `rounds` (the world's, if it has an end), and its last
-    observation is zeros. `info` holds the regret of the step where the world knows the arms' means.
+    Steps do not influence each other. The episode is truncated after `rounds` (the world's, if it
+    has an end), and its last observation is zeros. `info` holds the step's regret if the world
+    knows the arms' means.
 
     >>> import dpbandit as dpb
     >>> env = WorldEnv(dpb.worlds.Synthetic(), rounds=100)

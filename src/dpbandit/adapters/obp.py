@@ -22,8 +22,8 @@ class ObpPolicy:
     """Any algorithm of `dpb.algorithms()` as a contextual policy of obp, for `obp.simulator.run_bandit_simulation`.
 
     Each action has a linear model of its own: its context is (1, features) in the block of that action, zeros elsewhere. A
-    vector longer than `max_norm` is shortened to it. obp's policies keep the rewards of every action; this one keeps none.
-    Other options are those of `dpb.make`.
+    vector longer than `max_norm` is scaled down to it. obp's policies keep the rewards of every
+    action; this one keeps none. Other options are those of `dpb.make`.
 
     >>> policy = ObpPolicy("anytime", n_actions=3, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=1)
     >>> chosen = policy.select_action(np.array([[0.5, -0.5]]))
@@ -55,7 +55,7 @@ class ObpPolicy:
 
     @property
     def policy_type(self) -> Any:
-        """What obp's simulator asks."""
+        """For obp's simulator."""
         from obp.policy.policy_type import PolicyType
 
         return PolicyType.CONTEXTUAL

@@ -24,10 +24,10 @@ class RiverPolicy(ContextualPolicy):
     """Any algorithm of `dpb.algorithms()` as a policy of river, with or without contexts.
 
     Each arm has a linear model of its own: an arm's context is (1, features) in the block of that arm, zeros elsewhere.
-    Without a context that is one number for each arm, as `private-ucb` wants it. A vector longer than `max_norm` is
-    shortened to it. `arms` and `features` fix what the blocks are; left out, they are those of the first round. A
-    feature that a context lacks is 0. Rewards are clipped to `reward_range` (not by `linucb` and `random`). Other options are
-    those of `dpb.make`; `burn_in` is river's.
+    Without a context that is one number per arm, as `private-ucb` needs. A vector longer than
+    `max_norm` is scaled down to it. `arms` and `features` fix the blocks; by default they are those
+    of the first round. A feature that a context lacks is 0. Rewards are clipped to `reward_range`
+    (not by `linucb` and `random`). Other options are those of `dpb.make`; `burn_in` is river's.
 
     >>> policy = RiverPolicy("anytime", epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=1)
     >>> arm = policy.pull(["left", "right"], context={"evening": 1.0})
@@ -90,7 +90,7 @@ class RiverPolicy(ContextualPolicy):
 
     @property
     def ranking(self) -> list[Any]:
-        """Arms by their released estimate where no feature is set, best first."""
+        """Arms by their released estimate with all features at 0, best first."""
         if self.bandit is None or self._blocks is None:
             return []
         estimates = self.bandit.theta.reshape(len(self._blocks), -1)[:, 0]
@@ -107,7 +107,7 @@ class RiverPolicy(ContextualPolicy):
     def _settle(
         self, arm_ids: Sequence[Any], context: Mapping[Any, float] | None
     ) -> dict[Any, int]:
-        """Which block is whose: fixed in the first round."""
+        """The blocks of arms and features, fixed in the first round."""
         if self._blocks is None:
             arms = arm_ids if self.arms is None else self.arms
             names = sorted(context or {}, key=str) if self.features is None else self.features

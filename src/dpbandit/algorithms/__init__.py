@@ -1,4 +1,4 @@
-"""The algorithms: one file each says what it is made of, what it claims and what its options are.
+"""The algorithms: one file each, with its parts, its claim and its options.
 
 `dpb.algorithms` is this package, and called it is the list of what is in it: a package's attribute
 of that name would otherwise hide the function as soon as one of these files is imported.

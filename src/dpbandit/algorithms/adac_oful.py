@@ -1,8 +1,8 @@
-"""AdaC-OFUL (Azize & Basu 2024): episodes on growing det A, and Gaussian noise once for each.
+"""AdaC-OFUL (Azize & Basu 2024): episodes on growing det A, with Gaussian noise once per episode.
 
-A reward is in one episode's sum and pays once, whatever the number of episodes; between releases
-arms are picked with the estimate and the confidence ellipsoid of the last one. When an episode ends
-depends on contexts alone, which are public.
+A reward is in one episode's sum and pays once, however many episodes there are. Between releases
+arms are picked with the last estimate and confidence ellipsoid. The end of an episode depends only
+on contexts, which are public.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The anytime bandit: no horizon, no log T, and the lowest price of privacy here.
 
 Every reward enters one sum, at norm 1, through a whitened instrument; the sum is released at times
-that grow geometrically, and each release spends a share of what every reward has left
-(`release.anytime`). What is summed is the residual against the released prediction, which needs a
-narrower range than the reward. A Kalman filter combines all releases (`learners.filter`), with a
-prior that contexts alone suggest (`learners.prior`), and arms are picked by upper confidence bounds.
-Hypotheses about the world compete on how well they foretold the noisy releases, which costs nothing:
-how fast it changes (`learners.bank`), and how far arms differ. Where arms share no feature, the first
-rewards are answered by themselves instead (`release.local`). It assumes a mean reward that is linear
-in the context; where that fails it is still private.
+that grow geometrically, and each release spends a share of every reward's remaining budget
+(`release.anytime`). The sum holds residuals against the released prediction, which need a narrower
+range than rewards. A Kalman filter combines all releases (`learners.filter`), with a prior based
+only on contexts (`learners.prior`), and arms are picked by upper confidence bounds. Hypotheses
+about the world compete on how well they predict the noisy releases, at no cost: how fast it changes
+(`learners.bank`), and how far arms differ. Where arms share no feature, the first rewards are
+answered by themselves instead (`release.local`). It assumes a mean reward that is linear in the
+context; where that fails it is still private.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dpbandit.release import Anytime
 from dpbandit.release.local import NEVER, LocalPhase
 
 DESCRIPTION = (
-    "instrument sums released for ever, Kalman filter, upper confidence bounds: the lowest price of "
+    "instrument sums released indefinitely, Kalman filter, upper confidence bounds: the lowest price of "
     "privacy here"
 )
 REFERENCE = "this project (dpbandit proofs)"
@@ -58,14 +58,14 @@ OPTIONS = (
 # Where they come from, and what other values gave: docs/frontier.md.
 KNEE = 45.0  # rounds per dimension and unit of noise
 RATIO = 1.025
-# Rounds after which releases keep their distance, and speak of today: so many, or knees if more.
+# Rounds after which the interval between releases stops growing: this many, or knees if more.
 LIFE, LIFE_IN_KNEES = 10_000.0, 12.0
-# Rounds in which what was learned fades to about a third, by those that forget.
+# Rounds after which past information fades to about a third, in the memories that forget.
 MEMORIES = (27_000.0, 9_000.0, 3_000.0)
 MOST_MEMORIES = 16
-# What a bonus is for: arms and features that play does not teach about anyway, or all.
+# The uncertainty that the bonus covers: arms and features that play neglects, or all.
 EXPLORE = {"neglected": True, "everything": False}
-# One hypothesis, one prior, one sum for ever and nothing else: what a GPU can play.
+# One hypothesis, one prior, one sum and nothing else: the form that a GPU can play.
 PLAIN = {
     "memories": (),
     "empirical_bayes": False,
@@ -87,8 +87,8 @@ def design(name: str, options: Options) -> Design:
     share = positive("window", options.own("window", 0.5 if whole_range else rewards.window))
     if whole_range and share != 0.5:
         raise OptionError(
-            f"with unit={options.unit!r} window must be 0.5, the whole range, not {share!r}: what a "
-            "person's rewards add up to needs the same noise in any window"
+            f"with unit={options.unit!r} window must be 0.5, the whole range, not {share!r}: the sum "
+            "of a person's rewards needs the same noise in any window"
         )
     if share > 0.5:
         raise OptionError(
@@ -177,13 +177,13 @@ def _claim(options: Options, noise: Noise, budget: float, local: LocalPhase) -> 
 
 
 def not_plain(spec: Mapping[str, Any]) -> str:
-    """What of a bandit weighs hypotheses, in words; nothing for a plain one, which is linear in what
-    was released."""
+    """The parts of a bandit that weigh hypotheses, in words; none for a plain one, which is linear
+    in the releases."""
     parts = {
         "memories compete": len(spec["memories"]) > 0,
         "its prior is fitted at every release": spec["empirical_bayes"],
         "it explores what is neglected": spec["neglected"],
-        "its releases keep their distance": not math.isinf(spec["life"]),
+        "its releases stay at a constant interval": not math.isinf(spec["life"]),
         "its window follows the residuals": spec["find_scale"],
         "its first rewards may be answered by themselves": spec["local"] > 0,
     }
@@ -194,20 +194,20 @@ def not_plain(spec: Mapping[str, Any]) -> str:
 
 
 def finds_scale(options: Options, share: float) -> bool:
-    """Whether the window follows residuals: on where nothing speaks against it, or as asked."""
+    """Whether the window follows residuals: as requested, or by default where possible."""
     rewards = options.own("rewards", NUMBERS.name)
     against = ""
     if options.protects.needs_instruments:
         against = f"unit={options.unit!r}: where residuals are free, a user's move the same way"
     elif not options.protects.counts_are_public:
-        against = f"unit={options.unit!r}: a person's rewards add up in the whole range alone"
+        against = f"unit={options.unit!r}: a person's rewards add up only in the whole range"
     elif rewards != NUMBERS.name:
-        against = f"rewards={rewards!r}, which says how rewards vary"
+        against = f"rewards={rewards!r}, which already determines the variance"
     elif share == 0.5:
         against = "window=0.5, which is no window"
     found = flag("find_scale", options.own("find_scale", not against))
     if found and against:
-        raise OptionError(f"find_scale=True does not go with {against}. Leave find_scale out")
+        raise OptionError(f"find_scale=True does not go with {against}. Omit find_scale")
     return found
 
 

@@ -2,9 +2,9 @@
 
 Everybody is protected except from themselves: the arm shown to a person may depend on that person's
 own context, and on the others only through noisy sums (joint differential privacy). Two sums are
-released for ever (`release.pair`): residuals along whitened directions, and the Gram matrix of the
-directions, which costs nothing beside them. A filter makes θ of both (`learners.pair`). Arms are
-picked by Thompson sampling, so that no direction is given up because of an early guess.
+released indefinitely (`release.pair`): residuals along whitened directions, and the Gram matrix of
+the directions, which costs nothing extra. A filter estimates θ from both (`learners.pair`). Arms
+are picked by Thompson sampling, so that no direction is given up because of an early guess.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpbandit.privacy.unit import REWARD_BITS
 from dpbandit.release.pair import Pair, packed_size
 from dpbandit.types import Matrix
 
-DESCRIPTION = "two sums released for ever, moments and directions; Thompson sampling: contexts are private too"
+DESCRIPTION = "two sums released indefinitely, moments and directions; Thompson sampling: contexts are private too"
 REFERENCE = "this project (dpbandit proofs)"
 CLAIM = "joint, as GDP, proven"
 OPTIONS = (
@@ -57,7 +57,7 @@ VISITS = (
     "who comes when, and how often, is public, and does not depend on their own contexts and rewards "
     "except through what was released"
 )
-SAMPLE = "public_contexts are of nobody who is protected: they shape the first whitener"
+SAMPLE = "public_contexts come from nobody who is protected: they shape the first whitener"
 
 
 def design(name: str, options: Options) -> Design:
@@ -67,7 +67,7 @@ def design(name: str, options: Options) -> Design:
     options.protect_contexts()
     persons = not options.protects.counts_are_public
     if options.context_noise > 0:
-        raise OptionError(f"{name} protects contexts itself: leave context_noise out")
+        raise OptionError(f"{name} protects contexts itself: omit context_noise")
     rewards = rewards_of(options)
     share = positive("window", options.own("window", rewards.joint_window))
     if share > 1:

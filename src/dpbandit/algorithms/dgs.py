@@ -3,11 +3,11 @@
 `dgs-published` is the paper's Algorithms 1 and 2: noise on the increments θ̂_e − θ̂_s, scaled by
 Lemma 1. `dgs-figure` is the same with Δ_t = 1/t, the scale behind the published figures. `dgs` is the
 sound form. An increment θ̂_e − θ̂_s moves with *every* earlier reward, not only with those of its node,
-so increments must be paid for by all earlier rewards. `dgs` therefore publishes, for each node, only
-what the node's own rewards contribute to θ̂_e, namely A_e⁻¹·Σ x·r over the node, with noise for the
-sensitivity that the public A_e shows. Sums of these give θ̂ back, because A is public:
-θ^p_t = A_t⁻¹ Σ_nodes A_e·(noisy node). Each reward is then in one node per level and pays nothing
-later (docs/privacy.md).
+so all earlier rewards must pay for it. `dgs` therefore publishes, for each node, only the
+contribution of the node's own rewards to θ̂_e, A_e⁻¹·Σ x·r over the node, with noise for the
+sensitivity that the public A_e shows. Because A is public, sums of these give θ̂ back: θ^p_t =
+A_t⁻¹ Σ_nodes A_e·(noisy node). Each reward is then in one node per level and pays nothing later
+(docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FIGURE_CLAIM = "none: its true ε is hundreds of times the setting"
 FIGURE_OPTIONS = ("printed_index", "smallest_eigenvalue")
 
 
-WHOLE_CLICKS = "a reward below {0:g}, the largest, counts for nothing: rewards are clicks or none"
+WHOLE_CLICKS = "a reward below {0:g}, the largest, counts as 0: rewards are clicks or none"
 
 
 def design(name: str, options: Options) -> Design:

@@ -1,8 +1,9 @@
-"""DP-KL-UCB for arms without features (Azize et al. 2025): sums of disjoint batches, shown once each.
+"""DP-KL-UCB for arms without features (Azize et al. 2025): sums of disjoint batches, released once
+each.
 
-Nothing is forgotten and no budget is split: an arm's mean is made of all its batches, and a reward
-is in one of them. The index is KL-UCB's with the rewards and the noise in one Chernoff bound, so
-that noise costs next to nothing once it is small beside the chance in the rewards.
+Nothing is forgotten and no budget is split: an arm's mean combines all its batches, and a reward is
+in one of them. The index is KL-UCB's, with rewards and noise in one Chernoff bound. So noise costs
+next to nothing once it is small beside the rewards' own variance.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import ArmBatches
 
-DESCRIPTION = "KL-UCB for arms without features (one-hot contexts), each batch's sum shown once"
+DESCRIPTION = "KL-UCB for arms without features (one-hot contexts), each batch's sum released once"
 REFERENCE = "Azize, Wu, Honda, Orabona, Ito & Basu 2025; the index is this project's"
 CLAIM = "pure ε (GDP with noise='gaussian'), proven"
 OPTIONS = ("first_release", "ratio", "reward_variance")
@@ -28,12 +29,12 @@ FIRST, RATIO = 8.0, 1.25
 
 
 def design(name: str, options: Options) -> Design:
-    """What its options do.
+    """The design; its options:
 
     `alpha` scales the logarithm in the index; 'theory' is 1, as is the default. `first_release` is
-    the length of an arm's first batch, and the least of all; `ratio` is how much its pulls grow from
-    batch to batch. `reward_variance` is a public guess: rewards are then taken as Gaussian ones of
-    this variance. Without it the index holds for all rewards in the range.
+    the length of an arm's first and shortest batch; `ratio` is the growth of its pulls from batch
+    to batch. `reward_variance` is a public guess: rewards are then treated as Gaussian with this
+    variance. Without it the index is valid for all rewards in the range.
     """
     noise = find_noise(options.noise or "laplace", ("laplace", "gaussian"))
     presets.check_plain_arms(options, name, "an arm's batch keeps its clean sum")

@@ -1,8 +1,8 @@
 """Contexts and rewards private together (Shariff & Sheffet 2018): a tree over their Gram matrix.
 
 Everybody is protected except from themselves: the arm shown to a person may depend on that person's
-own context, and on the others only through noisy sums (joint differential privacy). What is published
-is the noisy Gram matrix and moments alone.
+own context, and on the others only through noisy sums (joint differential privacy). Only the noisy
+Gram matrix and moments are published.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def design(name: str, options: Options) -> Design:
     presets.refuse_persons(options, name, presets.CONTEXTS_NOT_CAPPED)
     presets.check_range(options)
     if options.context_noise > 0:
-        raise OptionError(f"{name} protects contexts itself: leave context_noise out")
+        raise OptionError(f"{name} protects contexts itself: omit context_noise")
     low, high = options.reward_range
     centre = (low + high) / 2 if options.own_flag("centre_rewards") else 0.0
     furthest = max(abs(low - centre), abs(high - centre))

@@ -18,7 +18,7 @@ OPTIONS = ("clip_rewards", "forget")
 
 
 def design(name: str, options: Options) -> Design:
-    """`clip_rewards=True` clips like the private algorithms do, to compare with them at ε = ∞.
+    """`clip_rewards=True` clips as the private algorithms do, to compare with them at ε = ∞.
 
     `forget=γ` follows a θ that moves: A = λI + Σ γ^(t−s)·xxᵀ and b alike, a memory of 1/(1 − γ)
     rounds (Russac, Vernade & Cappé 2019, with A⁻¹ itself in the bonus).
@@ -39,7 +39,7 @@ def design(name: str, options: Options) -> Design:
         mu=None,
         status="none",
         noise="none",
-        assumptions=("not private: every reward shows in the next choice",),
+        assumptions=("not private: every reward affects the next choice",),
     )
     return presets.ridge(
         options,

@@ -1,7 +1,7 @@
 """Noise on each reward before anything else sees it (the mechanism behind Zheng et al. 2020).
 
-It is local privacy only if the client clips and adds the noise, once, and keeps the answer; run by
-the server, as here, it protects the released stream like every other algorithm.
+It is local privacy only if the client clips, adds the noise once, and keeps the answer. Run by the
+server, as here, it protects the released stream like every other algorithm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ OPTIONS: tuple[str, ...] = ()
 
 def design(name: str, options: Options) -> Design:
     noise = find_noise(options.noise or "laplace", ("laplace", "gaussian"))
-    presets.refuse_pan_private(options, name, "it needs none, its memory holds noisy rewards only")
+    presets.refuse_pan_private(
+        options, name, "it needs none, because its memory holds only noisy rewards"
+    )
     presets.check_range(options)
     budget = noise.budget(options, Once.draws(1, options.horizon))
     one = on_grid(1.0, dim=1, norm=noise.norm, items=options.protects.items_per_move)

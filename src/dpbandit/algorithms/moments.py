@@ -1,4 +1,4 @@
-"""Bandits with noise on the moments Σ x·r: what they share, however sums are shown and arms picked."""
+"""The common part of bandits with noise on the moments Σ x·r, for any release and policy."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def on_moments(
     Parameters
     ----------
     name : str
-        The algorithm's, for errors.
+        The algorithm's name, for errors.
     options : Options
-        What it was made with.
+        Its options.
     noise_name : str or Noise
-        Which noise, or one of your own that was added.
+        The noise by name, or an added noise of your own.
     noises : tuple of str, optional
-        The names that it may have: all that suit sums of vectors, if not given.
+        The allowed names; default: all that suit sums of vectors.
     release : type
-        How the sums are shown over time.
+        How the sums are released over time.
     more : callable
-        What that type takes besides noise, horizon, sensitivity and budget.
+        Further arguments of that type, besides noise, horizon, sensitivity and budget.
     policy : Policy
-        What picks an arm.
+        How arms are picked.
     """
     noise = find_noise(noise_name, noises or NOISES if isinstance(noise_name, str) else None)
     if noise.notion not in ("pure", "gdp"):

@@ -12,15 +12,15 @@ from dpbandit.privacy.noise import RESPONSE
 from dpbandit.release.local import NEVER, LocalPhase
 from dpbandit.types import Matrix
 
-# Where arms share no feature: elsewhere what is learned of one arm helps with the others, and sums
-# are ahead soon.
+# If arms share no feature. Otherwise learning about one arm helps with the others, and sums are
+# soon ahead.
 BLOCKS = "blocks"
 # In rounds at which an answer teaches as much as a sum would (docs/frontier.md).
 LENGTH = 2.0
 
 
 def local_phase(options: Options, *, numbers: int, budget: float) -> LocalPhase:
-    """The phase that the option `local` asks for: 'blocks', 'never', or a number of rewards."""
+    """The phase for the option `local`: 'blocks', 'never', or a number of rewards."""
     epsilon, several = options.need_epsilon(), options.protects.needs_user
     given = options.own("local", NEVER if several else BLOCKS)
     if isinstance(given, str):
@@ -35,8 +35,8 @@ def local_phase(options: Options, *, numbers: int, budget: float) -> LocalPhase:
         return LocalPhase()
     if several and options.protects.cap != 1:
         raise OptionError(
-            f"unit={options.unit!r} has no local phase: an answer protects one reward, and what "
-            f"several answers and sums cost together is not proven; leave local out, or say "
+            f"unit={options.unit!r} has no local phase: an answer protects one reward, and the joint "
+            f"cost of several answers and sums is not proven; omit local, or give "
             f"local={NEVER!r}"
         )
     if given == BLOCKS:
@@ -49,7 +49,8 @@ def local_phase(options: Options, *, numbers: int, budget: float) -> LocalPhase:
 
 
 def in_blocks(contexts: Matrix) -> bool:
-    """Whether features fall into two groups at least that no context mixes, not all of them of one.
+    """Whether features fall into at least two groups that no context mixes, and contexts use more
+    than one group.
 
     >>> in_blocks(np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 3.0, 1.0]])), in_blocks(np.eye(3))
     (True, False)

@@ -1,4 +1,4 @@
-"""What the files of the algorithms share: from (ε, δ) to a design, and the wording of claims."""
+"""Shared by the algorithms' files: from (ε, δ) to a design, and the wording of claims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTEXTS_PUBLIC = (
     "contexts, arm features, the order of learning and all timing are public and not protected"
 )
 CONTEXTS_NOT_CAPPED = (
-    "its contexts are private, and the cap on what rewards add up to caps no context"
+    "its contexts are private, and a cap on the sum of rewards does not cap contexts"
 )
 # Of arms without features.
 ONE_HOT = ("contexts name arms and nothing else (checked)",)
@@ -38,11 +38,11 @@ FURTHEST = 1e9
 
 
 def check_range(options: Options) -> None:
-    """An error for rewards that are hardly told apart in floats."""
+    """Raise for rewards that floats hardly distinguish."""
     if max(abs(end) for end in options.reward_range) > FURTHEST * options.width:
         raise OptionError(
             f"reward_range = {options.reward_range} lies too far from 0 for its width "
-            f"{options.width:g}: floats hardly tell such rewards apart; subtract a constant from "
+            f"{options.width:g}: floats hardly distinguish such rewards; subtract a constant from "
             "the rewards"
         )
 
@@ -54,7 +54,7 @@ def claim(
     status: Status = "proven",
     assumptions: tuple[str, ...] = (),
 ) -> Claim:
-    """A claim in the words that most algorithms share. An infinite ε is no claim at all."""
+    """A claim in the words that most algorithms share. An infinite ε gives no claim."""
     epsilon = options.need_epsilon()
     notion: Notion = noise.notion
     if math.isinf(epsilon):
@@ -78,17 +78,17 @@ def claim(
 
 
 def their_own(options: Options) -> tuple[str, ...]:
-    """What is assumed of the others of a unit's rounds, where it has several."""
+    """The assumption on the other rounds of a unit that has several."""
     return (THEIR_OWN,) if options.protects.needs_user and options.protects.cap != 1 else ()
 
 
 def clipped(options: Options) -> str:
-    """What happens to rewards outside their range, in a claim's words."""
+    """The treatment of rewards outside their range, in a claim's words."""
     return CLIPPED.format(options.reward_range, options.width)
 
 
 def noise_kind(options: Options) -> NoiseKind:
-    """Real without a seed."""
+    """Real noise without a seed."""
     return "real" if options.seed is None else "simulation"
 
 
@@ -145,13 +145,14 @@ def nothing(options: Options) -> Nothing:
 
 
 def refuse_persons(options: Options, name: str, why: str) -> None:
-    """A named error where a person is asked for as the unit, and nothing is proven for that."""
+    """Raise for unit=('person', C) if nothing is proven for it."""
     if not options.protects.counts_are_public:
         raise OptionError(f"{name} has no unit=('person', C): {why}; use unit=('user', m)")
 
 
 def check_plain_arms(options: Options, name: str, memory: str) -> None:
-    """Named errors for what arms without features cannot have. `memory`: why it is not pan-private."""
+    """Raise for options that arms without features cannot have. `memory`: why it is not
+    pan-private."""
     refuse_pan_private(options, name, memory)
     check_range(options)
     if options.context_noise > 0:
@@ -163,7 +164,7 @@ def check_plain_arms(options: Options, name: str, memory: str) -> None:
 
 
 def refuse_pan_private(options: Options, name: str, why: str) -> None:
-    """A named error where the pan-private form is asked of an algorithm that cannot have it."""
+    """Raise for pan_private if the algorithm has no pan-private form."""
     if options.pan_private:
         raise OptionError(
             f"{name} has no pan-private form: {why}; use private-linucb or tree-gauss"

@@ -1,7 +1,7 @@
 """Thompson sampling on private moments, after Mishra & Thakurta 2015 (arms without features).
 
-The posterior's mean is the private estimate and its covariance α²A⁻¹, which is public; the draw
-that picks the arm uses randomness of its own, so it is post-processing of what was released.
+The posterior's mean is the private estimate, and its covariance α²A⁻¹ is public. The draw that
+picks the arm uses separate randomness, so it is post-processing of the releases.
 """
 
 from __future__ import annotations

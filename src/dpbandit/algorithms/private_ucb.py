@@ -15,7 +15,7 @@ from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.release import MAX_LEVELS, ArmTrees
 
-DESCRIPTION = "UCB for arms without features (one-hot contexts), a Laplace tree for each arm"
+DESCRIPTION = "UCB for arms without features (one-hot contexts), a Laplace tree per arm"
 REFERENCE = "Mishra & Thakurta 2015"
 CLAIM = "pure ε (GDP with noise='gaussian'), proven"
 OPTIONS = ("privacy_bonus", "split_budget")
@@ -28,7 +28,7 @@ PRIVACY_BONUS = 0.75
 
 
 def design(name: str, options: Options) -> Design:
-    """What its options do.
+    """The design; its options:
 
     `alpha` scales √(2 log t/n), in units of the rewards' width. `privacy_bonus` scales the term for
     the privacy noise in the mean, its tail at probability 1/t; 0 drops it, 'theory' is the paper's.

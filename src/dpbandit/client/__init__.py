@@ -1,4 +1,4 @@
-"""A client for the service: small, typed, and safe to retry. Needs nothing but Python's standard
+"""A client for the service: small, typed, and safe to retry. It needs only Python's standard
 library.
 """
 

@@ -21,16 +21,16 @@ T = TypeVar("T")
 class Client:
     """Ask a dpbandit service for decisions and report their rewards.
 
-    Connections are kept and reused, also by several threads. What goes unanswered is sent again,
-    with growing random pauses, for up to `patience` seconds; that is safe, because decisions and
-    rewards are counted once however often they are sent.
+    Connections are kept and reused, even by several threads. Unanswered requests are sent again,
+    with growing random pauses, for up to `patience` seconds. That is safe, because decisions and
+    rewards count once however often they are sent.
 
     Parameters
     ----------
     url : str
-        Where the service listens. Without TLS only on this machine, unless `insecure`.
+        Address of the service. Without TLS only on this machine, unless `insecure`.
     key : str, optional
-        As printed by `dpbandit keys create`; the environment's DPBANDIT_KEY if not given.
+        As printed by `dpbandit keys create`; default: the environment variable DPBANDIT_KEY.
     timeout : float
         Seconds to wait for a connection, and for each piece of an answer.
     patience : float
@@ -107,31 +107,31 @@ class Client:
         baseline: int | None = None,
         baseline_propensity: float | None = None,
     ) -> Decision:
-        """Choose one of the arms that `contexts` describe.
+        """Choose one of the arms described by `contexts`.
 
         Parameters
         ----------
         bandit : str
             Its name.
         contexts : array of shape (arms, dim)
-            One row for each arm.
+            One row per arm.
         arms : list of str, optional
-            Names of the arms; the chosen one comes back as `arm_id`.
+            Names of the arms; the chosen one is returned as `arm_id`.
         user : str, optional
-            Whose decision it is: needed where the bandit protects users.
+            Whose decision it is; required if the bandit protects users.
         request : str, optional
-            An id of your own, for a decision that must survive a crash of the caller: the same id
-            gives the same decision.
+            Your own id, for a decision that must survive a crash of the caller: the same id gives
+            the same decision.
         k : int, optional
-            Rank so many arms: they come back as `slate`, best first, with their scores, each with
-            an id to report its reward under.
+            Rank this many arms. They are returned as `slate`, best first, with their scores, each
+            with its own id for its reward.
         propensities : bool
-            Whether `slate` also says with which probability each of its arms is ranked first.
+            Whether `slate` includes each arm's probability of being ranked first.
         baseline : int, optional
-            The arm that another system shows. A bandit in the shadow needs it and answers with it;
-            once it is live it does not look at it.
+            The arm that another system shows. A bandit in the shadow requires it and answers with
+            it; a live bandit ignores it.
         baseline_propensity : float, optional
-            With which probability the other system shows that arm. Say it always or never.
+            The probability with which the other system shows that arm. Give it always or never.
 
         Returns
         -------
@@ -150,8 +150,8 @@ class Client:
         return self._send(calls.post(f"{calls.place(bandit)}/decisions", body, Decision.read))
 
     def decide_many(self, bandit: str, questions: Iterable[Mapping[str, Any]]) -> list[Decision]:
-        """Ask for many decisions in one call: each a dictionary of what `decide` takes. All of them
-        are made, or none, unless a `request` id was used before for something else."""
+        """Ask for many decisions in one call, each a dictionary of `decide`'s arguments. All of
+        them are made, or none, unless a `request` id was used before for something else."""
         return self._send(calls.decisions(bandit, questions))
 
     def reward(self, bandit: str, decision: str | Decision | Ranked, reward: float) -> str:
@@ -161,8 +161,8 @@ class Client:
         return self._send(calls.post(path, report, lambda said: str(said["status"])))
 
     def rewards(self, bandit: str, reports: Reports) -> list[str]:
-        """Report many rewards: a status for each, also 'conflict' (another was reported before) and
-        'unknown'."""
+        """Report many rewards. Each gets a status, which may also be 'conflict' (another was
+        reported before) or 'unknown'."""
         return [status for call in calls.rewards(bandit, reports) for status in self._send(call)]
 
     def create_bandit(
@@ -186,25 +186,26 @@ class Client:
         measure_every: int | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Make a bandit; the key must be an admin's. The same again changes nothing.
+        """Make a bandit; needs an admin key. Repeating the call changes nothing.
 
         Parameters
         ----------
         name, algorithm, dim, reward_range, epsilon, delta, horizon, unit, **options
             As for `dpb.make`.
         encoder : Encoder or its record, optional
-            How the features that clients of Personalizer send become contexts; it has `dim`.
+            Turns the features that Personalizer clients send into contexts, and sets `dim`.
         reward_window : float, optional
-            Seconds after a decision in which its reward may be reported; half an hour.
+            Seconds after a decision in which its reward may be reported; default half an hour.
         default_reward : float, optional
-            What is learned where none was; the lower end of the range.
+            The reward of decisions without a report; default the lower end of the range.
         shadow : bool
-            Whether another system decides until `go_live`, and this one learns from what it shows.
+            Whether another system decides until `go_live`, while this bandit learns from what it
+            shows.
         holdout : float
-            The part of the decisions in which a lot decides, every arm alike.
+            The share of decisions made uniformly at random.
         measure_share, measure_every : float, int, optional
-            The part of the budget that tells what a shadow or a holdout earned (0.1), and after how
-            many rounds of it (1,000).
+            The share of the budget for measuring a shadow's or holdout's earnings (0.1), and the
+            number of its rounds between measurements (1,000).
 
         Returns
         -------
@@ -214,7 +215,7 @@ class Client:
         Raises
         ------
         RequestError
-            If it cannot be made, or another one has that name.
+            If it cannot be made, or another bandit has that name.
         """
         asked: dict[str, Any] = {
             "name": name,
@@ -232,14 +233,14 @@ class Client:
         return self._send(calls.post("/v1/bandits", given, dict))
 
     def go_live(self, bandit: str) -> dict[str, Any]:
-        """Take a bandit out of the shadow: from now on it decides. The key must be an admin's."""
+        """Take a bandit out of the shadow: from now on it decides. Needs an admin key."""
         return self._send(calls.post(f"{calls.place(bandit)}/live", {}, dict))
 
     def erase_user(self, bandit: str, user: str) -> dict[str, Any]:
-        """Erase a person's decisions and rewards; the key must be an admin's. What was released
-        stays released: `status` says so, and `decisions` how many were erased."""
+        """Erase a person's decisions and rewards; needs an admin key. Releases cannot be undone:
+        `status` says so, and `decisions` is the number erased."""
         if not isinstance(user, str) or not user:
-            raise OptionError("a user has a name: the one that decisions were asked for with")
+            raise OptionError("erase_user needs the user's name, as given with the decisions")
         path = f"{calls.place(bandit)}/users/{quote(user, safe='')}"
         return self._send(Call("DELETE", path, None, dict))
 
@@ -254,7 +255,8 @@ class Client:
         return self._send(Call("GET", calls.place(name), None, dict))
 
     def privacy(self, name: str | None = None) -> dict[str, Any]:
-        """What a bandit promises and has spent, and what a shadow or a holdout earned; without a name, the total over all bandits."""
+        """A bandit's promise and spent budget, and what a shadow or holdout earned; without a name,
+        the total of all bandits."""
         path = "/v1/privacy" if name is None else f"{calls.place(name)}/privacy"
         return self._send(Call("GET", path, None, dict))
 

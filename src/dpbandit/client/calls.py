@@ -1,8 +1,8 @@
-"""What the client sends, what the answers mean, and how long it keeps trying. No sockets here.
+"""The client's requests, the meaning of answers, and the retries. No sockets here.
 
-Everything a client asks for may safely be asked twice: a decision carries a request id, a reward
-its decision's, and making the same bandit again changes nothing. So a call that was cut off is
-simply sent again. No reward is ever logged, and none is part of an error.
+Every request is safe to repeat: a decision carries a request id, a reward its decision's id, and
+making the same bandit again changes nothing. So an interrupted call is simply sent again. No reward
+is ever logged, and none is part of an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 # The service's default for one call.
 MOST_REWARDS = 1_000
-# Answers that say: not now. The others would be the same the next time.
+# Temporary failures. Other answers would be the same the next time.
 TRY_AGAIN = frozenset({408, 429, 502, 503, 504})
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 
@@ -41,7 +41,7 @@ _jitter = random.SystemRandom()  # forked workers must not all come back at the 
 
 
 class ArrayLike(Protocol):
-    """A NumPy array, or what behaves like one."""
+    """A NumPy array, or an object that behaves like one."""
 
     def tolist(self) -> Any: ...
 
@@ -51,10 +51,10 @@ Contexts = Sequence[Sequence[float]] | ArrayLike
 
 @dataclass(frozen=True)
 class Ranked:
-    """One arm of a slate: a decision of its own, with an id to report its reward under.
+    """One arm of a slate: a separate decision, with its own id for its reward.
 
-    `propensity` is the probability with which it is ranked first, None where it was not asked for
-    or the policy draws no lots; `propensity_error` is its standard error, 0 if exact.
+    `propensity` is the probability of being ranked first, None if it was not requested or the
+    policy does not randomise; `propensity_error` is its standard error, 0 if exact.
     """
 
     decision: str
@@ -67,7 +67,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to show, and the id to report its reward under.
+    """The arm to show, and the id for its reward.
 
     >>> Decision("1f-00c0ffee00c0ffee", arm=2, arm_id="blue", model_version=17).arm_id
     'blue'
@@ -113,12 +113,12 @@ class Address:
             or parts.query
         ):
             raise OptionError(
-                "an address is http://host:port or https://host, with nothing behind but a path"
+                "an address is http://host:port or https://host, followed at most by a path"
             )
         here = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
         if parts.scheme == "http" and not here and not insecure:
             raise OptionError(
-                "over plain http the key and every reward travel in the clear: use https, or say "
+                "over plain http the key and every reward travel in the clear: use https, or set "
                 "insecure=True inside a network you trust"
             )
         for name, seconds in (("timeout", timeout), ("patience", patience)):
@@ -127,7 +127,7 @@ class Address:
         key = key or os.environ.get("DPBANDIT_KEY") or ""
         if not key.isascii() or not key.isprintable() or " " in key:
             raise OptionError(
-                "this cannot be a key: it is one word, the last that dpbandit keys create prints"
+                "this is not a key: a key is one word, the last that dpbandit keys create prints"
             )
         if not key:
             raise AccessError(
@@ -156,7 +156,7 @@ class Address:
 
 
 class Attempts:
-    """Counts the attempts of one call. It waits longer each time, and by lot."""
+    """Counts the attempts of one call. It waits longer each time, at random."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -167,7 +167,7 @@ class Attempts:
         """Seconds until the next attempt, after no answer on a connection, `used` before or not."""
         if isinstance(error, ssl.SSLCertVerificationError):  # trying again would not help
             raise ServiceError(
-                f"{self._address.url} shows a certificate that is not trusted "
+                f"{self._address.url} presents a certificate that is not trusted "
                 f"({error.verify_message}): pass ssl= a context that knows its authority"
             ) from None
         if isinstance(error, TimeoutError):
@@ -186,14 +186,14 @@ class Attempts:
         if passed + pause > self._address.patience:
             raise UnreachableError(
                 f"{self._address.url} did not answer in {self.count} attempts over {passed:.1f} s; "
-                f"the last: {problem}. Look whether the service runs and /readyz says ok; to ask "
+                f"the last: {problem}. Check that the service runs and /readyz says ok; to retry "
                 "again is safe"
             )
         return pause
 
 
 def answer(call: Call[T], status: int, body: bytes) -> T:
-    """What an answer says, or the error it stands for."""
+    """The content of an answer, or the error it stands for."""
     try:
         said = json.loads(body) if body else None
     except ValueError:
@@ -206,7 +206,7 @@ def answer(call: Call[T], status: int, body: bytes) -> T:
     words = said.get("error") if isinstance(said, dict) else None
     if status == 401:
         raise AccessError(
-            f"the service does not take this key ({words}): it may be mistyped, revoked, or "
+            f"the service does not accept this key ({words}): it may be mistyped, revoked, or "
             "another store's",
             401,
         )
@@ -224,7 +224,7 @@ def answer(call: Call[T], status: int, body: bytes) -> T:
 def place(bandit: str) -> str:
     """Where a bandit's endpoints are."""
     if not bandit or bandit in (".", ".."):
-        raise OptionError("a bandit has a name: letters, digits, dots, dashes and underscores")
+        raise OptionError("a bandit's name has letters, digits, dots, dashes and underscores")
     return f"/v1/bandits/{quote(bandit, safe='')}"
 
 
@@ -245,12 +245,12 @@ def post(path: str, body: Any, read: Callable[[Any], T]) -> Call[T]:
 
 
 def numbers(contexts: Contexts) -> list[list[float]]:
-    """Contexts as JSON can have them."""
+    """Contexts in JSON's types."""
     try:
         rows = contexts if isinstance(contexts, Sequence) else contexts.tolist()
         return [[float(number) for number in row] for row in rows]
     except (TypeError, ValueError, AttributeError):
-        raise ShapeError("contexts are one row of numbers for each arm: [[…], […]]") from None
+        raise ShapeError("contexts must be one row of numbers per arm: [[…], […]]") from None
 
 
 def question(
@@ -287,7 +287,7 @@ def decisions(bandit: str, questions: Iterable[Mapping[str, Any]]) -> Call[list[
     try:
         asked = [question(**one) for one in questions]
     except TypeError:
-        raise OptionError("a decision is asked for with what `decide` takes, by name") from None
+        raise OptionError("each decision must be a dictionary of `decide`'s arguments") from None
 
     def read(said: Any) -> list[Decision]:
         for number, one in enumerate(said):
@@ -302,11 +302,11 @@ def report(decision: str | Decision | Ranked, value: float) -> dict[str, Any]:
     """What is sent about one reward."""
     name = decision.decision if isinstance(decision, Decision | Ranked) else decision
     if not isinstance(name, str):
-        raise OptionError("a reward is reported for a Decision or its id")
+        raise OptionError("report a reward for a Decision or its id")
     try:
         return {"decision": name, "reward": float(value)}
     except (TypeError, ValueError):
-        raise OptionError("a reward is a number") from None
+        raise OptionError("a reward must be a number") from None
 
 
 def rewards(bandit: str, reports: Reports) -> list[Call[list[str]]]:

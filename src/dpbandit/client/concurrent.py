@@ -25,7 +25,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 def awaited(
     method: Callable[Concatenate[Client, P], T],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """A method of `Client` for a client whose `_send` is awaited: it says what to send, once."""
+    """A method of `Client` for a client whose `_send` is awaited, so that the request is defined
+    once."""
 
     @functools.wraps(method)
     async def call(self: AsyncClient, /, *given: P.args, **named: P.kwargs) -> T:
@@ -36,15 +37,15 @@ def awaited(
 
 
 class AsyncClient:
-    """`Client` for asyncio: the same calls, to be awaited; options as there.
+    """`Client` for asyncio, with the same options and awaitable calls.
 
     `decide`, `decide_many`, `reward`, `rewards`, `create_bandit`, `erase_user`, `go_live`, `bandits`,
-    `bandit` and `privacy` take and answer what those of `Client` do.
+    `bandit` and `privacy` take the arguments and return the results of `Client`'s.
 
     Parameters
     ----------
     connections : int
-        How many requests are under way at a time; further ones wait.
+        Number of concurrent requests; further ones wait.
 
     Examples
     --------

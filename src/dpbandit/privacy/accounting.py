@@ -1,7 +1,7 @@
-"""The currencies of privacy and their exchange.
+"""The currencies of privacy and their conversion.
 
 Gaussian releases are paid in μ² (Gaussian differential privacy, Dong, Roth & Su 2022), the others
-in pure ε. Every exchange rounds in the safe direction: a budget never comes out larger, a cost
+in pure ε. Every conversion rounds in the safe direction: a budget never comes out larger, a cost
 never smaller, than the exact value."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numbers import Real
 
 from dpbandit.errors import OptionError
 
-# Relative slack given away on every exchange: far above the solver's error, far below anything that
-# matters.
+# Relative slack given away on every conversion: far above the solver's error, far below anything
+# that matters.
 SAFE = 1e-10
 # Φ(−39) is below the smallest δ that a float can hold.
 FURTHEST = 39.0

@@ -1,4 +1,4 @@
-"""What is promised to whom, and what has been spent of it."""
+"""The promise, whom it protects, and how much of it has been spent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTIONS: dict[Notion, str] = {
 
 @dataclass(frozen=True)
 class Claim:
-    """What is promised to whom. Nothing in this library prints an ε without one.
+    """A promise and whom it protects. Nothing in this library prints an ε without one.
 
     >>> assumed = ("rewards clipped",)
     >>> print(Claim("one reward", "pure", 2.0, 0.0, None, "proven", "simulation", assumed))
@@ -64,7 +64,7 @@ class Claim:
         return f"{self.status}: {budget} for {self.unit} ({noise} noise)"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; infinity becomes None, because JSON has none."""
+        """For JSON; infinity becomes None, because JSON has no infinity."""
         record = asdict(self)
         record["assumptions"] = list(self.assumptions)
         record["epsilon"] = self.epsilon if math.isfinite(self.epsilon) else None
@@ -73,7 +73,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the worst-off reward has paid so far, in its claim's terms."""
+    """The budget spent so far by the reward that paid most, in its claim's terms."""
 
     epsilon: float
     delta: float
@@ -87,6 +87,6 @@ class Spent:
         return (
             f"spent: ε = {self.epsilon:.6g} of {claim.epsilon:g} at δ = {self.delta:g} "
             f"({claim.status}, for {claim.unit})\n"
-            "  This is the most that any one of them has paid. Each has its own budget, so learning goes on "
+            "  This is the most that any one of them has paid. Each has its own budget, so learning continues "
             "when this one is full."
         )

@@ -1,7 +1,7 @@
 """The ledger: it agrees to a release before it happens, or refuses.
 
 Costs are in one currency, μ² for Gaussian noise or ε for the others. Both add up over releases,
-also when the scales are chosen adaptively."""
+even when the scales are chosen adaptively."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dpbandit.errors import BudgetError
 
 @dataclass(frozen=True)
 class Lane:
-    """Releases that no reward is in twice: one level of a tree, say. A reward pays at most the
-    dearest of them.
+    """Releases in which no reward appears twice, such as one level of a tree. A reward pays at most
+    the most expensive of them.
 
     Or, where every charge adds to the lane, releases that the same rewards are in again and again.
     """
@@ -125,11 +125,11 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """What the worst-off reward has left."""
+        """The remaining budget of the reward that paid most."""
         return max(self.limit - self.total, 0.0)
 
     def table(self) -> list[dict[str, Any]]:
-        """For a reviewer: when, what, how often, the cost to a reward in it, and the running total
+        """For a reviewer: time, release, count, the cost to a reward in it, and the running total
         of its group."""
         rows = []
         for group, lanes in sorted(self.groups.items()):

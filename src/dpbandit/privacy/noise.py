@@ -1,10 +1,10 @@
 """The noises, each an object with all its consequences.
 
-A noise knows the norm it measures shifts in, its currency, its exchange to (ε, δ), its draw for
-simulations, its log-density for audits, and its exact sampler where there is one. Nothing else in
-the library decides anything by a noise's name: it asks the object. A new noise is a class of
-`Noise` and one line, `noise.add(Mine())`; what it leaves out keeps it from being made at all, and
-one that contradicts itself is not added."""
+A noise defines the norm it measures shifts in, its currency, its conversion to (ε, δ), its draw for
+simulations, its log-density for audits, and its exact sampler if it has one. No other code decides
+anything by a noise's name: it asks the object. A new noise is a subclass of `Noise` and one line,
+`noise.add(Mine())`. An incomplete noise cannot be instantiated, and one that contradicts itself is
+not added."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _OURS = frozenset([*NOISES, RESPONSE.name])
 
 
 def add(noise: Noise, *, replace: bool = False) -> Noise:
-    """Make a noise of your own known in this process; a design may then name it.
+    """Add your own noise in this process; a design may then name it.
 
-    Its answers are compared with each other first: draws with the density, the density with the
-    cost, the cost with the budget. That finds mistakes; it is no proof.
+    First its answers are checked for consistency: draws against the density, the density against
+    the cost, the cost against the budget. That finds mistakes, but proves nothing.
 
     Parameters
     ----------
     noise : Noise
         An object of your class.
     replace : bool, default False
-        Whether one that was added before may have its name; ours are never replaced.
+        Replace a noise added earlier under this name; ours are never replaced.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def add(noise: Noise, *, replace: bool = False) -> Noise:
     Raises
     ------
     OptionError
-        If it is no noise, its name is taken, or it contradicts itself.
+        If it is not a noise, its name is taken, or it contradicts itself.
     """
     from dpbandit.privacy.noises.check import contradiction
 

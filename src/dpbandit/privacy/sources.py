@@ -19,7 +19,7 @@ from dpbandit.types import Vector
 
 
 class Pending(NamedTuple):
-    """A clean value that is about to be released. For the trusted side only."""
+    """A clean value about to be released. Trusted side only."""
 
     values: Vector  # as floats
     whole: list[int] | None = None  # exactly, in units of `step`; None: it is not a whole number
@@ -36,13 +36,14 @@ class Source(Protocol):
     ) -> Vector:
         """The pending value with noise of this scale; NoiseError if none can be drawn.
 
-        `shift` is how far neighbouring values can be apart, in the noise's norm: with `scale` it
-        says what the release was charged. `index` is the round of the release, from 1.
+        `shift` bounds the distance of neighbouring values, in the noise's norm; with `scale` it
+        determines the charge. `index` is the round of the release, from 1.
         """
 
 
 class Simulation:
-    """Seeded noise: the same (seed, index) gives the same, so nothing is stored to continue."""
+    """Seeded noise: the same (seed, index) gives the same noise, so continuing needs no stored
+    state."""
 
     kind: Literal["real", "simulation"] = "simulation"
 

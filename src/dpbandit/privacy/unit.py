@@ -1,12 +1,13 @@
-"""Who is protected: one reward, one user with at most so many of them, or one person.
+"""Who is protected: one reward, one user with a bounded number of rewards, or one person.
 
-A user's rewards in contexts that point elsewhere do not add up: of a spread user so many are learned
-as together move sums no further than m in one context would.
+A user's m rewards are a group: together they move sums m times as far as one reward, so each gets
+1/m of the unit's budget. A user's rewards in contexts of different directions do not add up: a
+spread user is learned from as long as their rewards together move sums no further than m in one
+context would.
 
-A user's m rewards are a group: together they move m times as far as one, so each gets the m-th part
-of a unit's budget. Of a person any number of rewards is learned, and they add up to at most C: two
-streams of one person are apart by at most 2C, however often they come. Where contexts are private,
-what rewards differ from predictions adds up to at most C, and one visit says where contexts lie
+A person may have any number of rewards, of which a total of at most C is learned. So two streams of
+one person differ by at most 2C, however often they come. Where contexts are private, a person's
+absolute residuals add up to at most C, and one visit shows where their contexts lie
 (docs/privacy.md).
 """
 
@@ -23,8 +24,8 @@ from dpbandit.errors import OptionError
 from dpbandit.types import Matrix, Vector
 
 MOST_SPREAD = 1000
-# A person's rewards are brought down to whole numbers of width·2⁻²⁰: so few of them can differ that
-# what rounding adds for each can be paid for, and what is counted is exact.
+# A person's rewards are rounded down to multiples of width·2⁻²⁰. So few of them can differ that
+# the rounding of each can be paid for, and the count is exact.
 REWARD_BITS = 20
 MOST_WIDTHS = 10**6  # a person's cap, in widths of the range
 FITS = 1e-9  # eigenvalues are floats; `sensitivity.on_grid` pays for twice that
@@ -32,7 +33,7 @@ MOST_WIDTHS_WITH_CONTEXTS = 1000  # the same where the cap itself has 2²⁰ ste
 
 
 class Taken(NamedTuple):
-    """What is learned of a reward, and by how much its user's count grows."""
+    """The learned part of a reward, and the growth of its user's count."""
 
     reward: float
     counts: Any  # a number, or of a spread user the instrument in text
@@ -67,11 +68,11 @@ class Unit:
     items_per_move = 1
 
     def moves(self, width: float) -> float:
-        """How many times as far as one reward can, all of a unit's can move together."""
+        """How far all of a unit's rewards can move a sum, in units of one reward."""
         return 1
 
     def together(self, width: float) -> int:
-        """How many rewards of one unit can move from end to end, where no row has a name."""
+        """How many rewards of one unit can move from end to end, if rows have no names."""
         return int(self.moves(width))
 
     def with_contexts(self) -> Unit:
@@ -84,20 +85,20 @@ class Unit:
     def take(
         self, reward: float, before: Any, width: float, bits: int, instrument: Vector | None = None
     ) -> Taken:
-        """What is learned of a reward that is within the cap, after so much was counted."""
+        """The learned part of a reward within the cap, given the count so far."""
         return Taken(reward, 1)
 
     def number(self, counted: Any, instruments: int) -> int:
-        """What is counted of a user, as a number; instruments have so many."""
+        """A user's count as a number; for instruments, their number."""
         return int(counted)
 
     def full(self, width: float, bits: int) -> int:
-        """What is counted of somebody of whom nothing more is learned."""
+        """The count of a user from whom nothing more is learned."""
         raise OptionError(f"unit={self.option!r} has no number that stands for a full count")
 
 
 class User(Unit):
-    """A user, of whom at most `cap` rewards are learned."""
+    """A user, from whom at most `cap` rewards are learned."""
 
     needs_user = True
 
@@ -153,7 +154,7 @@ def rows_of(counted: str, numbers: int) -> Matrix:
 
 
 class Person(Unit):
-    """A person, whose rewards add up to at most so much: `option` is ('person', C)."""
+    """A person, of whose rewards a total of at most C is learned: `option` is ('person', C)."""
 
     needs_user = True
     counts_are_public = False
@@ -175,12 +176,12 @@ class Person(Unit):
         most, (low, high) = float(self.option[1]), reward_range
         if low != 0:
             raise OptionError(
-                f"unit=('person', {most:g}) adds up rewards from 0, so reward_range must begin "
-                f"there, not at {low:g}: subtract {low:g} from the rewards, or use unit=('user', m)"
+                f"unit=('person', {most:g}) adds up rewards from 0, so reward_range must start at 0, "
+                f"not at {low:g}: subtract {low:g} from the rewards, or use unit=('user', m)"
             )
         if not high <= most <= MOST_WIDTHS * high:
             raise OptionError(
-                f"unit=('person', {most:g}) must allow for one reward at least, and for no more "
+                f"unit=('person', {most:g}) must allow for at least one reward, and for no more "
                 f"than {MOST_WIDTHS:,}; the largest is {high:g}: give reward_range=(0, {most:g}), "
                 "or another cap"
             )
@@ -188,7 +189,7 @@ class Person(Unit):
     def take(
         self, reward: float, before: Any, width: float, bits: int, instrument: Vector | None = None
     ) -> Taken:
-        """The reward, in steps of width·2⁻ᵇⁱᵗˢ, or what the cap leaves of it.
+        """The reward, in steps of width·2⁻ᵇⁱᵗˢ, or the part that the cap leaves.
 
         >>> person(1.5).take(1.0, 1 << 20, 1.0, 20)
         Taken(reward=0.5, counts=524288, learns=True)
@@ -276,12 +277,10 @@ def person(most: float) -> Person:
     >>> person(1).words[37:64]
     'at most 1 of their clicks, '
     """
-    words = (
-        f"at most {most:.12g} of their clicks, or of what their rewards add up to, is learned from"
-    )
+    words = f"a total of at most {most:.12g} of their clicks (or rewards) is learned from"
     both = (
-        f"what their rewards differ from predictions counts for at most {most:.12g} in all, and one "
-        "visit says where their contexts lie"
+        f"their rewards' differences from predictions count for at most {most:.12g} in total, and one "
+        "visit shows where their contexts lie"
     )
     who = "one person, however often they come: "
     option, flags = ("person", most), [f"--person-clicks {most:.12g}"]
@@ -295,8 +294,8 @@ def spread(most: float) -> Spread:
     'one user, however often they come: as many of '
     """
     words = (
-        "one user, however often they come: as many of their rewards are learned from as together "
-        f"move what is released no further than {most:.12g} in one context would"
+        "one user, however often they come: their rewards are learned from as long as together they "
+        f"move the releases no further than {most:.12g} in one context would"
     )
     return Spread(words, words, ("spread", most), flags=[f"--user-spread {most:.12g}"])
 
@@ -333,7 +332,7 @@ def find_unit(given: Any) -> Unit:
                 return spread(int(most) if whole else float(most))
             if not number or not 0 < most < 1e100:
                 raise OptionError(
-                    "unit's second part, what a person's rewards may add up to, must be a finite "
+                    "unit's second part, the largest total of a person's rewards, must be a finite "
                     f"number above 0, not {most!r}"
                 )
             return person(int(most) if whole else float(most))

@@ -1,9 +1,9 @@
 """The local phase: the first rewards are answered by themselves, once each, and enter no sum.
 
-A reward is answered or summed, never both, and which of them is public: a reward pays pure ε, or what
-a sum costs. So together they are (ε, δ), by parallel composition (docs/privacy.md). An answer teaches
-as much at once as it ever will, where sums teach little at first and then t²: the phase ends when
-sums would be ahead.
+A reward is answered or summed, never both, and which of the two is public. So a reward pays pure ε,
+or the cost of a sum. Together that is (ε, δ), by parallel composition (docs/privacy.md). An answer
+teaches everything at once; sums teach little at first, and then like t². The phase ends when sums
+would be ahead.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class LocalPhase:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What a claim says of it."""
+        """Its assumptions, for the claim."""
         if not self.rounds:
             return ()
         return (
-            f"a reward is answered once, by itself, at the claim's ε = {self.epsilon:g} alone (of the first "
-            f"{self.rounds:,} at most), or it is summed, never both; which of them, is public",
+            f"each reward is either answered once by itself, at pure ε = {self.epsilon:g} (only among the "
+            f"first {self.rounds:,}), or summed, never both; which of the two is public",
         )

@@ -1,5 +1,5 @@
-"""Who asked what: counts by minute, key, action, bandit and status. Rewards are noted by day and
-without a count: how many there were is a statistic of clicks (see `metrics`).
+"""The access log: counts by minute, key, action, bandit and status. Rewards are noted by day and
+without a count, because their number is a statistic of clicks (see `metrics`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an endpoint answers with, and the errors that become answers."""
+"""The answers of endpoints, and the errors that become answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_NAME = 64  # of a bandit
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a failure
-    """An answer that is not the one that was hoped for."""
+    """A refusal."""
 
     def __init__(self, status: int, why: str, headers: Headers = ()) -> None:
         super().__init__(why)
@@ -34,12 +34,12 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure
 
 
 def no_bandit(name: str) -> Refused:
-    """404, with the name that was asked for."""
+    """404, with the requested name."""
     return Refused(404, f"there is no bandit called {name[:LONGEST_NAME]!r}")
 
 
 class Overloaded(Exception):  # noqa: N818 - an answer, not a failure
-    """More is waiting than this process is willing to hold."""
+    """More requests wait than this process may hold."""
 
 
 def why_refused(error: Refused | DpbanditError | Overloaded) -> tuple[int, str, Headers]:

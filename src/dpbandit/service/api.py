@@ -1,5 +1,5 @@
-"""The HTTP API as one ASGI application: what every request goes through. Which handler answers it
-is in `openapi`; decisions and rewards are in `rounds`, the rest in `pages`.
+"""The HTTP API as one ASGI application: the path of every request. `openapi` names the handlers;
+decisions and rewards are in `rounds`, the rest in `pages`.
 
 No answer, log line or metric shows a reward, a clean statistic, or noise.
 """
@@ -118,7 +118,7 @@ class App:
 
     @property
     def ready(self) -> bool:
-        """Whether everything that should go on goes on, and the store can be read and written."""
+        """Whether all background work continues, and the store can be read and written."""
         loops = (*self.catalog.loops, *self._loops)
         return all(loop.well for loop in loops) and self.catalog.ready and self._healthy()
 
@@ -133,7 +133,7 @@ class App:
             loop.start()
 
     async def stop(self) -> None:
-        """Finish what was begun, if the store lets us."""
+        """Finish pending work, if the store allows it."""
         for loop in self._loops:
             await loop.stop()
         self.maker.stop()

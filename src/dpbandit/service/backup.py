@@ -1,5 +1,5 @@
-"""A copy of a store while it is used. It holds rewards that the store will erase, and to go on from
-it is to restore an old copy (`restore`)."""
+"""A copy of a store in use. It holds rewards that the store will erase, and starting from it means
+restoring an old copy (`restore`)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dpbandit.service.database import SQLite, connect
 
 
 def backup(url: str, target: Path) -> int:
-    """Copy a SQLite store as it is at one moment; returns the bytes of the copy. Decisions and
-    rewards go on. The copy appears whole and checked, or not at all, for its owner alone.
+    """Copy a SQLite store as of one moment; returns the size of the copy in bytes. Decisions and
+    rewards continue. The copy appears whole and checked, or not at all, readable only by its owner.
 
     Raises
     ------
     OptionError
-        For PostgreSQL, which has better ways of its own; and if the target is there.
+        For PostgreSQL, which has its own, better tools; and if the target exists.
     """
     connection = connect(url, create=False)
     try:
@@ -30,9 +30,9 @@ def backup(url: str, target: Path) -> int:
                 "pg_dump (docs/operate.md)"
             )
         if schema.version_of(connection) == 0:
-            raise StoreError("this is no store: it has no tables of ours")
+            raise StoreError("this is not a store: it has none of our tables")
         if target.exists():
-            raise OptionError(f"{target} is there already: a copy never replaces anything")
+            raise OptionError(f"{target} exists already: a copy never replaces anything")
         part = target.with_name(target.name + ".part")
         try:
             with contextlib.suppress(FileNotFoundError):

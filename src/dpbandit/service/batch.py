@@ -1,7 +1,7 @@
-"""What the learner does with one batch of one stream: learn in order, and say what to publish.
+"""How the learner handles one batch of one stream: learn in order, and return what to publish.
 
-Nothing is written here. Noise that was drawn for a batch whose release is refused was seen by
-nobody, and is thrown away.
+Nothing is written here. If a batch's release is refused, nobody has seen its noise, and it is
+thrown away.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ BATCH_SECONDS = 0.5
 # So many rewards go to the bandit at once: those between two releases are then learned together.
 ROWS = 64
 
-HORIZON_REACHED = "the horizon this bandit was made for is reached: it ranks, and learns no more"
-BUDGET_SPENT = "the privacy budget is spent: it ranks, and learns no more"
+HORIZON_REACHED = "this bandit's horizon is reached: it keeps ranking, but learns no more"
+BUDGET_SPENT = "the privacy budget is spent: it keeps ranking, but learns no more"
 
 
 class Recorder:

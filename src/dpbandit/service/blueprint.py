@@ -1,5 +1,5 @@
-"""What a caller may ask for when making a bandit, and the bandit made from it. Imports the
-learner's code: used when a bandit is made and by the learner, never on the way of a decision.
+"""The request for a new bandit, and the bandit made from it. Imports the learner's code, so it is
+used only when a bandit is made and by the learner, never for a decision.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MOST_REWARDS_OF_A_USER = 1_000_000
 # Options that would break what the service promises, and why.
 REFUSED = {
     "seed": "a seed means simulated noise, which protects nobody: only real noise is served",
-    "pan_private": "the store keeps rewards until they are learned: it can promise no more",
-    "backend": "the service chooses what runs a bandit",
-    "context_noise": "the process that learns perturbs contexts, and here another one ranks",
+    "pan_private": "the store keeps rewards until they are learned, so pan-privacy is impossible",
+    "backend": "the service chooses the engine",
+    "context_noise": "the learning process perturbs contexts, but here another process ranks",
 }
 
 # Of a shadow or a holdout: what part of the budget tells what it is worth, and how often.
@@ -77,7 +77,7 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
             raise OptionError(f"dim is {dim}, and the encoder has {columns} columns")
         dim = columns
     if dim is None:
-        raise OptionError("dim, the number of features of a context, is needed; or an encoder")
+        raise OptionError("give dim, the number of features of a context, or an encoder")
     if not 1 <= dim <= max_dim:
         raise OptionError(f"dim must lie between 1 and {max_dim}, the limit of this service")
     if not 0 < request.reward_window <= LONGEST_WINDOW:
@@ -97,7 +97,7 @@ def normalised(request: Request, *, max_dim: int) -> dict[str, Any]:
             raise OptionError(f"option {name!r} cannot be served: {why}")
     own = set(msgspec.structs.asdict(request)) & set(request.options)
     if own:
-        raise OptionError(f"{min(own)!r} is not one of the options: give it beside them")
+        raise OptionError(f"{min(own)!r} does not belong into options: give it beside them")
     given = msgspec.structs.asdict(request)
     if request.encoder is None:  # as it was before there were any
         del given["encoder"]
@@ -165,8 +165,8 @@ def made_to_measure(config: dict[str, Any]) -> Bandit:
     bandit = made(config | measure.without_grids(config["delta"]))
     if bandit.contexts_are_private:
         raise OptionError(
-            f"{config['algorithm']!r} protects contexts, and which rounds count for a shadow or a "
-            "holdout would tell of them: choose an algorithm whose contexts are public"
+            f"{config['algorithm']!r} protects contexts, but which rounds count for a shadow or a "
+            "holdout would reveal them: choose an algorithm with public contexts"
         )
     return bandit
 
@@ -198,7 +198,7 @@ def made(config: dict[str, Any]) -> Bandit:
         raise
     except (ArithmeticError, ValueError, TypeError, MemoryError, LookupError):
         raise OptionError(
-            "these options make no bandit: see the documentation for what each may be"
+            "these options make no bandit: the documentation lists what each may be"
         ) from None
 
 

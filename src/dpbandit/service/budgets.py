@@ -1,10 +1,10 @@
-"""What all bandits of a store promise together, for a person who is in all of them.
+"""The total promise of all bandits of a store, for a person who is in all of them.
 
 Composition. Pure ε adds up. μ-GDP adds up in squares (Dong, Roth & Su 2022), also for mechanisms
 that run side by side and react to each other (Vadhan & Zhang 2023). A mixture: the Gaussian bandits
-become one (ε, δ) and the ε's are added, as the δ's are (basic composition). A claim (ε, δ) that is
-neither adds as it is. Nothing is ever subtracted: a bandit that was deleted, or whose store was
-restored, has been promised all the same; one that learned twice (`timelines`) counts twice.
+become one (ε, δ), and the ε's and δ's are added (basic composition). A claim (ε, δ) that is neither
+adds as it is. Nothing is ever subtracted: deleting a bandit, or restoring its store, does not undo
+its promise. A bandit that learned twice (`timelines`) counts twice.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def check_cap(
     total = add_up([*claims, (new, again)], delta=cap["delta"])
     if not total.proven:
         raise CapError(
-            "a store with a cap takes proven claims only: an unproven one cannot be added up"
+            "a store with a cap takes only proven claims: an unproven one cannot be added up"
         )
     if total.epsilon > cap["epsilon"] * (1 + 1e-9):
         raise CapError(
             f"with this bandit the total over all bandits would be ε = {total.epsilon:.6g} at δ = "
             f"{cap['delta']:g}; the cap of this store is ε = {cap['epsilon']:g}. Deleting or "
-            "renaming bandits gives nothing back"
+            "renaming bandits restores no budget"
         )

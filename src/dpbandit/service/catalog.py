@@ -1,5 +1,4 @@
-"""What a ranker remembers of the store, refreshed several times a second: bandits, released models,
-keys.
+"""A ranker's copy of the store, refreshed several times a second: bandits, released models, keys.
 
 All of it is public or a hash. Nothing here ever reads a reward or a learner's state.
 """

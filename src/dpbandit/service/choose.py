@@ -1,5 +1,5 @@
-"""Which arm is shown, and what is kept of how it was chosen: the best by the model, one by lot for a
-holdout, or in the shadow what another system shows. Nothing here knows a reward.
+"""The choice of an arm, and its record: the model's best arm, a random one for a holdout, or in the
+shadow the arm that another system shows. Nothing here knows a reward.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def _in_the_shadow(order: list[int], scores: Vector, baseline: Baseline) -> Chos
     if arm is None:
         raise Refused(
             422,
-            "this bandit is in the shadow: say as baseline which arm the other system shows, or "
-            "make the bandit live",
+            "this bandit is in the shadow: give the other system's arm as baseline, or make the "
+            "bandit live",
         )
     certain = np.zeros(len(scores))
     certain[arm] = 1.0

@@ -1,8 +1,8 @@
 """The dashboard's files, served to anybody: they are the same for every store and reveal nothing.
-Whatever they show they ask the API for, with the visitor's key.
 
-The page shows no reward rate but what a shadow or a holdout told: a rate computed from rewards is a
-release of its own (docs/dashboard.md).
+They get all data from the API, with the visitor's key. The page shows no reward rate except the
+released earnings of a shadow or a holdout: any other rate would be a separate release
+(docs/dashboard.md).
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class SQLite(_Shared):
             self._db.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE").fetchall()
             if copy.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-                raise StoreError("the store is damaged: its copy does not fit together")
+                raise StoreError("the store is damaged: its copy is inconsistent")
 
     def empty_log(self) -> bool:
         """Erased rows are overwritten in the file; the log beside it must be emptied too. False if
@@ -403,5 +403,5 @@ def connect(url: str, *, create: bool = True, patience: float = PATIENCE) -> Con
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         return SQLite(Path(unquote(url[len("sqlite:///") :])), create=create, patience=patience)
     raise StoreError(
-        "a store is sqlite:///file.db or postgresql://user@host/name, and what was said is neither"
+        "a store is sqlite:///file.db or postgresql://user@host/name; the given one is neither"
     )

@@ -1,5 +1,5 @@
-"""Features as JSON become contexts whose norm is at most 1: by the encoder that the bandit was made
-with, or, where it has none, hashed into its columns. Nothing is fitted, and no reward plays a part.
+"""Turns JSON features into contexts with norm ≤ 1, by the bandit's encoder or, without one, by
+hashing them into its columns. Nothing is fitted, and no reward is read.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def _record(names: list[str], pairs: Pairs, own: dict[str, str], where: str) -> 
         if name not in record:
             raise OptionError(
                 f"{where} has a feature {name!r} that the bandit's encoder does not declare: "
-                f"{nearest(name, tuple(names))}; declare it, or leave it out"
+                f"{nearest(name, tuple(names))}; declare it, or omit it"
             )
         if name in told:
-            raise OptionError(f"{where} has the feature {name!r} twice, and the encoder one")
+            raise OptionError(f"{where} has the feature {name!r} twice, but the encoder has one")
         told.add(name)
         record[name] = value
     return record
@@ -154,7 +154,9 @@ def _tokens(kind: str, pairs: Pairs, own: str) -> tuple[_U64, NDArray[np.float64
             hashes.append(_hash(kind, name, ""))
             values.append(number / (1.0 + abs(number)))
         else:
-            raise OptionError(f"a feature is text, a number or true or false: {name!r} is none")
+            raise OptionError(
+                f"a feature is text, a number, or true or false; {name!r} is none of these"
+            )
     return np.array(hashes, dtype=np.uint64), np.array(values)
 
 

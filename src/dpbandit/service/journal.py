@@ -1,5 +1,5 @@
-"""Decisions and rewards, written down many at a time: one transaction for all that arrived while
-the last one was being written. Nobody is answered before the disk has it.
+"""Writes decisions and rewards in groups: one transaction for everything that arrived while the
+last one was being written. No request is answered before its write is on disk.
 
 The event loop collects; one thread writes. A decision gets its place in the stream inside the
 transaction, so that places are given in the order of commits, whichever ranker asks (`records`).

@@ -71,7 +71,7 @@ FAILING_SECONDS = 10.0
 SILENT_LEASES = 3.0
 UNREADABLE = (
     "learning stopped, because the saved state cannot be used: {}. It ranks with its latest model, "
-    "and its decisions and models stay. To go on learning, make a new bandit under another name"
+    "and its decisions and models stay. To keep learning, make a new bandit under another name"
 )
 
 

@@ -1,5 +1,5 @@
-"""What goes on beside requests: loops that survive everything, threads that use the store, and
-what was read of it last.
+"""Background work: loops that survive everything, threads that use the store, and their last
+readings.
 
 None of it may end unseen. A loop that fails says so, once for each kind of failure, and is not
 `well` until it has worked again; the service is ready while all its loops are well.

@@ -1,10 +1,11 @@
-"""What the rewards of two kinds of rounds are worth, told privately: a holdout against the policy, or
-rounds in which a bandit in the shadow would have shown what was shown against the others.
+"""Private measurements of the rewards of two kinds of rounds: a holdout against the policy, or
+rounds in which a shadow bandit agreed with the shown arm against the others.
 
-Rewards are summed in stretches of so many rounds. A stretch is released once, when it is full, with
-noise, and no reward is in two: all of them together cost as much as one. That cost is a share of the
-bandit's budget, set aside when it is made. Which round counts how much is decided before its reward
-is known, by released models, public contexts and lots. docs/privacy.md has the proof.
+Rewards are summed in stretches of a fixed number of rounds. A stretch is released once, when it is
+full, with noise. No reward is in two stretches, so all of them together cost as much as one. That
+cost is a share of the bandit's budget, set aside when it is made. A round's weight is decided
+before its reward is known, by released models, public contexts and random draws. docs/privacy.md
+has the proof.
 """
 
 from __future__ import annotations
@@ -224,7 +225,10 @@ def with_measure(claim: Claim, whole: Claim) -> Claim:
         mu,
         claim.status,
         claim.noise,
-        (*claim.assumptions, "rounds count for a shadow or a holdout by what is public"),
+        (
+            *claim.assumptions,
+            "which rounds count for a shadow or a holdout depends only on public data",
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""What an operator may watch, in Prometheus' format.
+"""Metrics for operators, in Prometheus' format.
 
 Never counts rewards: where an application reports clicks only, the number of reports is the number
 of clicks, a clean statistic. Nothing here may change because a reward came: no time of a commit

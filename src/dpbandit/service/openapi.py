@@ -1,5 +1,5 @@
-"""Every endpoint, declared once: who answers it, who may ask, and its description for machines
-(OpenAPI 3.1). The schemas are in `static/schemas.json`.
+"""Every endpoint, declared once: its handler, the roles it allows, and its description (OpenAPI
+3.1). The schemas are in `static/schemas.json`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Handler = Callable[["App", str, str, Receive], Awaitable[Answer]]
 
 _ERRORS = {
     400: "Not JSON.",
-    401: "No key, or one that is not in force.",
+    401: "No valid key.",
     403: "The key's role may not do this.",
-    404: "There is no such thing.",
+    404: "Not found.",
     405: "Another method is needed.",
     408: "The body did not come in time.",
-    409: "It contradicts what is there.",
+    409: "It conflicts with existing data.",
     413: "Larger than this service allows.",
-    422: "JSON, but not what is needed here.",
-    429: "Too many requests without a key in force: try again.",
-    503: "The store cannot be reached, or too much is waiting: try again.",
+    422: "JSON of the wrong shape.",
+    429: "Too many requests without a valid key: try again.",
+    503: "The store cannot be reached, or too many requests wait: try again.",
 }
 _NAMED: dict[str, Any] = {
     "name": "name",
@@ -243,7 +243,7 @@ def document(settings: Settings) -> dict[str, Any]:
             "/healthz": {"get": _health("The process runs.")},
             "/readyz": {
                 "get": _health(
-                    "The store can be read and written, and everything goes on that should."
+                    "The store can be read and written, and all background work continues."
                 )
             },
         },

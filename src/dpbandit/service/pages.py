@@ -1,5 +1,5 @@
-"""Every endpoint that is not asked thousands of times a second. `openapi` says where each is, and
-takes its description from the docstring here.
+"""All endpoints but the two hot ones. `openapi` has their paths, and takes their descriptions from
+the docstrings here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REQUEST = msgspec.json.Decoder(blueprint.Request)
 
 
 async def create(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Make a bandit. The same again changes nothing."""
+    """Make a bandit. Repeating the request changes nothing."""
     body = await app.body(receive)
     name, new = await app.maker.do(lambda store: _create(app.settings, store, key, body))
     await app.catalog.refresh()
@@ -59,7 +59,7 @@ def _create(settings: Settings, store: Store, key: str, body: bytes) -> tuple[st
 
 async def go_live(app: App, name: str, key: str, receive: Receive) -> Answer:
     """Take a bandit out of the shadow: from now on it decides itself. Its model, its budget and
-    what it has learned stay as they are. The same again changes nothing."""
+    what it has learned stay. Repeating the request changes nothing."""
     await app.body(receive)
     served = await app.served(name)
     if not served.line.config.get("shadow"):
@@ -86,8 +86,8 @@ ERASED = (
 
 
 async def erase_user(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Erase a person's decisions and rewards, as far as they came with `user`. Asking again is
-    safe. What was released stays released."""
+    """Erase a person's decisions and rewards that came with `user`. Repeating the request is safe.
+    Releases cannot be undone."""
     name, _, user = name.partition("/")
     served = await app.served(name)
     person = person_of(app, served, user)
@@ -96,8 +96,8 @@ async def erase_user(app: App, name: str, key: str, receive: Receive) -> Answer:
 
 
 async def bandits(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """All bandits by name, without contexts known in advance. `?limit=` of them, a thousand unless
-    said; `next` goes into `?after=` to get more."""
+    """All bandits by name, without contexts known in advance: at most `?limit=`, by default a
+    thousand. Pass `next` as `?after=` for more."""
     given = dict(parse_qsl(name))
     limit, after = given.get("limit", str(MOST_LISTED)), given.get("after", "")
     short = len(limit) <= len(str(MOST_LISTED))  # Python reads no number of thousands of digits
@@ -151,7 +151,7 @@ def _describe(app: App, served: Served) -> dict[str, Any]:
 
 
 async def privacy(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """What is promised, what was spent; and what a shadow or a holdout earned, by releases alone."""
+    """The promise, the budget spent, and the released earnings of a shadow or a holdout."""
     served = await app.served(name)
     record, line = await app.catalog.with_store(
         lambda store: (
@@ -186,8 +186,8 @@ async def total(app: App, name: str, key: str, receive: Receive) -> Answer:
             "total": total.to_dict(),
             "cap": cap,
             "remaining_epsilon": left,
-            "words": "what a person is promised who is in every bandit ever made here, once in "
-            "each by that bandit's own unit; deleted bandits count like the others",
+            "words": "the promise to a person who is in every bandit ever made here, as one unit of each; deleted "
+            "bandits count like the others",
             "restored": store.meta("restored"),
             "bandits": [
                 {

@@ -142,8 +142,8 @@ def error(status: int, why: str) -> tuple[int, bytes]:
 
 
 async def rank(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Azure Personalizer's Rank: which action to show, and the probability of each; durable. The
-    same event id again, with the same body, gives the same answer. Also at `…/v1.0/rank`."""
+    """Azure Personalizer's Rank: the action to show, and the probability of each; durable.
+    Repeating an event id with the same body gives the same answer. Also at `…/v1.0/rank`."""
     began = time.perf_counter()
     body = await app.body(receive)
     served = await app.served(name)
@@ -183,9 +183,9 @@ async def rank(app: App, name: str, key: str, receive: Receive) -> Answer:
 
 
 async def rank_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Azure Personalizer's multi-slot Rank: for each slot, in order, an action that no slot before
-    it has. Each slot is a decision of its own, with its own reward and its own place in the claim;
-    its id and its features are features of the context."""
+    """Azure Personalizer's multi-slot Rank: for each slot, in order, an action that no earlier slot
+    has. Each slot is a separate decision, with its own reward and its own place in the claim; its
+    id and features join those of the context."""
     began = time.perf_counter()
     body = await app.body(receive)
     served = await app.served(name)
@@ -404,8 +404,9 @@ async def _write(
 
 
 async def reward(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Azure Personalizer's Reward: what showing the action earned. The first report counts; what
-    comes later, or after the wait time, changes nothing. Also at `…/v1.0/events/{event}/reward`."""
+    """Azure Personalizer's Reward: the reward of the shown action. The first report counts; reports
+    that come later, or after the wait time, change nothing. Also at
+    `…/v1.0/events/{event}/reward`."""
     asked = decoded(_REWARD, await app.body(receive))
     name, _, event = name.partition("/")
     served = await app.served(name)
@@ -433,7 +434,7 @@ async def reward_slots(app: App, name: str, key: str, receive: Receive) -> Answe
 
 
 async def activate(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Azure Personalizer's Activate: what was ranked with deferActivation was shown, and is to be
+    """Azure Personalizer's Activate: an action ranked with deferActivation was shown, and will be
     learned. Also at `…/v1.0/events/{event}/activate`."""
     await app.body(receive)
     name, _, event = name.partition("/")

@@ -1,9 +1,9 @@
-"""Old copies of a store: how a witness tells them, and what an operator decides when it does, or
-when it is gone.
+"""Old copies of a store: how a witness detects them, and what an operator decides then, or when the
+witness is lost.
 
-Each time that learning goes on from an old copy a new timeline begins. The store records these
-forks and what was given up with each, so that witnesses on other machines understand them; a
-witness remembers how many timelines there were, because the next old copy will not.
+Each time that learning continues from an old copy, a new timeline begins. The store records these
+forks and what each gave up, so that witnesses on other machines understand them. A witness
+remembers the number of timelines, because the next old copy will not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def contradiction(store: Store, line: Line, seen: Seen) -> str:
         return ""
     if seen.number > line.version:
         return f"the store is an old copy: {seen.number} releases were seen, it has {line.version}"
-    return "the store has another history than the one that was seen: two copies have been learning"
+    return "the store has another history than the one seen: two copies have been learning"
 
 
 def _given_up(store: Store, line: Line) -> list[list[Any]]:
@@ -95,7 +95,7 @@ def accept_restore(store: Store, witness: Witness, name: str, *, pay_again: bool
     if not pay_again:
         # The witness keeps its mark: the same copy, put in place again, is still an old one.
         store.set_status(line.id, RETIRED, "retired after the store was restored from an old copy")
-        return "retired: it ranks, and never learns again"
+        return "retired: it keeps ranking, and never learns again"
     db = store.connection
     with witness.locked(line.identity):
         seen = witness.if_readable(line.identity)
@@ -136,7 +136,7 @@ def trust(store: Store, witness: Witness, name: str) -> str:
             )
         witness.note(identity, name=name, claim=line.claim, mark=mark_of(store, line), vouched=True)
     store.set_status(line.id, LEARNING, "an operator vouched that the store is the newest copy")
-    return "learning goes on; an operator vouched that the store is the newest copy"
+    return "learning continues; an operator vouched that the store is the newest copy"
 
 
 def resume(store: Store, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The two endpoints of a round, asked thousands of times a second: a decision, and its reward.
+"""The two endpoints of a round, called thousands of times a second: a decision, and its reward.
 
 A slate of k arms is k decisions in a row, written in one transaction: each has its id, and its
 reward. A list of decisions is written in one transaction too.
@@ -137,10 +137,10 @@ _REWARDS: msgspec.json.Decoder[RewardRequest | list[RewardRequest]] = msgspec.js
 
 
 async def decide(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Choose an arm, or with `k` rank a slate of them, each a decision of its own; or a list of
-    such requests. Answered when durable. With a `request` id asking again is safe: 200 and the
-    decision that was made the first time. A list is answered 200, in its order: all of it is made,
-    but for what contradicts a request id, or nothing.
+    """Choose an arm, or with `k` rank a slate of them, each a separate decision; or handle a list
+    of such requests. Answered once durable. With a `request` id repeating is safe: the answer is
+    200 and the first decision. A list is answered 200, in its order: either all of it is made,
+    except requests that contradict a request id, or nothing.
     """
     began = time.perf_counter()
     body = await app.body(receive)
@@ -387,8 +387,8 @@ def _fingerprints(
 
 
 async def reward(app: App, name: str, key: str, receive: Receive) -> Answer:
-    """Report the reward of a decision, or a list of them. Answered when durable; asking again is
-    safe. In a list each gets a status of its own, 'unknown' and 'conflict' included.
+    """Report the reward of a decision, or a list of them. Answered once durable; repeating is safe.
+    In a list each gets its own status, including 'unknown' and 'conflict'.
     """
     body = await app.body(receive)
     served = await app.served(name)

@@ -1,4 +1,4 @@
-"""Processes: the API, the learner beside it, and how both end.
+"""Processes: the API, the learner beside it, and their shutdown.
 
 With role 'all' the learner is a child process: drawing noise never delays a request, and the
 process that answers requests never holds a reward after it has written it down.

@@ -1,5 +1,5 @@
-"""Everything `dpbandit serve` can be told, declared once: options of the command line, variables of
-the environment and keys of a file are all made from the fields of `Settings`.
+"""All settings of `dpbandit serve`, declared once: command-line options, environment variables and
+keys of a file are all made from the fields of `Settings`.
 """
 
 from __future__ import annotations
@@ -43,38 +43,42 @@ class Settings:
     )
     host: str = _told("127.0.0.1", "Address to listen on.", str)
     port: int = _told(
-        8080, "Port to listen on; 8080 unless only learning.", int, most=65_535, may_lack=True
+        8080,
+        "Port to listen on; default 8080, none for a learner.",
+        int,
+        most=65_535,
+        may_lack=True,
     )
     tls_cert: Path | None = _told(  # noqa: RUF009 - a field
         None,
-        "Speak TLS with this certificate (PEM, with its chain); needs tls_key.",
+        "Serve TLS with this certificate (PEM, with its chain); needs tls_key.",
         Path,
         may_lack=True,
     )
     tls_key: Path | None = _told(  # noqa: RUF009 - a field
-        None, "The key of that certificate (PEM, without a password).", Path, may_lack=True
+        None, "The certificate's key (PEM, without a password).", Path, may_lack=True
     )
     json: bool = _told(
         False,
-        "Print one JSON line on standard output when it listens; log lines on standard error are "
+        "Print one JSON line on standard output when listening; log lines on standard error are "
         "JSON too.",
         bool,
     )
     log_level: str = _told(
         "info",
-        "Which lines are logged: debug, info, warning or error, and what is worse.",
+        "Least severe level to log: debug, info, warning or error.",
         str,
         choices=("debug", "info", "warning", "error"),
     )
     otel: bool = _told(
         False,
-        "Send traces and metrics over OpenTelemetry, where its variables (OTEL_…) say; needs the "
+        "Send traces and metrics over OpenTelemetry, as its variables (OTEL_…) say; needs the "
         "extra otel.",
         bool,
     )
     cap_epsilon: float | None = _told(
         None,
-        "All bandits of this store together may promise at most this ε; set once.",
+        "Cap on the total ε of all bandits of this store; set once.",
         float,
         may_lack=True,
     )
@@ -85,31 +89,31 @@ class Settings:
     max_dim: int = _told(512, "Most features of a context.", int, least=1)
     max_rewards: int = _told(1_000, "Most rewards in one call.", int, least=1)
     max_decisions: int = _told(
-        1_000, "Most decisions in one call, each arm of a slate one.", int, least=1
+        1_000, "Most decisions in one call; each arm of a slate counts.", int, least=1
     )
     max_waiting: int = _told(
-        20_000, "Most decisions, and most rewards, that wait for the disk.", int, least=1
+        20_000, "Most decisions, and most rewards, waiting for the disk.", int, least=1
     )
     max_connections: int = _told(10_000, "Most connections at a time.", int, least=1)
-    body_seconds: float = _told(10.0, "How long a request may take to arrive.", float, least=0.1)
+    body_seconds: float = _told(10.0, "Time limit for a request to arrive.", float, least=0.1)
     strangers_per_second: float = _told(
         100.0,
-        "How many requests without a key in force are looked at; the others get 429.",
+        "How many requests without a valid key are processed; the others get 429.",
         float,
         least=0.1,
     )
-    read_seconds: float = _told(5.0, "How long the store may take to be read.", float, least=0.1)
-    write_seconds: float = _told(30.0, "How long an answer may take.", float, least=0.1)
-    idle_seconds: float = _told(75.0, "How long a connection may rest.", float, least=1.0)
+    read_seconds: float = _told(5.0, "Time limit for reading the store.", float, least=0.1)
+    write_seconds: float = _told(30.0, "Time limit for an answer.", float, least=0.1)
+    idle_seconds: float = _told(75.0, "How long a connection may stay idle.", float, least=1.0)
     start_seconds: float = _told(
-        60.0, "How long to wait at the start for a PostgreSQL that cannot be reached.", float
+        60.0, "How long to wait at the start for an unreachable PostgreSQL.", float
     )
-    shutdown_seconds: float = _told(20.0, "How long the end may take.", float, least=1.0)
+    shutdown_seconds: float = _told(20.0, "Time limit for the shutdown.", float, least=1.0)
     allow_unproven: bool = _told(False, "Also serve algorithms whose privacy is not proven.", bool)
     # learning
     witness: Path | None = _told(  # noqa: RUF009 - a field
         None,
-        "Folder that tells an old copy of the store from the newest; not in the store's.",
+        "Folder that distinguishes an old copy of the store from the newest; keep it outside the store's folder.",
         Path,
         may_lack=True,
     )
@@ -117,9 +121,9 @@ class Settings:
         10.0, "How long a silent learner keeps its bandits.", float, least=0.1
     )
     release_seconds: float = _told(
-        0.25, "Pause between two looks for decisions to learn.", float, least=0.001
+        0.25, "Pause between two checks for decisions to learn.", float, least=0.001
     )
-    batch: int = _told(512, "Most decisions that are learned at a time.", int, least=1)
+    batch: int = _told(512, "Most decisions learned at a time.", int, least=1)
     keep_transcript: bool = _told(
         False, "Keep every noisy value, so that learning can be replayed.", bool
     )
@@ -128,11 +132,11 @@ class Settings:
         7 * 86_400.0, "Seconds until a learned decision is erased.", float
     )
     retain_access_log: float = _told(
-        90 * 86_400.0, "Seconds until what is noted of requests is erased.", float
+        90 * 86_400.0, "Seconds until an entry of the access log is erased.", float
     )
     bandits: tuple[str, ...] = _told(
         (),
-        "Learn for this bandit only; may be given several times.",
+        "Learn only for this bandit; repeat for more.",
         list,
         name="learn",
     )
@@ -164,8 +168,8 @@ class Setting:
         return PREFIX + self.name.upper()
 
     def check(self, value: Any) -> Any:
-        """The value as `Settings` has it, or an error that names the setting and never the value:
-        a store's may hold a password."""
+        """The checked value, or an error that names the setting but never the value, because a
+        store's URL may hold a password."""
         if self.kind is list:
             if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
                 raise OptionError(f"{self.name} is a list of names")
@@ -209,11 +213,11 @@ TABLE: tuple[Setting, ...] = tuple(_setting(one) for one in fields(Settings))
 def _unknown(name: str, known: Iterable[str], where: str) -> OptionError:
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return OptionError(f"{where} says {name}, which is no setting of the service{hint}")
+    return OptionError(f"{where} says {name}, which is not a setting of the service{hint}")
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """What a TOML file says, by the names of the table; an unknown name is an error."""
+    """The settings of a TOML file, by the names of the table; an unknown name is an error."""
     try:
         said = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -228,8 +232,8 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
-    """An error for a variable that looks like one of ours and is none: a typing error would
-    otherwise leave a limit where it was."""
+    """Raise for a variable that looks like one of ours but is not: a typo would otherwise leave a
+    limit unchanged."""
     known = [one.variable for one in TABLE]
     for name in environment:
         if name.startswith(PREFIX) and name not in (*known, *OTHERS, COMPLETION):
@@ -237,7 +241,7 @@ def check_environment(environment: Mapping[str, str]) -> None:
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
-    """Settings from values by the names of the table's fields; what is None was not said."""
+    """Settings from values by the names of the table's fields; None means not set."""
     said = {
         one.field: one.check(given[one.field])
         for one in TABLE
@@ -248,5 +252,5 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     if ("tls_cert" in said) != ("tls_key" in said):
         raise OptionError("TLS needs both --tls-cert and --tls-key")
     if "store" not in said:
-        raise OptionError("say where the store is: --store, DPBANDIT_STORE, or store in the file")
+        raise OptionError("give the store: --store, DPBANDIT_STORE, or store in the file")
     return Settings(**said)

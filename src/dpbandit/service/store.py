@@ -1,8 +1,8 @@
-"""What is kept and everybody may see: settings, bandits, releases. What must hold together is one
-transaction.
+"""The public part of the store: settings, bandits, releases. Data that must be consistent is
+written in one transaction.
 
-Decisions and rewards, the two that come in thousands a second, are written by `journal`; what only
-the learner may read or write is in `trusted`.
+`journal` writes decisions and rewards, which come in thousands a second. `trusted` has the parts
+that only the learner may read or write.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Traces and metrics over OpenTelemetry, for operators who collect them (extra `otel`).
 
-What is sent is what `/metrics` shows, and one span for each request that is counted there and came
-with a key in force. A report of a reward and an erasure have no span and no point in any series:
-nothing that is sent changes because of them, and learners send no times, since how long learning
-takes may depend on rewards. No span holds what was sent.
+It sends the contents of `/metrics`, and one span for each request that is counted there and came
+with a valid key. Reports of rewards and erasures have no span and no point in any series, so they
+change nothing that is sent. Learners send no times, since the time learning takes may depend on
+rewards. No span holds a request's content.
 """
 
 from __future__ import annotations

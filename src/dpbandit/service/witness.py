@@ -1,11 +1,10 @@
-"""A witness outside the store: how far each bandit had come. It tells an old copy of the store from
-the newest.
+"""A witness outside the store: how far each bandit had come. It distinguishes an old copy of the
+store from the newest.
 
-A store that was restored from a backup looks perfectly well from inside, and would draw new noise
-for rewards that were paid for already. The witness is a folder elsewhere with one small file a
-bandit, written after every release. Its mark never goes back: a bandit that an operator let go on
-from an old copy is on a new timeline, which counts as further than any release of the timelines
-before.
+A store restored from a backup looks perfectly healthy from inside, and would draw new noise for
+rewards that have already paid. The witness is a folder elsewhere with one small file per bandit,
+written after every release. Its mark never goes back: a bandit that an operator let continue from
+an old copy is on a new timeline, which counts as further than any release of earlier timelines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Arms without features, which pay 0 or 1 or Gaussian rewards: the worlds of multi-armed bandits, with one-hot contexts."""
+"""Arms without features, with 0/1 or Gaussian rewards: the worlds of multi-armed bandits, with
+one-hot contexts."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Bernoulli:
                 )
             if arms not in (None, len(self.means)):
                 raise ValueError(
-                    f"there are {len(self.means)} means: arms must be that or left out, not {arms!r}"
+                    f"there are {len(self.means)} means: arms must be that number or omitted, not {arms!r}"
                 )
         self.arms = (10 if arms is None else arms) if self.means is None else len(self.means)
         if self.arms < 1:

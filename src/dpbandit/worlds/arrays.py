@@ -68,7 +68,7 @@ class Arrays:
         round: str = "round",
         mean: str | None = None,
     ) -> Arrays:
-        """From a frame of pandas or polars, or an Arrow table, with one row for each arm of each round.
+        """From a frame of pandas or polars, or an Arrow table, with one row per arm and round.
 
         `context` names one column of lists or several of numbers. Rounds are played in the order of `round`; all must offer
         the same number of arms, in the order of their rows.
@@ -126,7 +126,7 @@ class ArraysEpisode:
         """The next `count` rounds."""
         if self._at + count > self._world.rounds:
             raise ValueError(
-                f"the arrays hold {self._world.rounds} rounds; {self._at + count} were asked for"
+                f"the arrays hold {self._world.rounds} rounds; {self._at + count} were requested"
             )
         now = slice(self._at, self._at + count)
         self._at += count

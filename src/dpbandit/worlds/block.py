@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 class Block(NamedTuple):
     """Consecutive rounds. Arm j of round t is `pool[shown[t, j]]`; playing it pays `rewards[t, j]`.
 
-    `means` are the expected rewards, from which regret is counted; NaN where nobody knows them.
+    `means` are the expected rewards, from which regret is computed; NaN if they are unknown.
     """
 
     pool: NDArray[np.float64]
@@ -36,11 +36,11 @@ class Episode(Protocol):
 
 
 class World(Protocol):
-    """What `dpb.run` needs of a world; write your own by giving these."""
+    """The members that `dpb.run` needs; define them to write your own world."""
 
     @property
     def dim(self) -> int:
-        """Features per context."""
+        """Number of features of a context."""
 
     @property
     def arms(self) -> int:
@@ -48,7 +48,7 @@ class World(Protocol):
 
     @property
     def rounds(self) -> int | None:
-        """How many rounds there are; None for as many as one likes."""
+        """Number of rounds; None if unlimited."""
 
     def episode(self, seed: int) -> Episode:
         """A fresh start from this seed."""

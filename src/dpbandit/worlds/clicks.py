@@ -21,13 +21,16 @@ def logistic(score: Vector) -> Vector:
 
 
 class Clicks:
-    """Articles with features, of which every round shows some; a click has a chance that is logistic in the features.
+    """Articles with features, some shown each round; the click probability is logistic in the
+    features.
 
-    An article has `dim` − 1 features N(0, 1) and a constant; contexts are divided by the longest one's norm. Its chance is
-    logistic(b + `spread`·s): s is linear in the features, with mean 0 and variance 1 over all articles, along a direction that
-    every seed draws; b makes `rate` the mean chance of all. With `one_hot` an article has no features, all are shown in every
-    round, and s is N(0, 1) before it is centred and scaled. One uniform number a round decides over the clicks on all that is
-    shown. The articles are public. Make private bandits with reward_range=(0, 1) and rewards="clicks", where they have it.
+    An article has `dim` − 1 features N(0, 1) and a constant; contexts are divided by the longest
+    one's norm. Its click probability is logistic(b + `spread`·s). Here s is linear in the features,
+    with mean 0 and variance 1 over all articles, along a direction that every seed draws, and b
+    makes `rate` the mean probability. With `one_hot` articles have no features, all are shown in
+    every round, and s is N(0, 1) before centring and scaling. One uniform number per round decides
+    the clicks on all shown articles. The articles are public. Make private bandits with
+    reward_range=(0, 1) and, if they have it, rewards="clicks".
 
     >>> block = Clicks(rate=0.02).episode(seed=0).block(10_000)
     >>> float(block.means.mean().round(4)), float(block.means.max().round(3)), np.unique(block.rewards).tolist()
@@ -94,11 +97,12 @@ class Clicks:
 
 
 class Logistic:
-    """The logistic environment of arXiv 2602.00417: contexts uniform in the unit ball, clicks with chance logistic(x·θ*).
+    """The logistic environment of arXiv 2602.00417: contexts uniform in the unit ball, click
+    probability logistic(x·θ*).
 
-    θ* has coordinates U(−1, 1) and is brought to norm `norm`. A round shows `shown` contexts out of a pool of 100,000, which
-    stands for fresh draws; none is known before it is offered. Every seed draws its own θ*, where the paper keeps one.
-    Regret is in chances of a click.
+    θ* has coordinates U(−1, 1), scaled to norm `norm`. A round shows `shown` contexts from a pool
+    of 100,000, which stands for fresh draws; none is known before it is offered. Every seed draws
+    its own θ*, whereas that paper keeps one. Regret is in click probability.
 
     >>> block = Logistic(norm=3.0).episode(seed=0).block(5_000)
     >>> block.shown.shape, float(block.means.max(axis=1).mean().round(2))

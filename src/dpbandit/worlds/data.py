@@ -22,7 +22,7 @@ TIMEOUT = 10.0  # seconds without an answer; the file itself is 2.6 MB
 
 
 class DataMissing(FileNotFoundError):  # noqa: N818 - reads as what it says
-    """A data file that is nowhere to be found; the message says where to get it and where to put it."""
+    """A missing data file; the message says where to get it and where to put it."""
 
 
 class Source(NamedTuple):
@@ -134,7 +134,8 @@ def download(url: str, target: Path, sha256: str) -> None:
 
 
 def write(target: Path, content: bytes) -> None:
-    """Write a file in one step: readers see the old one or the new one, also when two processes write at once."""
+    """Write a file in one step: readers see the old one or the new one, even when two processes
+    write at once."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
     try:

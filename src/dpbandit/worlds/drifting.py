@@ -11,14 +11,15 @@ from dpbandit.worlds.drawn import DrawnEpisode, DrawnWorld
 
 
 class Drifting(DrawnWorld):
-    """Features come into season one after another: what is learned early is about directions that are later hardly offered.
+    """Features come into season one after another: early learning concerns directions that are
+    hardly offered later.
 
     As in `Synthetic`, arms and θ* have coordinates U(0, 1), θ* is divided by its norm, and each round shows some arms drawn
     uniformly. But in round t, from 0, coordinate j (from 0) of every arm is first multiplied by its season's weight,
     `faded` + (1 − `faded`)·(1 + cos 2π(t/`period` − j/`dim`))/2, and only then is the context divided by its norm. A weight
     goes from 1 to `faded` in half a period and back in the other half; `faded=1` is no drift. θ* never changes.
 
-    No context comes twice, and none is known before it is offered: there are no public contexts.
+    No context repeats, and none is known before it is offered: there are no public contexts.
 
     >>> episode = Drifting(period=2000).episode(seed=0)
     >>> for name, start in [("early", 0), ("late", 900)]:

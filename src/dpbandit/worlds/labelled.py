@@ -1,4 +1,4 @@
-"""A labelled data set as a bandit: guess the label, and be told only whether the guess was right."""
+"""A labelled data set as a bandit: guess the label, and learn only whether the guess was right."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ COMPONENTS = 8  # features that are kept of more
 
 
 class Labelled:
-    """An arm for each label; it pays 1 if it is the row's label, and 0 otherwise. Rows come in random orders, all in each.
+    """One arm per label; it pays 1 if it is the row's label, and 0 otherwise. Rows come in one
+    random order after another.
 
     `source` is "digits", "wine", "breast_cancer" or "iris", which scikit-learn has (the extra `lab`), "phishing",
-    "image_segments" or "bananas", which river has (the extra `adapters`), or a pair (X, y) of features, shape (n, k), and
-    n labels of any kind, of which `labels` is the sorted list. Features are standardised (but not
-    the pixels of digits), of more than 8 the first 8 principal components are kept, each divided by its largest value; a
-    constant is added, and all are divided by the longest row's norm. Arm a's context has these features in block a, zeros
-    elsewhere: a regression for each arm, together `dim` = arms · features.
+    "image_segments" or "bananas", which river has (the extra `adapters`), or a pair (X, y) of
+    features, shape (n, k), and n labels of any kind, of which `labels` is the sorted list. Features
+    are standardised, except the pixels of digits. Of more than 8 features the first 8 principal
+    components are kept, each divided by its largest value. A constant is added, and all are divided
+    by the longest row's norm. Arm a's context has these features in block a and zeros elsewhere:
+    one regression per arm, with `dim` = arms · features in total.
 
     No context is public. Make private bandits with reward_range=(0, 1).
 
@@ -70,7 +72,7 @@ class Labelled:
             raise ValueError("features hold NaN or infinity: clean the rows first")
         self.labels, self.label = np.unique(np.asarray(labels), return_inverse=True)
         if len(self.labels) < 2:
-            raise ValueError(f"Labelled needs two labels at least, not {self.labels.tolist()}")
+            raise ValueError(f"Labelled needs at least two labels, not {self.labels.tolist()}")
         self.name = repr(source) if isinstance(source, str) else f"{len(given)} rows"
         self.features = _features(given, scaled)
         self.arms = len(self.labels)

@@ -34,10 +34,11 @@ class LastFM:
     scaled to unit norm (57 artists whose words touch none of the 25 SVD components stay zero).
 
     Each round: a user drawn uniformly from all 1,892, one of their artists, the others uniform without repetition, shuffled.
-    Nobody knows expected rewards here: `means` are NaN, so regret is too; compare rewards with those of "random".
+    Expected rewards are unknown: `means` are NaN, and so is regret; compare rewards with those of
+    "random".
 
-    `per_user=True` asks the lab for one bandit per user instead of one for all; the rounds are the same, and
-    `episode.users_of_last_block()` says whose they are.
+    `per_user=True` makes experiments use one bandit per user instead of one for all. The rounds are
+    the same, and `episode.users_of_last_block()` returns their users.
 
     `dpb.run(LastFM(), ["linucb", "random"], horizon=50_000, seeds=5)`: LinUCB earns 8.9 times what random play does, 8.3 times
     with SVD features (measured).

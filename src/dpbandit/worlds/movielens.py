@@ -1,4 +1,4 @@
-"""MovieLens 100K as a bandit: which of some films, all of which a person has seen, would they like?
+"""MovieLens 100K as a bandit: which of several films that a person has seen did they like?
 
 Uses Harper & Konstan 2015 (GroupLens), in the form that RecBole's wheel carries; never part of this package.
 """
@@ -39,7 +39,7 @@ class MovieLens:
     they rated. It pays 1 if they gave it four stars or more.
 
     `encoder` makes a context of a film's year and of five genres, all public. `records(seed, rows)` is a log of films
-    shown uniformly at random, as a table's rows. Nobody knows expected rewards: `means` are NaN.
+    shown uniformly at random, as a table's rows. Expected rewards are unknown: `means` are NaN.
 
     The files are looked for in $DPBANDIT_DATA/ml-100k, in the user cache, and in an installed recbole
     (`pip install --no-deps recbole`).

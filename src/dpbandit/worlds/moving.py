@@ -38,12 +38,14 @@ class Moving:
 
     With 20 arms without features, whose means are U(0, 0.6), and the same noise:
 
-    - "worst-becomes-best": at half, the worst arm's mean becomes that of the best, and 0.3 more. The other arms go on paying
-      as before: whoever no longer plays that arm is told nothing. The arms are public;
-    - "new-arm": a round offers 19 of the 20 arms, and until half the last one is never among them. Then it is, by the toss of
-      a coin, ahead of all others by 0.3, or one like the others. Nothing is known in advance.
+    - "worst-becomes-best": halfway, the worst arm's mean becomes the best arm's plus 0.3. The other
+      arms pay as before, so a bandit that no longer plays that arm learns nothing of it. The arms
+      are public;
+    - "new-arm": a round offers 19 of the 20 arms, and until halfway never the last one. Then it is,
+      with probability ½, ahead of all others by 0.3, or one like the others. Nothing is known in
+      advance.
 
-    An episode's `theta` is None: there is no one truth. Rewards fit reward_range=(-0.5, 1.5).
+    An episode's `theta` is None, because θ* is not constant. Rewards fit reward_range=(-0.5, 1.5).
 
     >>> world = Moving("worst-becomes-best", rounds=2_000)
     >>> block = world.episode(seed=0).block(2_000)

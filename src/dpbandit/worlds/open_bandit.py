@@ -113,7 +113,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of a replay: of `rounds` logged rounds `matched` counted, with `clicks` among them.
+    """The result of a replay: of `rounds` logged rounds `matched` counted, with `clicks` clicks.
 
     >>> Replay(rounds=10_000, matched=300, clicks=3).ctr
     0.01
@@ -130,7 +130,8 @@ class Replay:
 
     @property
     def standard_error(self) -> float:
-        """Of `ctr`. With (clicks + ½)/(matched + 1) as the rate: having seen no click does not make one sure of 0."""
+        """Standard error of `ctr`, with (clicks + ½)/(matched + 1) as the rate, so that no clicks
+        do not imply certainty."""
         rate = (self.clicks + 0.5) / (self.matched + 1)
         return math.sqrt(rate * (1 - rate) / self.matched) if self.matched else math.nan
 
