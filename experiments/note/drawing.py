@@ -17,7 +17,12 @@ STYLES: dict[str, dict[str, Any]] = {
 TOLD: dict[str, dict[str, Any]] = {
     "square": {"color": "#c2571a", "lw": 1.4, "ls": "--", "label": "squared weights like 1/j²"},
     "shipped": {"color": "#00796b", "lw": 1.8, "label": "as shipped, like 1/j⁴"},
-    "toeplitz": {"color": "#7b3294", "lw": 1.1, "ls": (0, (4, 1, 1, 1)), "label": "square root, T known"},
+    "toeplitz": {
+        "color": "#7b3294",
+        "lw": 1.1,
+        "ls": (0, (4, 1, 1, 1)),
+        "label": "square root, T known",
+    },
     "tree": {"color": "#2554a8", "lw": 1.1, "ls": ":", "label": "binary tree, T known"},
     "local": {"color": "#8a8f98", "lw": 1.1, "ls": (0, (1, 2)), "label": "each reward by itself"},
 }

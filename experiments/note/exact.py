@@ -171,11 +171,15 @@ def curves(knee: float, ratio: float, first: int) -> dict[str, list[list[float]]
         "toeplitz": np.cumsum(np.cumsum(root) ** 2) / np.sum(root**2),
         "local": t,
     }
-    found = {name: [[t[m], float(line[m] / t[m] ** 2)] for m in marks] for name, line in lines.items()}
+    found = {
+        name: [[t[m], float(line[m] / t[m] ** 2)] for m in marks] for name, line in lines.items()
+    }
     for name, power, bend, begin in (("shipped", 2.0, knee, first), ("square", 1.0, 0.0, 1)):
         at = times(begin, ratio, 2 * ROUNDS)
         told = information(at, power, bend) / at[1:] ** 2.0  # right before the next release
-        found[name] = [[float(j), float(v)] for j, v in zip(at[1:], told, strict=True) if j <= ROUNDS]
+        found[name] = [
+            [float(j), float(v)] for j, v in zip(at[1:], told, strict=True) if j <= ROUNDS
+        ]
     return {name: [[x, round(y, 9)] for x, y in line] for name, line in found.items()}
 
 

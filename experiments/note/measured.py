@@ -79,7 +79,8 @@ def simulation(seeds: int) -> dict[str, Any]:
             frame = results.frame()
             mean = frame.groupby(["algorithm", "round"])["regret"].mean()
             found["curves"] = {
-                name: [[int(t), round(float(v), 3)] for t, v in mean[name].items()] for name in DRAWN
+                name: [[int(t), round(float(v), 3)] for t, v in mean[name].items()]
+                for name in DRAWN
             }
     return found
 

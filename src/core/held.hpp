@@ -129,7 +129,7 @@ template <class Bandit> struct Held final : Core {
         if (arms <= room) return;
         free(board);
         room = room_for(arms);
-        board = (double*)fresh((size_t)room * 8);
+        board = (double*)fresh((size_t)(3 * room + 8) * 8);  // scores, and what lots need
     }
     int check(const double* contexts, i64 arms, i64 dim) override {
         if (dim != spec.dim) return DIMENSION;

@@ -6,7 +6,7 @@
 
 namespace dpb {
 enum class NoiseKind { none, gaussian, laplace, knorm, wishart, response };
-enum class PolicyKind { uniform, ucb, centred_ucb, thompson, index };
+enum class PolicyKind { uniform, ucb, centred_ucb, thompson, sampled, index };
 enum class LearnerKind { none, ridge, filter, pair, joint, arms, batches };
 enum class Site { nothing, reward, moments, own, increment };
 enum class ReleaseKind { once, tree, honaker, pan_private, toeplitz, episodes };
@@ -26,7 +26,7 @@ struct Spec {
     PolicyKind policy;
     NoiseKind noise;
     int64_t dim, horizon;  // horizon 0: unknown
-    double max_norm, l1_limit, low, high, alpha, context_noise;
+    double max_norm, l1_limit, low, high, alpha, context_noise, holdout;
     bool one_hot, clips;
     uint64_t ties_key, contexts_key;
     // ridge, joint, arms

@@ -31,7 +31,7 @@ from dpbandit.frames import array_of, in_order
 from dpbandit.logs.record import ASSUMPTION, CONTEXTS_TOO, Log, People
 from dpbandit.model import Gate, ReleasedModel
 from dpbandit.options import Options
-from dpbandit.policies import Propensities, View
+from dpbandit.policies import Decision, Propensities, View
 from dpbandit.privacy.accounting import epsilon_of
 from dpbandit.privacy.claim import Claim, Spent
 from dpbandit.privacy.ledger import Ledger
@@ -50,7 +50,7 @@ NO_COPIES = (
 )
 
 FOR_USERS = (
-    *("select", "update", "propensities"),
+    *("select", "decide", "update", "propensities"),
     *("theta", "rounds", "dim", "name", "memory", "encoder", "log"),
     *("claim", "spent", "ledger", "receipt", "clipped", "over_cap", "user_counts"),
     *("save", "export", "model", "get_params"),
@@ -363,22 +363,59 @@ class Bandit:
             alpha=alpha,
             gate=self.gate,
             encoder=self.encoder,
+            holdout=self.options.holdout,
         )
 
-    def propensities(
-        self, contexts: ArrayLike, *, draws: int = 1_000, seed: int | None = None
-    ) -> Propensities:
-        """The probability with which `select` plays each row now, and its standard error.
+    def decide(self, contexts: ArrayLike, *, draws: int = 1_000) -> Decision:
+        """The arm that `select` plays, with the probability that it had: log both.
 
-        Only for Thompson sampling and random play. It uses released values only, so it costs no
-        privacy, and it changes nothing. Exact for one or two arms and for random play.
+        With it, `dpb.replay(log, …, propensity=…)` estimates what another algorithm would have earned.
 
         Parameters
         ----------
         contexts : array of shape (arms, dim)
             One row per arm.
         draws : int
-            Number of draws, for more than two arms.
+            As in `propensities`.
+
+        Raises
+        ------
+        PropensityError
+            As in `propensities`.
+
+        Examples
+        --------
+        >>> import dpbandit as dpb
+        >>> bandit = dpb.make("linucb", dim=2, holdout=0.02, seed=0)
+        >>> bandit.update([0.0, 1.0], 1.0)
+        >>> arm, propensity, standard_error = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+        >>> arm, round(propensity, 6), standard_error
+        (1, 0.99, 0.0)
+        """
+        while True:
+            model = self.model()
+            found = model.propensities(self.check_contexts(contexts), draws=draws)
+            arm = self.select(contexts)
+            # Another thread may have learned in between: then it was another model's arm.
+            if model.same_as(self.model()):
+                break
+        return Decision(arm, float(found.probabilities[arm]), float(found.standard_errors[arm]))
+
+    def propensities(
+        self, contexts: ArrayLike, *, draws: int = 1_000, seed: int | None = None
+    ) -> Propensities:
+        """The probability with which `select` plays each row now, and its standard error.
+
+        Available where lots are drawn: policy='sampled', random play, Thompson sampling, and
+        anything with a `holdout`. It uses released values only, so it costs no privacy, and it
+        changes nothing. Exact, except for Thompson sampling with more than two arms.
+
+        Parameters
+        ----------
+        contexts : array of shape (arms, dim)
+            One row per arm.
+        draws : int
+            Number of draws, for Thompson sampling with more than two arms.
         seed : int, optional
             Seed of a separate generator for these draws.
 

@@ -119,6 +119,7 @@ class Design:
             "ties_key": ties_key,
             "contexts_key": contexts_key,
             "context_noise": options.context_noise,
+            "holdout": options.holdout,
             **self.settings,
         }
 

@@ -19,7 +19,15 @@ from numpy.typing import ArrayLike
 from dpbandit.encoder import Encoder
 from dpbandit.errors import NormError, NotFiniteError, OptionError, SaveError, ShapeError
 from dpbandit.frames import array_of
-from dpbandit.policies import TIE, Policy, Propensities, View, find_policy
+from dpbandit.policies import (
+    TIE,
+    BoundPolicy,
+    Decision,
+    Policy,
+    Propensities,
+    View,
+    find_policy,
+)
 from dpbandit.privacy.claim import Claim
 from dpbandit.types import Matrix, Vector
 
@@ -111,6 +119,8 @@ class ReleasedModel:
         The requirements on a context.
     encoder : Encoder, optional
         The encoder of the bandit, if it had one.
+    holdout : float, default 0
+        The share of decisions that are uniformly random.
     """
 
     name: str
@@ -121,6 +131,7 @@ class ReleasedModel:
     alpha: float
     gate: Gate
     encoder: Encoder | None = None
+    holdout: float = 0.0
 
     @property
     def round(self) -> int:
@@ -160,9 +171,27 @@ class ReleasedModel:
 
         given = self.check(contexts)
         draws = whole("draws", draws, least=1)
-        return self.policy.propensities(
-            self.view, given, self.alpha, draws=draws, seed=seed, name=self.name
-        )
+        if self.holdout > 0 and isinstance(self.policy, BoundPolicy):
+            found = self.policy.certain(self.view, given, self.alpha)
+        else:
+            found = self.policy.propensities(
+                self.view, given, self.alpha, draws=draws, seed=seed, name=self.name
+            )
+        learned = 1.0 - self.holdout
+        mixed = learned * found.probabilities + self.holdout / len(given)
+        return Propensities(mixed, learned * found.standard_errors)
+
+    def decide(self, contexts: ArrayLike, *, draws: int = 1_000) -> Decision:
+        """As `Bandit.decide`, from what was exported."""
+        given = self.check(contexts)
+        found = self.propensities(given, draws=draws)
+        arm = self.choose(given)
+        return Decision(arm, float(found.probabilities[arm]), float(found.standard_errors[arm]))
+
+    def same_as(self, other: ReleasedModel) -> bool:
+        """Whether both play alike."""
+        same = self.alpha == other.alpha and np.array_equal(self.view.theta, other.view.theta)
+        return same and np.array_equal(self.view.matrix, other.view.matrix)
 
     def check(self, contexts: Any) -> Matrix:
         """The contexts as an array, or a named error."""
@@ -174,8 +203,7 @@ class ReleasedModel:
 
     def choose(self, given: Matrix) -> int:
         """The best arm among contexts that `check` returned."""
-        key = random.getrandbits(64)
-        scores = self.policy.scores(self.view, given, self.alpha, key, 0)
+        scores = self._scores(given)
         best = int(scores.argmax())
         near = scores >= scores[best] - TIE
         if np.count_nonzero(near) > 1:
@@ -185,7 +213,7 @@ class ReleasedModel:
     def rank(self, given: Matrix, most: int) -> tuple[list[int], Vector]:
         """The best `most` arms among contexts that `check` returned, best first, and the scores of
         all arms. The first is drawn as `choose` draws it."""
-        scores = self.policy.scores(self.view, given, self.alpha, random.getrandbits(64), 0)
+        scores = self._scores(given)
         order = np.argsort(-scores, kind="stable").tolist()
         start = 0
         while start < min(most, len(order)):
@@ -197,6 +225,12 @@ class ReleasedModel:
             order[start:end] = equal
             start = end
         return order[:most], scores
+
+    def _scores(self, given: Matrix) -> Vector:
+        """Of all arms; the same where the lot alone decides."""
+        if self.holdout > 0 and random.random() < self.holdout:
+            return np.zeros(len(given))
+        return self.policy.scores(self.view, given, self.alpha, random.getrandbits(64), 0)
 
     def to_record(self) -> dict[str, Any]:
         """The record that `export` writes: ready for JSON, and enough to rank anywhere."""
@@ -211,6 +245,7 @@ class ReleasedModel:
             "max_norm": gate.max_norm if math.isfinite(gate.max_norm) else None,
             "l1_limit": gate.l1_limit,
             "one_hot": gate.one_hot,
+            **({"holdout": self.holdout} if self.holdout > 0 else {}),
             **({} if self.encoder is None else {"encoder": self.encoder.to_record()}),
             **self.policy.record(self.view, self.alpha),
         }
@@ -250,11 +285,16 @@ class ReleasedModel:
                 "read it"
             ) from error
         view, alpha = policy.view_of(record)
-        unknown = sorted(set(record) - _COMMON - {"encoder"} - set(policy.record(view, alpha)))
+        unknown = sorted(
+            set(record) - _COMMON - {"encoder", "holdout"} - set(policy.record(view, alpha))
+        )
         if unknown:
             raise SaveError(f"a released model with a field {unknown[0]!r} that is not known here")
         limit, claim = record["max_norm"], _claim(record["claim"])
         one_hot = record["one_hot"]
+        holdout = float(record.get("holdout", 0.0))
+        if not 0 <= holdout <= 1:
+            raise ValueError(f"holdout is a share, not {holdout!r}")
         if not isinstance(one_hot, bool) or len(view.theta) != record["dim"]:
             raise ValueError("one_hot is no flag, or theta has not dim numbers")
         gate = Gate(
@@ -274,6 +314,7 @@ class ReleasedModel:
             alpha=alpha,
             gate=gate,
             encoder=encoder_for(record["encoder"], gate.dim) if "encoder" in record else None,
+            holdout=holdout,
         )
 
     def __repr__(self) -> str:

@@ -40,6 +40,7 @@ class Options:
     seed: int | None = None
     pan_private: bool = False
     context_noise: float = 0.0
+    holdout: float = 0.0
     theta_norm: float = 1.0
     zeta: float = 0.05
     reward_noise: float = 0.5
@@ -70,6 +71,11 @@ class Options:
             setattr(self, name, positive(name, getattr(self, name)))
         for name in ("context_noise", "reward_noise"):
             setattr(self, name, not_negative(name, getattr(self, name)))
+        self.holdout = not_negative("holdout", self.holdout)
+        if self.holdout > 1:
+            raise OptionError(
+                f"holdout is a share of the decisions, from 0 to 1, not {self.holdout!r}"
+            )
         self.zeta = positive("zeta", self.zeta)
         if not self.zeta < 1:
             raise OptionError(f"zeta must lie strictly between 0 and 1, not {self.zeta!r}")

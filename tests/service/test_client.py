@@ -180,7 +180,10 @@ def test_what_is_refused_says_what_to_do(shared, kind):
             client.reward(name, shown, 0.8125)
         assert refused.value.status == 409
         assert "8125" not in str(refused.value)
-    with kind(url, key=KEY) as stranger, pytest.raises(AccessError, match="does not accept this key"):
+    with (
+        kind(url, key=KEY) as stranger,
+        pytest.raises(AccessError, match="does not accept this key"),
+    ):
         stranger.bandits()
     with (
         kind(url, key=make_key(service.store, "reward")) as reporter,

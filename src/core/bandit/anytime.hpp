@@ -21,6 +21,9 @@ struct Anytime : Common {
     static constexpr int SCALES = 6;
     // What play teaches anyway: so many times what is known, shaped like what was played of late.
     static constexpr double TAUGHT = 100;
+    // Lots need so much of the posterior's deviation where contexts differ from round to round: whatever is
+    // played then teaches about all arms.
+    static constexpr double NARROWER = 0.2;
     struct Times {
         i64 due, releases, refresh_due, released_at;
     };
@@ -231,6 +234,8 @@ struct Anytime : Common {
             released[i] = estimate[i];
             for (int k = 0; k < z.n; k++) bonus[(i64)i * z.s + k] = covariance[(i64)i * l.s + k];
         }
+        if (o.policy == PolicyKind::sampled && prior.has_features())
+            for (i64 i = 0; i < z.square(); i++) bonus[i] *= NARROWER * NARROWER;
         if (o.neglected && times->releases) forget_what_play_teaches();
     }
     // The posterior's moments over scales of the prior's variance, weighed by what the releases say of them.

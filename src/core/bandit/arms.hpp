@@ -41,6 +41,7 @@ struct Arms : Common {
             i64 arm = named_arm(slate.row(j), z.n);
             scores[j] = released[arm] + bonuses[arm];
         }
+        if (is_held_out(o.holdout, o.ties_key, decision)) clear(scores, slate.arms);
         return pick(scores, slate.arms, o.ties_key, decision);
     }
     // What an arm's index has on top of its released mean in the coming round.

@@ -47,6 +47,7 @@ struct Batches : Common {
             i64 arm = named_arm(slate.row(j), z.n);
             scores[j] = released[arm] + bonuses[arm];
         }
+        if (is_held_out(o.holdout, o.ties_key, decision)) clear(scores, slate.arms);
         return pick(scores, slate.arms, o.ties_key, decision);
     }
     const double* bonuses_of(double alpha) {

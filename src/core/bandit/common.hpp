@@ -38,7 +38,8 @@ struct Common {
     }
     DPB_INLINE int choose_by(const View& view, const Slate& slate, double alpha, double* scores) {
         u64 decision = (u64)clock->decisions++;
-        score_by(o.policy, z, view, slate, alpha, o.ties_key, decision, desk, scores);
+        if (is_held_out(o.holdout, o.ties_key, decision)) clear(scores, slate.arms);
+        else score_by(o.policy, z, view, slate, alpha, o.ties_key, decision, desk, scores);
         return pick(scores, slate.arms, o.ties_key, decision);
     }
     // The clean value, in doubles, as audits and simulations see it.

@@ -13,6 +13,7 @@ const std::map<string, dpb::PolicyKind> POLICIES = {
     {"ucb", dpb::PolicyKind::ucb},
     {"centred-ucb", dpb::PolicyKind::centred_ucb},
     {"thompson", dpb::PolicyKind::thompson},
+    {"sampled", dpb::PolicyKind::sampled},
     {"index", dpb::PolicyKind::index},
 };
 const std::map<string, dpb::LearnerKind> LEARNERS = {
@@ -135,6 +136,8 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
     s.high = r.real("high");
     s.alpha = r.real("alpha");
     s.context_noise = r.real("context_noise");
+    s.holdout = r.real("holdout");
+    require(s.holdout >= 0 && s.holdout <= 1, "holdout lies between 0 and 1");
     s.one_hot = r.flag("one_hot");
     s.clips = r.flag("clips");
     s.ties_key = r.key("ties_key");

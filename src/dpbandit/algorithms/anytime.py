@@ -26,8 +26,8 @@ from dpbandit.algorithms.rewards import NUMBERS, rewards_of
 from dpbandit.design import DEFAULT_ALPHA, Design
 from dpbandit.errors import OptionError
 from dpbandit.learners.scale import FREE
-from dpbandit.options import Options, flag, positive, whole
-from dpbandit.policies import CENTRED_UCB
+from dpbandit.options import Options, flag, one_of, positive, whole
+from dpbandit.policies import CENTRED_UCB, SAMPLED, find_policy
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sensitivity import on_grid
@@ -53,6 +53,7 @@ OPTIONS = (
     "explore",
     "find_scale",
     "local",
+    "policy",
 )
 
 # Where they come from, and what other values gave: docs/frontier.md.
@@ -74,6 +75,9 @@ PLAIN = {
     "find_scale": False,
     "local": NEVER,
 }
+# Of policy='sampled': standard deviations of the posterior, where arms share no feature
+# (`learners.filter` narrows them where they do). What it costs: docs/frontier.md.
+SPREAD = 0.8
 # Beyond, a release would show less of an item than floats can tell.
 LONGEST_KNEE = 1e9
 
@@ -114,7 +118,14 @@ def design(name: str, options: Options) -> Design:
         raise OptionError(
             f"memories must be at most {MOST_MEMORIES} numbers of rounds, () for none, not {memories!r}"
         )
-    explore = options.own("explore", "everything" if options.alpha == "theory" else "neglected")
+    policy = find_policy(
+        one_of("policy", options.own("policy", CENTRED_UCB.name), (CENTRED_UCB.name, SAMPLED.name))
+    )
+    by_lot = policy is SAMPLED
+    if by_lot and options.alpha == "theory":
+        raise OptionError("alpha='theory' is the width of a bound, and policy='sampled' has none")
+    everything = by_lot or options.alpha == "theory"
+    explore = options.own("explore", "everything" if everything else "neglected")
     if explore not in EXPLORE:
         raise OptionError(
             f"explore must be one of {', '.join(map(repr, EXPLORE))}, not {explore!r}"
@@ -123,6 +134,11 @@ def design(name: str, options: Options) -> Design:
     if neglected and options.alpha == "theory":
         raise OptionError(
             "alpha='theory' covers all directions: explore='neglected' does not go with it"
+        )
+    if neglected and by_lot:
+        raise OptionError(
+            "policy='sampled' draws lots from the whole posterior: explore='neglected' does not go "
+            "with it"
         )
     first = options.own("first_release", None)
     if first is None:
@@ -159,12 +175,12 @@ def design(name: str, options: Options) -> Design:
         },
         release=release,
         noise=noise,
-        policy=CENTRED_UCB,
+        policy=policy,
         claim=_claim(options, noise, budget, local),
         ledger=noise.ledger(budget),
         # The posterior holds all uncertainty, the noise's too: this radius covers every x at once.
         theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),
-        alpha=rewards.alpha if neglected else DEFAULT_ALPHA,
+        alpha=SPREAD if by_lot else rewards.alpha if neglected else DEFAULT_ALPHA,
         values_depend_on_releases=True,  # residuals are taken against the released prediction
         has_instruments=True,
     )

@@ -19,8 +19,8 @@ from dpbandit.algorithms.anytime import KNEE, LONGEST_KNEE, RATIO
 from dpbandit.algorithms.rewards import NUMBERS, rewards_of
 from dpbandit.design import Design
 from dpbandit.errors import OptionError
-from dpbandit.options import Options, positive, whole
-from dpbandit.policies import find_policy
+from dpbandit.options import Options, one_of, positive, whole
+from dpbandit.policies import SAMPLED, THOMPSON, find_policy
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
@@ -39,6 +39,7 @@ OPTIONS = (
     "first_release",
     "reward_variance",
     "private_features",
+    "policy",
 )
 CONTEXTS_ARE_PRIVATE = True
 
@@ -75,6 +76,9 @@ def design(name: str, options: Options) -> Design:
     ratio = positive("ratio", options.own("ratio", RATIO))
     if not 1 < ratio <= 10:
         raise OptionError(f"ratio must lie above 1, and at most 10, not {ratio!r}")
+    policy = find_policy(
+        one_of("policy", options.own("policy", THOMPSON.name), (THOMPSON.name, SAMPLED.name))
+    )
     n = options.dim + 1
     numbers = n + packed_size(n)
     budget = noise.budget(options, Pair.draws(numbers, options.horizon, ratio))
@@ -137,7 +141,7 @@ def design(name: str, options: Options) -> Design:
         },
         release=release,
         noise=noise,
-        policy=find_policy("thompson"),
+        policy=policy,
         claim=claim,
         ledger=noise.ledger(budget),
         theory=math.sqrt(options.dim) + math.sqrt(2 * math.log(1 / options.zeta)),

@@ -33,6 +33,7 @@ class Given(TypedDict, total=False):
     seed: int | None
     pan_private: bool
     context_noise: float
+    holdout: float
     theta_norm: float
     zeta: float
     reward_noise: float
@@ -48,6 +49,7 @@ class Given(TypedDict, total=False):
     memories: Sequence[float]
     life: float | None
     explore: Literal["neglected", "everything"]
+    policy: Literal["centred-ucb", "thompson", "sampled"] | None
     find_scale: bool | None
     local: Literal["blocks", "never"] | int
     shape: Literal["round", "ellipsoid", "instruments"]

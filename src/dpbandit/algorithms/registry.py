@@ -198,6 +198,7 @@ def make(  # type: ignore[empty-body]
     seed: int | None = None,
     pan_private: bool = False,
     context_noise: float = 0.0,
+    holdout: float = 0.0,
     theta_norm: float = 1.0,
     zeta: float = 0.05,
     reward_noise: float = 0.5,
@@ -213,6 +214,7 @@ def make(  # type: ignore[empty-body]
     memories: Sequence[float] = (27_000.0, 9_000.0, 3_000.0),
     life: float | None = None,
     explore: Literal["neglected", "everything"] = "neglected",
+    policy: Literal["centred-ucb", "thompson", "sampled"] | None = None,
     find_scale: bool | None = None,
     local: Literal["blocks", "never"] | int = "blocks",
     shape: Literal["round", "ellipsoid", "instruments"] = "round",
@@ -274,6 +276,9 @@ def make(  # type: ignore[empty-body]
         Protect also if memory is inspected once: `private-linucb`, `tree-gauss`.
     context_noise : float, default 0
         σ of Corollary 1's perturbation of contexts.
+    holdout : float, default 0
+        The share of decisions that the lot makes alone, every arm equally likely: 0.02, say. Any
+        other algorithm can then be evaluated from the log (`Bandit.decide`, `dpb.replay`).
     theta_norm, zeta, reward_noise : float, default 1.0, 0.05, 0.5
         S, ζ and R, only for alpha='theory'.
     backend : {'core', 'reference'}, optional
@@ -308,6 +313,10 @@ def make(  # type: ignore[empty-body]
     life : float, default 10,000 or 12 knees
         `anytime`: rounds after which the interval between releases stops growing, so that releases
         stay current.
+    policy : {'centred-ucb', 'thompson', 'sampled'}, optional
+        `anytime` plays the highest bound ('centred-ucb') and `anytime-joint` samples its posterior
+        ('thompson'). With 'sampled' both draw lots with probabilities in closed form, so that
+        propensities are exact.
     explore : {'neglected', 'everything'}, default 'neglected'
         `anytime`: the uncertainty that the bonus covers: directions that play neglects, or all.
     find_scale : bool, default True where possible

@@ -33,7 +33,7 @@ POLICIES = {"none": "uniform", "ridge": "ucb", "filter": "centred-ucb"}
 # not left out.
 COMMON = (
     "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
-    "context_noise contexts_key"
+    "context_noise contexts_key holdout"
 )
 RIDGE = (
     "site release ridge levels unknown_horizon sensitivity multipliers growth shape unshape floor "
@@ -69,6 +69,8 @@ def plan_of(bandit: Any, horizon: int) -> Plan:
         raise _refusal(name, f"they know nothing of its choice {unknown!r}")
     if spec["context_noise"] > 0:
         raise _refusal(name, "context_noise draws new contexts in every round")
+    if spec["holdout"] > 0:
+        raise _refusal(name, "holdout plays some rounds by lot")
     alphas = bandit.alphas(1, horizon)
     shared: dict[str, Any] = {
         "noise": noise,

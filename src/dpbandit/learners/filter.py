@@ -19,6 +19,7 @@ from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.learners.local import LocalPhase
 from dpbandit.learners.prior import DIFFERENCES, LOOKED_AT, Prior
 from dpbandit.learners.scale import FREE, Scale
+from dpbandit.policies import SAMPLED
 from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.algebra import below, factor, inverse_if_positive, solved
 from dpbandit.reference.fields import Fields, Holder, Number
@@ -34,6 +35,9 @@ LEAST_WEIGHT = 1e-3
 # round j counts (j/t)²⁰.
 TAUGHT = 100.0
 OF_LATE = 20
+# Lots need so much of the posterior's deviation where contexts differ from round to round: whatever
+# is played then teaches about all arms.
+NARROWER = 0.2
 # Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything
 # about some direction.
 LEAST_NOISE = 1e-6
@@ -308,6 +312,8 @@ class FilterLearner(Learner, Holder):
         if self.follows_rate and self.releases > 0:
             self._note_rate()
         self.bonus[:] = self.posterior[: self.dim, : self.dim]
+        if self.spec["policy"] == SAMPLED.name and self.prior.has_features():
+            self.bonus *= NARROWER**2
         if self.spec["neglected"] and self.releases > 0:
             self._forget_what_play_teaches()
 

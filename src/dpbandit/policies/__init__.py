@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from dpbandit.policies.bounds import CentredUcb, Index, Ucb
 from dpbandit.policies.policy import TIE as TIE
+from dpbandit.policies.policy import BoundPolicy as BoundPolicy
+from dpbandit.policies.policy import Decision as Decision
 from dpbandit.policies.policy import Policy as Policy
 from dpbandit.policies.policy import Propensities as Propensities
 from dpbandit.policies.policy import View as View
+from dpbandit.policies.sampled import Sampled
 from dpbandit.policies.thompson import Thompson
 from dpbandit.policies.uniform import Uniform
 from dpbandit.tables import add_to, find_in
 
-UCB, CENTRED_UCB, THOMPSON, UNIFORM, INDEX = Ucb(), CentredUcb(), Thompson(), Uniform(), Index()
+UCB, CENTRED_UCB, INDEX = Ucb(), CentredUcb(), Index()
+THOMPSON, SAMPLED, UNIFORM = Thompson(), Sampled(), Uniform()
 
 POLICIES: dict[str, Policy] = {
-    policy.name: policy for policy in (UCB, CENTRED_UCB, THOMPSON, UNIFORM, INDEX)
+    policy.name: policy for policy in (UCB, CENTRED_UCB, THOMPSON, SAMPLED, UNIFORM, INDEX)
 }
 _OURS = frozenset(POLICIES)
 

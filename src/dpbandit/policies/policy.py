@@ -37,6 +37,14 @@ class Propensities(NamedTuple):
     standard_errors: Vector
 
 
+class Decision(NamedTuple):
+    """An arm with the probability that it had: what a log needs for evaluations to come."""
+
+    arm: int
+    propensity: float
+    standard_error: float  # of the propensity: 0 if exact
+
+
 class Policy(ABC):
     """How an arm is picked. Every method is abstract: a policy that lacks one cannot be made."""
 
@@ -125,9 +133,17 @@ class BoundPolicy(MatrixPolicy):
         raise PropensityError(
             f"{name} has no propensities: it plays the arm with the highest bound, so one arm has "
             "probability 1 and all others 0, and its log cannot say what another arm would have "
-            "earned. 'private-ts' has them; or play another arm with a known probability yourself, "
-            "and log that"
+            "earned. Give holdout=0.02, say, and two decisions in a hundred are made by lot; or take "
+            "an algorithm that draws lots: 'anytime' or 'anytime-joint' with policy='sampled', or "
+            "'private-ts'"
         )
+
+    def certain(self, view: View, contexts: Matrix, alpha: float) -> Propensities:
+        """All of the probability on the highest bound; equal ones share it."""
+        scores = self.scores(view, contexts, alpha, 0, 0)
+        near = scores >= scores.max() - TIE
+        best = np.where(near, 1.0 / np.count_nonzero(near), 0.0)
+        return Propensities(best, np.zeros(len(scores)))
 
 
 def matrix_record(view: View, alpha: float) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from dpbandit.reference.algebra import eigen, factor
 
 # Draws × arms held at a time: 8 MB in each of a few arrays.
 CHUNK = 1 << 20
-# Draws share the key of ties; their numbers start far above it.
-DRAWS = 1 << 61
 
 
 class Thompson(MatrixPolicy):
@@ -26,9 +24,12 @@ class Thompson(MatrixPolicy):
     description = "x·(θ + α·L·z), LLᵀ = M, z normal"
 
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
-        from dpbandit.reference.random import normals  # a ranker loads nothing else that learns
+        from dpbandit.reference.random import (
+            OWN_LOTS,
+            normals,
+        )  # a ranker loads nothing else that learns
 
-        z = normals(key, decision | DRAWS, len(view.theta))
+        z = normals(key, decision | OWN_LOTS, len(view.theta))
         drawn: Vector = contexts @ (view.theta + alpha * (factor(view.matrix) @ z))
         return drawn
 

@@ -28,7 +28,7 @@ from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.reference import loops
 from dpbandit.reference.fields import Fields
 from dpbandit.reference.gate import Gate
-from dpbandit.reference.random import lots, normals
+from dpbandit.reference.random import HOLDOUT, lots, normals, uniforms
 from dpbandit.reference.spec import check
 from dpbandit.release.base import MAX_LEVELS
 from dpbandit.release.toeplitz import MOST_ROUNDS as TOEPLITZ_ROUNDS
@@ -107,10 +107,13 @@ class Engine:
         return arms
 
     def scores_of(self, contexts: Matrix, alpha: float, decision: int) -> Vector:
-        """The policy's scores."""
+        """The policy's scores; the same for all where the lot alone decides."""
+        key = int(self.spec["ties_key"])
+        if uniforms(key, decision | HOLDOUT, 1)[0] < self.spec["holdout"]:
+            return np.zeros(len(contexts))
         width = float(self.spec["alpha"]) if math.isnan(alpha) else alpha
         view = View(self._learner.theta, self._learner.matrix(width))
-        return self._policy.scores(view, contexts, width, int(self.spec["ties_key"]), decision)
+        return self._policy.scores(view, contexts, width, key, decision)
 
     def _as_scored(self, contexts: Matrix, decision: int) -> Matrix:
         """Contexts with noise of their own where asked for (Wang, Zhao & Wang 2022, Corollary 1).

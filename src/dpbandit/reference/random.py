@@ -21,8 +21,8 @@ Words = NDArray[np.uint64]
 NOISE, TIES, CONTEXTS, START, WORLD = range(5)
 
 # Streams of one key that must not meet: radii beside directions, a Wishart matrix's off-diagonals,
-# Thompson's draws.
-RADII, OFF_DIAGONALS, THOMPSON = 1 << 62, 1 << 60, 1 << 61
+# a policy's own draws; ties are addressed by the decision alone.
+RADII, OFF_DIAGONALS, OWN_LOTS, HOLDOUT = 1 << 62, 1 << 60, 1 << 61, 1 << 60
 ATTEMPTS = 64  # of a gamma number: one in twenty is rejected at worst
 
 _ALL = (1 << 64) - 1

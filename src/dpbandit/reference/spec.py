@@ -12,7 +12,7 @@ from dpbandit.release import Release
 
 COMMON = (
     "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
-    "context_noise contexts_key"
+    "context_noise contexts_key holdout"
 )
 _TREE = "levels unknown_horizon sensitivity multipliers"
 KEYS = {
