@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import collections
+import contextlib
 import json
 import os
 import random
@@ -234,6 +235,8 @@ async def load(arguments: argparse.Namespace, sides: list[Side], result: dict[st
     for side in sides:
         await side.queue.join()
     broken.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await broken
 
 
 # ---------------------------------------------------------------------- the judgement

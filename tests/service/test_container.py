@@ -58,8 +58,12 @@ def test_the_dockerfile():
     assert set(asked.split(",")) <= set(extras)
     settings.check_environment(variables())
     kept = (DEPLOY / "Dockerfile.dockerignore").read_text()
-    for name in re.findall(r"^!(\S+)$", kept, re.M):
+    kept = re.findall(r"^!(\S+)$", kept, re.M)
+    for name in kept:
         assert (ROOT / name).exists(), name
+    # What the build installs is let through.
+    for name in re.findall(r"install\(FILES (\S+)", (ROOT / "CMakeLists.txt").read_text()):
+        assert any(name == one or name.startswith(f"{one}/") for one in kept), name
 
 
 def test_the_compose_file(compose):
