@@ -210,6 +210,13 @@ class ReleasedModel:
             return int(random.choice(near.nonzero()[0]))
         return best
 
+    def pick(self, given: Matrix) -> tuple[int, float | None]:
+        """The arm that `choose` draws, with its propensity where that is in closed form."""
+        arm = self.choose(given)
+        if not self.policy.exact:
+            return arm, None
+        return arm, float(self.propensities(given).probabilities[arm])
+
     def rank(self, given: Matrix, most: int) -> tuple[list[int], Vector]:
         """The best `most` arms among contexts that `check` returned, best first, and the scores of
         all arms. The first is drawn as `choose` draws it."""

@@ -90,7 +90,7 @@ def test_many_arms_without_features_are_near_thompson_sampling():
     view = View(rng.normal(size=8), np.diag(rng.uniform(0.2, 2.0, size=8)))
     exact = chances(view.theta, view.matrix, np.eye(8), draws=20_000, seed=1).probabilities
     found = SAMPLED.propensities(view, np.eye(8), 1.0, draws=1, seed=None, name="").probabilities
-    assert np.abs(found - exact).sum() / 2 < 0.15  # in total variation
+    assert np.abs(found - exact).sum() / 2 < 0.2  # in total variation
 
 
 def test_equal_arms_are_equally_likely_and_no_width_means_certainty():

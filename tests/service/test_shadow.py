@@ -140,6 +140,21 @@ def test_stated_propensities_are_what_is_played(shared, client, algorithm):
         assert abs(shown[arm] - chance) <= 4.5 * spread, (arm, shown, chances)
 
 
+@pytest.mark.parametrize("algorithm", ["anytime", "anytime-joint"])
+def test_a_policy_of_lots_keeps_the_propensity_of_every_decision(shared, client, algorithm):
+    service, _ = shared
+    asked = {**BANDIT, "name": uuid.uuid4().hex, "algorithm": algorithm, "horizon": None}
+    name = client.create_bandit(**asked, options={"policy": "sampled"})["name"]
+    one = client.decide(name, ARMS)
+    slate = client.decide(name, ARMS, k=3, propensities=True).slate
+    stated = {each.arm: each.propensity for each in slate}
+    assert sum(stated.values()) == pytest.approx(1.0)
+    assert all(each.propensity_error == 0.0 for each in slate)
+    first, second, *_ = kept(service, name, "arm, propensity")
+    assert first == (one.arm, pytest.approx(stated[one.arm]))
+    assert second == (slate[0].arm, pytest.approx(slate[0].propensity))
+
+
 def test_clients_of_personalizer_in_the_shadow_get_their_baseline(shared, client):
     service, key = shared
     name, _ = made(client, shadow=True, dim=8)

@@ -41,7 +41,8 @@ class CobaLearner(Learner):
     the number of buckets that features are hashed into, with signs. Other options are those of
     `dpb.make`; without a `seed` the noise is real.
 
-    Thompson sampling and random play report propensities; UCB algorithms have none, and report none.
+    Where lots are drawn (policy="sampled", holdout, Thompson sampling, random play) propensities are reported; UCB
+    algorithms have none, and report none.
 
     >>> learner = CobaLearner("anytime", epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=1)
     >>> learner.predict([0.5, 0.1], [(1, 0), (0, 1)])["action"] in [(1, 0), (0, 1)]
@@ -93,10 +94,10 @@ class CobaLearner(Learner):
         """The action to take: with its propensity where the algorithm has one."""
         rows = self._rows(context, actions)
         bandit = self._deferred.of(rows.shape[1])
-        arm = int(bandit.select(rows))
         if not self._deferred.draws_lots:
-            return {"action": actions[arm]}
-        return {"action_prob": (actions[arm], float(bandit.propensities(rows).probabilities[arm]))}
+            return {"action": actions[int(bandit.select(rows))]}
+        arm, propensity, _ = bandit.decide(rows)
+        return {"action_prob": (actions[arm], propensity)}
 
     def score(self, context: Any, actions: Any, action: Any) -> float:
         """The propensity of an action."""

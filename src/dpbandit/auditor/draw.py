@@ -216,6 +216,11 @@ class Drawer:
             self.arms = None
             if given.pop("unit", None) is not None:
                 given["unit"] = ("user", 1)
+        # Without draws of their own: what else a story has stays the same.
+        if "policy" in algorithm.own_options and dim % 4 == 3 and given.get("alpha") != "theory":
+            given["policy"] = "sampled"
+        if dim % 4 == 2:
+            given["holdout"] = 0.25
         if person:
             given.pop("window", None)
         if given.get("rewards") == "clicks":

@@ -50,13 +50,15 @@ class Policy(ABC):
 
     name: ClassVar[str]
     in_core: ClassVar[bool] = False  # whether the compiled core has it; or the reference runs it
+    exact: ClassVar[bool] = False  # whether it draws lots with probabilities in closed form
     description: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        """A class that picks in its own way has a name of its own, and the core does not know it."""
+        """A class that picks in its own way has a name of its own, and nobody knows more of it."""
         if "scores" in vars(cls) and "name" not in vars(cls):
             raise TypeError(f"policy {cls.__name__} does not say its own name")
         cls.in_core = vars(cls).get("in_core", False)
+        cls.exact = vars(cls).get("exact", False)
 
     @abstractmethod
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:

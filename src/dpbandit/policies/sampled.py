@@ -18,7 +18,7 @@ class Sampled(MatrixPolicy):
     """One arm by lot: the nearer to the leader, in standard deviations, the likelier."""
 
     name = "sampled"
-    in_core = True
+    in_core = exact = True
     description = "by lot, as likely as to beat the leader, of N(θ, α²M)"
 
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:

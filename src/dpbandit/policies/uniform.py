@@ -13,7 +13,7 @@ class Uniform(Policy):
     """Every arm with the same probability."""
 
     name = "uniform"
-    in_core = True
+    in_core = exact = True
     description = "every arm with the same probability"
 
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:

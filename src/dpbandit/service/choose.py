@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbandit.model import ReleasedModel
-from dpbandit.policies import TIE, Propensities
+from dpbandit.policies import Propensities
 from dpbandit.policies.policy import BoundPolicy
 from dpbandit.service.answers import Refused
 from dpbandit.service.catalog import Served
@@ -58,9 +58,13 @@ async def choose(
     if served.shadow:
         return _in_the_shadow(order, scores, baseline)
     holdout = served.holdout
-    found = await _chances(model, given, scores, draw) if chances or holdout else None
+    wanted = chances or holdout or model.policy.exact
+    found = await _chances(model, given, draw) if wanted else None
     if found is None or not holdout:
-        return Chosen(order, scores, found, Kept())
+        kept = Kept()
+        if found is not None and not isinstance(model.policy, BoundPolicy):
+            kept = Kept(float(found.probabilities[order[0]]))
+        return Chosen(order, scores, found, kept)
     arms = len(given)
     mixed = (1 - holdout) * found.probabilities + holdout / arms
     by_lot = random.random() < holdout
@@ -89,14 +93,10 @@ def _in_the_shadow(order: list[int], scores: Vector, baseline: Baseline) -> Chos
 
 
 async def _chances(
-    model: ReleasedModel,
-    given: Matrix,
-    scores: Vector,
-    draw: Callable[[Matrix], Awaitable[Propensities]],
+    model: ReleasedModel, given: Matrix, draw: Callable[[Matrix], Awaitable[Propensities]]
 ) -> Propensities:
     """The probability with which the model ranks each arm first."""
-    if isinstance(model.policy, BoundPolicy):  # the highest bound; equal ones draw lots
-        near = scores >= scores.max() - TIE
-        best = np.where(near, 1.0 / np.count_nonzero(near), 0.0)
-        return Propensities(best, np.zeros(len(scores)))
-    return await draw(given)
+    policy = model.policy
+    if isinstance(policy, BoundPolicy):
+        return policy.certain(model.view, given, model.alpha)
+    return model.propensities(given) if policy.exact else await draw(given)

@@ -219,7 +219,8 @@ async def _prepare(
     details: list[Details] = []
     kept = Kept()
     if asked.k is None and not asked.propensities and served.plain:
-        chosen = [model.choose(given)]
+        arm, propensity = model.pick(given)
+        chosen, kept = [arm], Kept(propensity)
     else:
         chosen, details, kept = await _ranked(app, served, model, given, asked, draws)
     names: list[Asked | None] = [None] * len(chosen)
