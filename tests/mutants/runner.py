@@ -52,7 +52,7 @@ import operators
 import targets
 from operators import Mutant
 
-LONGEST = 30  # seconds of a processor for one mutant: a loop without end
+LONGEST = 10  # seconds of a processor for one mutant: a loop without end
 SEED = 20_240
 SHARE, FEWEST = 0.15, 12  # of the judges' work that one mutant gets, and of judges
 LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver decide
@@ -298,6 +298,21 @@ def print_of(judge: str, ran: set[str], saw: Seen, texts: Texts) -> str:
     return fingerprint(own, BANDITS.get(judge.partition(": ")[2]), saw.bits)
 
 
+def baseline_for(file: Path | None) -> Baseline:
+    """The baseline, or the one that is kept beside the verdicts, if not a letter has changed."""
+    paths = sorted([*root().rglob("*.py"), *root().glob("_core*"), *Path(HERE).glob("*.py")])
+    print_ = fingerprint([(path.name, path.read_bytes()) for path in paths])
+    kept = file and file.with_suffix(".baseline")
+    if kept is not None and kept.exists():
+        was, found = pickle.loads(kept.read_bytes())
+        if was == print_:
+            return found  # type: ignore[no-any-return]
+    found = take_baseline()
+    if kept is not None:
+        kept.write_bytes(pickle.dumps((print_, found)))
+    return found
+
+
 def take_baseline() -> Baseline:
     """Run every judge on the code as it ships, noting which functions it runs."""
     texts = Texts()
@@ -537,10 +552,11 @@ def run(
     workers: int,
     before: Before,
     share: float,
+    out: Path | None,
     say: Callable[[str], None],
 ) -> Iterator[Verdict]:
     """The verdict on each, in the order in which they end; first those that were found before."""
-    sources, baseline = targets.sources(), take_baseline()
+    sources, baseline = targets.sources(), baseline_for(out)
     texts, answers, again, wanted = Texts(), {}, [], {}
     for mutant in mutants:
         asked = concerned(mutant, baseline, share)
@@ -767,7 +783,7 @@ def main() -> int:
     found: list[Verdict] = []
     before = begin_anew(given.out)
     say = functools.partial(print, flush=True)
-    for verdict in run(mutants, given.workers, before, given.share, say):
+    for verdict in run(mutants, given.workers, before, given.share, given.out, say):
         found.append(verdict)
         report(verdict, given.out, len(found), start)
     count = Counter(verdict.verdict for verdict in found)

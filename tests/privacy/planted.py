@@ -481,12 +481,12 @@ def plant_clean_choices() -> str:
     return why
 
 
-def plant_clean_rate() -> str:
+def clean_rate(learner: FilterLearner) -> None:
     """How often people click, and the prior with it, from the clean sum instead of the releases."""
+    learner.rate = abs(float(np.sum(learner.sum.fields()["sums_low"].astype(float)))) * STEP
 
-    def clean(learner: FilterLearner) -> None:
-        learner.rate = abs(float(np.sum(learner.sum.fields()["sums_low"].astype(float)))) * STEP
 
+def plant_clean_rate() -> str:
     given = {"rewards": "clicks", "reward_range": (0, 1), "first_release": 2, "ratio": 1.2}
     more = {"backend": "reference", "public_contexts": np.random.default_rng(0).normal(size=(9, 2))}
 
@@ -495,7 +495,7 @@ def plant_clean_rate() -> str:
 
     assert math.isfinite(shipped()[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FilterLearner, "_note_rate", clean)
+        patch.setattr(FilterLearner, "_note_rate", clean_rate)
         cost, why = shipped()
     assert math.isinf(cost)
     return why
@@ -526,16 +526,18 @@ def plant_free_numbers_too_large() -> str:
     return f"{broken:.3f} × the claimed μ for a reward that moves to its prediction; {sound:.3f} × as it ships"
 
 
-def plant_window_of_clean_residuals() -> str:
+def clean_window(
+    scale: scales.Scale, size: float, half: float, variance: float, seen: Any = scales.Scale.see
+) -> Any:
     """The window of later rounds follows the residuals themselves, not what was released of them."""
+    scale.widened = max(scale.widened, 20 * size)
+    return seen(scale, size, half, variance)
 
-    def clean(scale: scales.Scale, size: float, half: float, variance: float):
-        scale.widened = max(scale.widened, 20 * size)
-        return seen(scale, size, half, variance)
 
-    seen, sound = scales.Scale.see, free_cost(100.0, 0.0)[0]
+def plant_window_of_clean_residuals() -> str:
+    sound = free_cost(100.0, 0.0)[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scales.Scale, "see", clean)
+        patch.setattr(scales.Scale, "see", clean_window)
         broken, why = free_cost(100.0, 0.0)
     assert sound <= 1
     assert math.isinf(broken)
@@ -831,27 +833,29 @@ def answers_ratio(prepare) -> float:
         return stepwise_ratio(answering, ones(24), [0])
 
 
+PREPARE = FilterLearner.prepare
+
+
+def answered_and_summed(learner, x, reward):
+    found = PREPARE(learner, x, reward)
+    if learner.local.has(learner.clock.rounds):
+        item = learner.instrument * found.numbers[0]
+        learner.sum.sums[0] = learner.sum.sums[0] + np.array([int(one) for one in item], object)
+    return found
+
+
 def plant_answer_that_is_summed() -> str:
-    shipped = FilterLearner.prepare
-
-    def prepare(learner, x, reward):
-        found = shipped(learner, x, reward)
-        if learner.local.has(learner.clock.rounds):
-            item = learner.instrument * found.numbers[0]
-            learner.sum.sums[0] = learner.sum.sums[0] + np.array([int(one) for one in item], object)
-        return found
-
-    broken, sound = answers_ratio(prepare), answers_ratio(shipped)
+    broken, sound = answers_ratio(answered_and_summed), answers_ratio(PREPARE)
     assert broken > 1.2
     assert sound <= 1 + 1e-12
     return f"{broken:.2f} × the claimed μ for a reward that is answered and summed; {sound:.2f} × as it ships"
 
 
 def plant_answer_drawn_twice() -> str:
-    shipped, before = FilterLearner.prepare, {}
+    before = {}
 
     def prepare(learner, x, reward):
-        found, t = shipped(learner, x, reward), learner.clock.rounds
+        found, t = PREPARE(learner, x, reward), learner.clock.rounds
         if learner.local.has(t):
             before[t] = found.numbers
             return found._replace(numbers=before[t - (t % 2 == 0)])
@@ -885,21 +889,20 @@ def plant_phase_that_a_reward_ends() -> str:
     return why
 
 
+def predicted_from_the_clean_sum(learner, x, reward):
+    found = PREPARE(learner, x, reward)
+    clean = float(np.sum(learner.sum.fields()["sums_low"].astype(float))) * STEP
+    learner.estimate[-1] = learner.centre + 0.1 * clean
+    return found
+
+
 def plant_prediction_from_the_clean_sum() -> str:
-    shipped = FilterLearner.prepare
-
-    def prepare(learner, x, reward):
-        found = shipped(learner, x, reward)
-        clean = float(np.sum(learner.sum.fields()["sums_low"].astype(float))) * STEP
-        learner.estimate[-1] = learner.centre + 0.1 * clean
-        return found
-
     def found() -> tuple[float, str]:
         return stepwise_cost(lambda: answering(window=0.25), ones(24), [9])
 
     assert math.isfinite(found()[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FilterLearner, "prepare", prepare)
+        patch.setattr(FilterLearner, "prepare", predicted_from_the_clean_sum)
         cost, why = found()
     assert math.isinf(cost)
     return why
@@ -1028,14 +1031,14 @@ def spread_ratio(factory=spread_user, xs=None) -> float:
     return stepwise_ratio(factory, xs, list(range(len(xs) - 60)), users=users)
 
 
-def plant_eigenvalue_for_a_group() -> str:
+def without_number(unit, reward, before, width, bits, instrument):
     """λ_max of the Gram matrix bounds one direction; the user's N rewards are N times that."""
+    learned = np.vstack([rows_of(before, len(instrument)), instrument])
+    fits = np.linalg.eigvalsh(learned.T @ learned)[-1] <= unit.option[1] ** 2
+    return Taken(reward, instrument.tobytes().hex() if fits else "", fits)
 
-    def without_number(unit, reward, before, width, bits, instrument):
-        learned = np.vstack([rows_of(before, len(instrument)), instrument])
-        fits = np.linalg.eigvalsh(learned.T @ learned)[-1] <= unit.option[1] ** 2
-        return Taken(reward, instrument.tobytes().hex() if fits else "", fits)
 
+def plant_eigenvalue_for_a_group() -> str:
     sound = spread_ratio()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Spread, "take", without_number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import planted
@@ -15,9 +16,12 @@ from dpbandit.auditor.draw import names_of_proven, stories
 from dpbandit.auditor.stories import Event, Story, UnderTest, judge
 from dpbandit.auditor.watch import OTHER_PUBLIC, OTHER_RELEASES, OTHER_SCALE, TWICE
 from dpbandit.errors import OptionError, UnknownAlgorithmError
+from dpbandit.learners.filter import FilterLearner
+from dpbandit.learners.pair import PairLearner
 from dpbandit.logs.enter import INDEX
 from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Pending
+from dpbandit.privacy.unit import Spread
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
 
@@ -290,10 +294,23 @@ class Plant:
     under_test: UnderTest
     within: int
     why: str = ""
+    patches: tuple[tuple[Any, str, Any], ...] = ()  # whose, of what name, and what in its place
+    slow: bool = False
 
 
 def bend(kind):
     return Bend(lambda bandit: planted.bent(bandit, kind))
+
+
+class OnReference(UnderTest):
+    """What ships, on the engine that is Python."""
+
+    def make(self, name, options):
+        return super().make(name, {**options, "backend": "reference"})
+
+
+def on_reference(name, names, within, whose, what, instead, slow=False):
+    return Plant(name, names, OnReference(), within, "", ((whose, what, instead),), slow)
 
 
 TREES = ("tree-gauss", "private-linucb")
@@ -367,6 +384,56 @@ PLANTS = [
         Bend(lambda bandit: planted.redesigned(bandit, NoiselessLog)),
         1000,
     ),
+    Plant("batches that share a reward", ("dp-klucb",), bend(planted.OverlappingBatches), 500),
+    Plant("batches that end after so many clicks", ("dp-klucb",), bend(planted.CountsClicks), 500),
+    Plant(
+        "noise drawn once for all batches",
+        ("dp-klucb",),
+        Bend(lambda bandit: planted.with_source(bandit, planted.Forgetful(0))),
+        200,
+        TWICE,
+    ),
+    Plant(
+        "a spread user's λ_max without the number of rewards",
+        ("anytime",),
+        UnderTest(),
+        2000,
+        "",
+        ((Spread, "take", planted.without_number),),
+    ),
+    on_reference(
+        "answered and summed",
+        ("anytime",),
+        1000,
+        FilterLearner,
+        "prepare",
+        planted.answered_and_summed,
+    ),
+    on_reference(
+        "a prediction made of the clean sum",
+        ("anytime",),
+        500,
+        FilterLearner,
+        "prepare",
+        planted.predicted_from_the_clean_sum,
+    ),
+    on_reference(
+        "a click rate read off the clean sum",
+        ("anytime",),
+        1000,
+        FilterLearner,
+        "_note_rate",
+        planted.clean_rate,
+    ),
+    on_reference(
+        "a person's second visit in the Gram matrix",
+        ("anytime-joint",),
+        1000,
+        PairLearner,
+        "_is_new",
+        lambda learner: True,
+        slow=True,
+    ),
     Plant(
         "rounding of A⁻¹·s",
         ("dgs",),
@@ -382,8 +449,13 @@ PLANTS = [
 ]
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
-def test_a_planted_bug_is_found_without_being_told_where_it_is(plant):
+@pytest.mark.parametrize(
+    "plant",
+    [pytest.param(plant, marks=[pytest.mark.slow] * plant.slow, id=plant.name) for plant in PLANTS],
+)
+def test_a_planted_bug_is_found_without_being_told_where_it_is(plant, monkeypatch):
+    for whose, name, instead in plant.patches:
+        monkeypatch.setattr(whose, name, instead)
     found = dpb.fuzz(
         plant.names, cases=plant.within, stop=1, shrinking=0.0, under_test=plant.under_test
     )
