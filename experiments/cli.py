@@ -23,7 +23,7 @@ PLACES = (
     *("catalogue", "catalogue-clicks", "movielens"),
     *("digits", "image_segments", "wine", "breast_cancer", "phishing", "iris", "bananas"),
 )
-LOGGED = "open-bandit"
+SECTIONS = ("logistic-environment", "open-bandit")
 FIGURES = ("1a", "1b", "1c", "2a", "2b", "2c", "noise")
 
 
@@ -116,9 +116,9 @@ def privacy_cost(
         typer.Option(
             "--worlds",
             "--only",
-            help=f"Only this world: {', '.join(PLACES)} or {LOGGED}, a log that is replayed; may be "
+            help=f"Only this world: {', '.join(PLACES)}; or this section: {' or '.join(SECTIONS)}; may be "
             "repeated. The others stay as they are in the table beside --docs.",
-            autocompletion=names.one_of(*PLACES, LOGGED),
+            autocompletion=names.one_of(*PLACES, *SECTIONS),
         ),
     ] = None,
     algorithms: Annotated[

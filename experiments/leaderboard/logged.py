@@ -20,7 +20,7 @@ from dpbandit.worlds import DataMissing, OpenBandit
 from experiments.leaderboard.store import code_version
 from experiments.leaderboard.summary import SETTING
 
-NAME = "open-bandit"
+NAME, TITLE = "open-bandit", "Logged clicks: Open Bandit"
 CAMPAIGNS = ("women", "men", "all")
 POLICIES = {"random": "replay", "bts": "snips"}  # and by which estimator each is judged
 # Public, proven lines that say different things; `linucb` and `random` to compare with.
