@@ -106,7 +106,7 @@ def privacy_cost(
     profile: Annotated[
         str,
         typer.Option(
-            help="quick (minutes, up to 10,000 rounds) or full (some 25 minutes on two cores, up "
+            help="quick (minutes, up to 10,000 rounds) or full (some 40 minutes on two cores, up "
             "to 100,000).",
             autocompletion=names.one_of("quick", "full"),
         ),
