@@ -17,8 +17,8 @@ import pandas as pd
 import dpbandit as dpb
 from dpbandit.errors import LogWarning, PrivacyWarning
 from dpbandit.worlds import DataMissing, OpenBandit
+from experiments.leaderboard.grid import SETTING
 from experiments.leaderboard.store import code_version
-from experiments.leaderboard.summary import SETTING
 
 NAME, TITLE = "open-bandit", "Logged clicks: Open Bandit"
 CAMPAIGNS = ("women", "men", "all")

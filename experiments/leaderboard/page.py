@@ -63,7 +63,7 @@ def _gap(standings: pd.DataFrame) -> str:
     found = default.against_best(standings)
     if not found:
         return "The default was not played at the setting and horizons of this table."
-    budget = grid.Budget(*default.SETTING)
+    budget = grid.SETTING
     return "\n\n".join(
         [
             "The default is `anytime`, made with the range of rewards and the public contexts and "

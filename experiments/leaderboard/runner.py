@@ -25,7 +25,7 @@ from dpbandit.simulate.results import Results
 from dpbandit.simulate.run import Match, play_all, prepare
 from dpbandit.worlds import World
 from experiments.leaderboard import grid, logged, published, references, store
-from experiments.leaderboard.grid import Budget, Entry, Place, Profile
+from experiments.leaderboard.grid import ROUNDS, SETTING, Budget, Entry, Place, Profile
 from experiments.leaderboard.store import COLUMNS, Cell, code_version, key
 
 # What has a table of its own on the page, by the name it is asked for.
@@ -132,6 +132,7 @@ def play(
                 stored = stored.loc[np.array(within, dtype=bool)]
                 todo += _missing(cell, world, lines, stored, counts)
                 parts.append(stored)
+        todo.sort(key=_when)
         total = sum(task.weight for task in todo)
         if todo:
             with spread.over(cluster, workers) as where:
@@ -153,6 +154,13 @@ def play(
         )
     result.seconds = time.monotonic() - start
     return result
+
+
+def _when(task: Task) -> tuple[bool, bool, int]:
+    """What the page begins with is played first, in case nobody waits for the rest."""
+    cell = task.cell
+    aside = cell.budget is not None and cell.budget != SETTING
+    return aside, cell.horizon not in ROUNDS, cell.horizon
 
 
 def _open(place: Place, sizes: Iterable[int], result: Run) -> dict[int, World]:
