@@ -18,6 +18,7 @@ from dpbandit.cli.shared import BROKEN, INTERRUPTED, app, err, print_json, room_
 # Written here once more because their modules take seconds to import; a test compares them.
 PLACES = (
     *("synthetic", "synthetic-50", "lastfm-pca", "lastfm-svd"),
+    *("little-noise", "student", "mixture", "money"),
     *("drifting", "degenerate", "clicks", "logistic"),
     *("abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"),
     *("catalogue", "catalogue-clicks", "movielens"),
@@ -149,7 +150,7 @@ def privacy_cost(
     json_: Json = False,
 ) -> None:
     """The leaderboard: what every private algorithm loses over LinUCB on the same seeds, in
-    23 worlds at four budgets.
+    27 worlds at four budgets.
 
     Ctrl-C keeps what is finished; the same command goes on from there. LastFM is looked for in
     $DPBANDIT_DATA and in the user cache, MovieLens also in an installed recbole, Open Bandit in an
