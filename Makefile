@@ -107,7 +107,7 @@ reproduction: core ## run the paper profile and put its report and figures into 
 notebooks: $(TOOLS) core ## run the notebooks in examples/ and save what they show
 	$(BIN)/python tools/notebooks.py
 
-leaderboard: core ## what privacy costs, every algorithm in sixteen worlds: docs/leaderboard.md (some 25 minutes; goes on after Ctrl-C)
+leaderboard: core ## what privacy costs, every algorithm in 27 worlds: docs/leaderboard.md (some 40 minutes; goes on after Ctrl-C)
 	$(BIN)/dpbandit bench privacy-cost --profile full --out build/leaderboard --docs docs/leaderboard.md
 
 clean:           ## remove the environment and everything generated

@@ -18,12 +18,13 @@ from dpbandit.cli.shared import BROKEN, INTERRUPTED, app, err, print_json, room_
 # Written here once more because their modules take seconds to import; a test compares them.
 PLACES = (
     *("synthetic", "synthetic-50", "lastfm-pca", "lastfm-svd"),
+    *("little-noise", "student", "mixture", "money"),
     *("drifting", "degenerate", "clicks", "logistic"),
     *("abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"),
     *("catalogue", "catalogue-clicks", "movielens"),
     *("digits", "image_segments", "wine", "breast_cancer", "phishing", "iris", "bananas"),
 )
-LOGGED = "open-bandit"
+SECTIONS = ("logistic-environment", "open-bandit")
 FIGURES = ("1a", "1b", "1c", "2a", "2b", "2c", "noise")
 
 
@@ -106,7 +107,7 @@ def privacy_cost(
     profile: Annotated[
         str,
         typer.Option(
-            help="quick (minutes, up to 10,000 rounds) or full (some 25 minutes on two cores, up "
+            help="quick (minutes, up to 10,000 rounds) or full (some 40 minutes on two cores, up "
             "to 100,000).",
             autocompletion=names.one_of("quick", "full"),
         ),
@@ -116,9 +117,9 @@ def privacy_cost(
         typer.Option(
             "--worlds",
             "--only",
-            help=f"Only this world: {', '.join(PLACES)} or {LOGGED}, a log that is replayed; may be "
+            help=f"Only this world: {', '.join(PLACES)}; or this section: {' or '.join(SECTIONS)}; may be "
             "repeated. The others stay as they are in the table beside --docs.",
-            autocompletion=names.one_of(*PLACES, LOGGED),
+            autocompletion=names.one_of(*PLACES, *SECTIONS),
         ),
     ] = None,
     algorithms: Annotated[
@@ -149,7 +150,7 @@ def privacy_cost(
     json_: Json = False,
 ) -> None:
     """The leaderboard: what every private algorithm loses over LinUCB on the same seeds, in
-    23 worlds at four budgets.
+    27 worlds at four budgets.
 
     Ctrl-C keeps what is finished; the same command goes on from there. LastFM is looked for in
     $DPBANDIT_DATA and in the user cache, MovieLens also in an installed recbole, Open Bandit in an

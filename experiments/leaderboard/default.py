@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from experiments.leaderboard import grid, table
+from experiments.leaderboard.grid import ROUNDS, SETTING
 from experiments.leaderboard.summary import DEFAULT
-from experiments.leaderboard.summary import SETTING as SETTING
 
 TOLD = f"{DEFAULT}, clicks"  # what a user writes where rewards are clicks
-ROUNDS = (10_000, 100_000)
 BAR = 1.1
 
 

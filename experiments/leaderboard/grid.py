@@ -24,10 +24,12 @@ from dpbandit.worlds import (
     MovieLens,
     Moving,
     Synthetic,
+    Tails,
     World,
 )
 from experiments.leaderboard.references import NAME as LOGISTIC
 
+TailsKind = Literal["student", "mixture", "money"]
 MovingKind = Literal["abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"]
 
 
@@ -86,6 +88,13 @@ def _moving(kind: MovingKind, title: str, dim: int) -> Place:
     )
 
 
+def _tails(kind: TailsKind, title: str, dim: int) -> Place:
+    # The bounds know no such noise.
+    return Place(
+        kind, title, _same(lambda: Tails(kind)), dim, Tails(kind).reward_range, linear=False
+    )
+
+
 def _labelled(name: str, title: str, dim: int) -> Place:
     words = f"{title}, d = {dim}"
     return Place(name, words, _same(lambda: Labelled(name)), dim, WHOLE, linear=False)
@@ -98,6 +107,17 @@ PLACES: dict[str, Place] = {
         Place(
             "synthetic-50", "Simulation, d = 50", _same(lambda: Synthetic(dim=50)), 50, SIMULATED
         ),
+        Place(
+            "little-noise",
+            "Noise of 0.1, d = 10",
+            _same(lambda: Synthetic(reward_noise=0.1)),
+            10,
+            SIMULATED,
+            0.1,
+        ),
+        _tails("student", "Heavy tails, d = 10", 10),
+        _tails("mixture", "Rare large noise, d = 10", 10),
+        _tails("money", "Money, five articles", 5),
         Place("lastfm-pca", "LastFM, PCA, d = 25", _same(LastFM), 25, WHOLE, None),
         Place(
             "lastfm-svd",
@@ -150,6 +170,8 @@ class Budget(NamedTuple):
 # The paper's, whose δ protects nobody; then three that a reviewer could accept, from weak to
 # strong.
 BUDGETS = (Budget(2.0, 0.1), Budget(2.0, 1e-5), Budget(1.0, 1e-6), Budget(0.5, 1e-6))
+# What the page begins with.
+SETTING, ROUNDS = BUDGETS[2], (10_000, 100_000)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import pandas as pd
 import dpbandit as dpb
 from dpbandit.errors import LogWarning, PrivacyWarning
 from dpbandit.worlds import DataMissing, OpenBandit
+from experiments.leaderboard.grid import SETTING
 from experiments.leaderboard.store import code_version
-from experiments.leaderboard.summary import SETTING
 
-NAME = "open-bandit"
+NAME, TITLE = "open-bandit", "Logged clicks: Open Bandit"
 CAMPAIGNS = ("women", "men", "all")
 POLICIES = {"random": "replay", "bts": "snips"}  # and by which estimator each is judged
 # Public, proven lines that say different things; `linucb` and `random` to compare with.

@@ -15,8 +15,8 @@ import pandas as pd
 
 from dpbandit import __version__
 from dpbandit.engine import core_status
-from experiments.leaderboard import default, drawing, grid, logged, summary, table
-from experiments.leaderboard.runner import Run
+from experiments.leaderboard import default, drawing, grid, summary, table
+from experiments.leaderboard.runner import SECTIONS, Run
 from experiments.leaderboard.store import code_version
 
 
@@ -53,8 +53,8 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
     for place in run.shown:
         if place.name in set(standings["world"]):
             parts += [f"### {place.title}", table.world_table(standings, place.name)]
-    if run.logged is not None:
-        parts += ["## Logged clicks: Open Bandit", logged.markdown(run.logged)]
+    for name, rows in run.sections.items():
+        parts += [f"## {SECTIONS[name].TITLE}", SECTIONS[name].markdown(rows)]
     parts += ["## Setting", _setting(run, standings)]
     return "\n\n".join(parts) + "\n"
 
@@ -63,7 +63,7 @@ def _gap(standings: pd.DataFrame) -> str:
     found = default.against_best(standings)
     if not found:
         return "The default was not played at the setting and horizons of this table."
-    budget = grid.Budget(*default.SETTING)
+    budget = grid.SETTING
     return "\n\n".join(
         [
             "The default is `anytime`, made with the range of rewards and the public contexts and "
@@ -261,9 +261,10 @@ def write(
     folder = Path(folder)
     if docs is not None:
         standings = table.merged(standings, run, Path(docs).with_suffix(".csv"))
-        earlier = logs_beside(Path(docs))
-        if run.logged is None and earlier.exists():
-            run.logged = pd.read_csv(earlier)
+        for name in SECTIONS:
+            earlier = section_beside(Path(docs), name)
+            if name not in run.sections and earlier.exists():
+                run.sections[name] = pd.read_csv(earlier)
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         name: folder / f"leaderboard.{name}" for name in ("parquet", "csv", "svg", "png", "md")
@@ -279,10 +280,9 @@ def write(
     files["json"] = folder / "config.json"
     files["json"].write_text(json.dumps(_config(run), indent=1, ensure_ascii=False))
     written = list(files.values())
-    logs = logs_beside(files["md"])
-    if run.logged is not None:
-        run.logged.to_csv(logs, index=False, float_format="%.6g")
-        written.append(logs)
+    for name, rows in run.sections.items():
+        written.append(section_beside(files["md"], name))
+        rows.to_csv(written[-1], index=False, float_format="%.6g")
     if docs is not None:
         target = Path(docs)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -292,14 +292,15 @@ def write(
         written.append(Path(shutil.copyfile(files["small"], small)))
         for ending in ("png", "svg", "csv"):
             written.append(Path(shutil.copyfile(files[ending], target.with_suffix(f".{ending}"))))
-        if run.logged is not None:
-            written.append(Path(shutil.copyfile(logs, logs_beside(target))))
+        for name in run.sections:
+            pair = (section_beside(one, name) for one in (files["md"], target))
+            written.append(Path(shutil.copyfile(*pair)))
     return written
 
 
-def logs_beside(page: Path) -> Path:
-    """Where the replays of a page are."""
-    return page.with_name(f"{page.stem}-logged.csv")
+def section_beside(page: Path, name: str) -> Path:
+    """Where the rows of a section are."""
+    return page.with_name(f"{page.stem}-{name}.csv")
 
 
 def _config(run: Run) -> dict[str, Any]:
@@ -342,7 +343,7 @@ def as_json(run: Run, standings: pd.DataFrame, files: list[Path]) -> dict[str, A
         "standings": rows,
         "winners": [w.to_dict() for w in table.winners(standings)],
         "default": [gap._asdict() for gap in default.against_best(standings)],
-        "logged": None if run.logged is None else run.logged.to_dict(orient="records"),
+        "sections": {name: rows.to_dict(orient="records") for name, rows in run.sections.items()},
         "skipped": [
             {"world": w, "label": label, "reason": reason} for w, label, reason in run.skipped
         ],

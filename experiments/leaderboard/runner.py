@@ -24,10 +24,12 @@ from dpbandit.errors import DpbanditError, PrivacyWarning
 from dpbandit.simulate.results import Results
 from dpbandit.simulate.run import Match, play_all, prepare
 from dpbandit.worlds import World
-from experiments.leaderboard import grid, logged, references, store
-from experiments.leaderboard.grid import Budget, Entry, Place, Profile
+from experiments.leaderboard import grid, logged, published, references, store
+from experiments.leaderboard.grid import ROUNDS, SETTING, Budget, Entry, Place, Profile
 from experiments.leaderboard.store import COLUMNS, Cell, code_version, key
 
+# What has a table of its own on the page, by the name it is asked for.
+SECTIONS = {section.NAME: section for section in (published, logged)}
 # Called with what is being played, and the work done and in all (in units of its own).
 Progress = Callable[[str, float, float], None]
 
@@ -47,7 +49,7 @@ class Run:
     complete: bool = True
     seconds: float = 0.0
     kept: list[Place] = field(default_factory=list)  # worlds of an earlier table, not played now
-    logged: pd.DataFrame | None = None  # replays of Open Bandit
+    sections: dict[str, pd.DataFrame] = field(default_factory=dict)  # by name: what no cell holds
 
     @property
     def shown(self) -> list[Place]:
@@ -97,7 +99,7 @@ def play(
     cells_folder = Path(folder) / "cells"
     cells_folder.mkdir(parents=True, exist_ok=True)
     wanted = None if worlds is None else list(worlds)
-    simulated = None if wanted is None else [name for name in wanted if name != logged.NAME]
+    simulated = None if wanted is None else [name for name in wanted if name not in SECTIONS]
     result = Run(
         size, grid.places(simulated), grid.entries(algorithms), pd.DataFrame(columns=list(COLUMNS))
     )
@@ -130,14 +132,17 @@ def play(
                 stored = stored.loc[np.array(within, dtype=bool)]
                 todo += _missing(cell, world, lines, stored, counts)
                 parts.append(stored)
+        todo.sort(key=_when)
         total = sum(task.weight for task in todo)
         if todo:
             with spread.over(cluster, workers) as where:
                 _play(todo, where, version, lambda what, done: say(what, done, total), keep)
-        if wanted is None or logged.NAME in wanted:
-            say("Open Bandit's log", total, total)
-            result.logged, why_not = logged.play(cells_folder)
-            result.left_out += [why_not] if why_not else []
+        for name, section in SECTIONS.items():
+            if wanted is None or name in wanted:
+                say(section.TITLE, total, total)
+                rows, why_not = section.play(cells_folder)
+                result.left_out += [why_not] if rows is None else []
+                result.sections |= {} if rows is None else {name: rows}
         say("done", total, total)
     except KeyboardInterrupt:
         result.complete = False
@@ -149,6 +154,13 @@ def play(
         )
     result.seconds = time.monotonic() - start
     return result
+
+
+def _when(task: Task) -> tuple[bool, bool, int]:
+    """What the page begins with is played first, in case nobody waits for the rest."""
+    cell = task.cell
+    aside = cell.budget is not None and cell.budget != SETTING
+    return aside, cell.horizon not in ROUNDS, cell.horizon
 
 
 def _open(place: Place, sizes: Iterable[int], result: Run) -> dict[int, World]:

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from experiments.leaderboard import grid
+from experiments.leaderboard.grid import ROUNDS, SETTING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SETTING = (1.0, 1e-6)
 DEFAULT = "anytime"
-ROUNDS = 10_000
 LEFT, RIGHT = -0.6, 1.05  # what lies beyond is drawn at the edge
 
 
 def rounds(standings: pd.DataFrame) -> int:
     """T = 10⁴ where it was played: later most lines have caught up with LinUCB."""
-    return ROUNDS if ROUNDS in set(standings["horizon"]) else int(standings["horizon"].max())
+    return ROUNDS[0] if ROUNDS[0] in set(standings["horizon"]) else int(standings["horizon"].max())
 
 
 def shares(standings: pd.DataFrame) -> pd.DataFrame:
@@ -66,7 +65,8 @@ def figure(standings: pd.DataFrame) -> Figure:
     for row, label in zip(rows, table["label"].astype(str), strict=True):
         axes.axhline(row, color="#e3e7ee", lw=0.8, zorder=0)
         if not label.startswith(DEFAULT):
-            axes.text(RIGHT, row + 0.14, label, fontsize=7, ha="right", color="#545e6e")
+            # Left of the red line, so that it does not run through the name.
+            axes.text(0.97, row, label, fontsize=7.5, ha="right", va="center", color="#545e6e")
     for column, marker, face, words in (
         ("best", "s", "white", "best proven line, named if another"),
         ("default", "o", "#2554a8", "anytime, the default"),

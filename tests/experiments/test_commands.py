@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import cli
-from experiments.leaderboard import grid
+from experiments.leaderboard import grid, runner
 from experiments.reproduction import parts
 
 QUICK = {
@@ -33,6 +33,7 @@ def test_what_is_printed_says_where_the_files_are(name, dpbandit_, small, tmp_pa
 
 def test_names_that_are_completed_are_those_of_the_modules():
     assert set(cli.PLACES) == set(grid.PLACES)
+    assert set(cli.SECTIONS) == set(runner.SECTIONS)
     assert cli.FIGURES == parts.FIGURES
 
 

@@ -15,7 +15,8 @@ from dpbandit.cli.shared import app
 from dpbandit.errors import OptionError
 from dpbandit.spread import threads
 from dpbandit.worlds.labelled import NAMED
-from experiments.leaderboard import default, grid, logged, page, runner, table
+from dpbandit.worlds.tails import RANGES
+from experiments.leaderboard import default, grid, logged, page, published, runner, table
 from experiments.leaderboard.grid import Budget, Entry, Place, Profile
 
 BUDGET = Budget(2.0, 1e-5)
@@ -395,7 +396,8 @@ def test_bounds_for_linear_rewards_are_drawn_where_rewards_are_linear():
     without = {place.name for place in grid.places() if not place.bounded}
     moving = {"abrupt", "walk", "seasonal", "new-arm", "worst-becomes-best"}
     clicks = {"clicks", "logistic", "catalogue-clicks"}
-    assert without == {"lastfm-pca", "lastfm-svd", "movielens", *moving, *clicks, *NAMED}
+    others = {"lastfm-pca", "lastfm-svd", "movielens", *RANGES}
+    assert without == {*others, *moving, *clicks, *NAMED}
 
 
 def test_a_logistic_bandit_is_a_reference_where_rewards_are_0_or_1(tmp_path):
@@ -485,8 +487,8 @@ def test_a_log_is_replayed_and_never_ranked(tmp_path, monkeypatch):
         monkeypatch.setattr(drawing, "figure", lambda standings: Figure())
     given = {"algorithms": ["tree-gauss"]}
     run = played(tmp_path / "out", worlds=["synthetic", "open-bandit"], **given)
-    assert set(run.logged["policy"]) == {"random", "bts"}
-    rates = run.logged.groupby(["label", "policy"])["rate"].mean()
+    assert set(run.sections[logged.NAME]["policy"]) == {"random", "bts"}
+    rates = run.sections[logged.NAME].groupby(["label", "policy"])["rate"].mean()
     for policy in ("random", "bts"):
         assert rates["linucb", policy] > 0.9
         assert 0.2 < rates["random", policy] < 0.5
@@ -498,8 +500,8 @@ def test_a_log_is_replayed_and_never_ranked(tmp_path, monkeypatch):
     assert "**replays**, not runs" in section
     assert "`linucb`" in section
     monkeypatch.setattr(logged, "OpenBandit", None)  # what is finished is not played again
-    again = played(tmp_path / "out", worlds=["open-bandit"], **given).logged
-    pd.testing.assert_frame_equal(again, run.logged)
+    again = played(tmp_path / "out", worlds=["open-bandit"], **given).sections
+    pd.testing.assert_frame_equal(again[logged.NAME], run.sections[logged.NAME])
     other = played(tmp_path / "out", worlds=["synthetic"], **given)
     page.write(other, table.standings(other), tmp_path / "out", docs)
     assert section in docs.read_text(), "kept, as worlds are that were not played"
@@ -508,8 +510,21 @@ def test_a_log_is_replayed_and_never_ranked(tmp_path, monkeypatch):
 def test_a_log_that_is_not_there_is_left_out_and_said(tmp_path, monkeypatch):
     monkeypatch.setattr("dpbandit.worlds.data.find_spec", lambda package: None)
     run = played(tmp_path, worlds=["open-bandit", "synthetic"], algorithms=["local"])
-    assert run.logged is None
+    assert not run.sections
     assert any("Open Bandit" in text and "obp" in text for text in run.left_out)
+
+
+def test_another_papers_figures_stand_beside_ours_and_are_called_printed(tmp_path):
+    found, why_not = published.play(tmp_path, norms=(3.0,), rounds=200, seeds=2)
+    assert not why_not
+    text = published.markdown(found)
+    row = next(line for line in text.splitlines() if line.startswith("| `joint` | (2, 1e-05)"))
+    mine = found[(found["algorithm"] == "joint") & (found["budget"] == "(2, 1e-05)")]["regret"]
+    assert f"{mine.mean():,.0f} ± {mine.sem():,.0f}" in row
+    assert "| *as printed there: Private-GLM, contexts private* | (4, 0.02) | 487 |" in text
+    assert "not our runs" in text
+    again, _ = published.play(tmp_path, norms=(3.0,), rounds=200, seeds=2)
+    pd.testing.assert_frame_equal(found, again)
 
 
 def test_lines_for_clicks_play_where_rewards_are_0_or_1(tmp_path):

@@ -23,3 +23,4 @@ from dpbandit.worlds.open_bandit import OpenBandit as OpenBandit
 from dpbandit.worlds.open_bandit import Replay as Replay
 from dpbandit.worlds.open_bandit import replay as replay
 from dpbandit.worlds.synthetic import Synthetic as Synthetic
+from dpbandit.worlds.tails import Tails as Tails
