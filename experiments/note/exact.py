@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def lemma1() -> dict[str, float]:
 def fading(at: NDArray[np.int64], power: float, knee: float, start: int) -> tuple[Vector, Vector]:
     """Shares q that releases show, and the weights ω that an item of round `start` has left then."""
     if power == 2.0:  # as shipped
-        pairs = zip(at[:-1], at[1:], strict=True)
+        pairs = pairwise(at)
         rho = np.array([kept(int(j), int(k), knee) for j, k in pairs] + [0.0])
     else:
         rho = np.append(((knee + at[:-1]) / (knee + at[1:])) ** power, 0.0)
