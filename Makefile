@@ -18,13 +18,14 @@ READY   := $(VENV)/.ready
 TOOLS   := $(VENV)/.tools
 CLUSTER := $(VENV)/.cluster
 OPINIONS := $(VENV)/.opinions
+NOTE    := $(VENV)/.note
 MAIN    := lab,audit,service
 ALL     := $(MAIN),postgres,docs,dev
 # Where nothing is installed yet, what will be needed is installed at once.
 EXTRAS  := $(MAIN)
 $(TOOLS) $(CLUSTER): EXTRAS := $(ALL)
 
-.PHONY: run core test test-all check docs docs-serve tables reproduction notebooks leaderboard clean help
+.PHONY: run core test test-all check docs docs-serve tables reproduction notebooks leaderboard note clean help
 .DEFAULT_GOAL := help
 
 help:            ## show this list
@@ -59,6 +60,11 @@ $(OPINIONS): $(CLUSTER)
 	@$(INSTALL) '.[$(ALL),cluster,second-opinions]' || $(FAILED)
 	@touch $@
 
+# Typst, which sets the note: 34 MB that nothing else needs.
+$(NOTE): $(READY)
+	@$(INSTALL) '.[lab,note]' || $(FAILED)
+	@touch $@
+
 core: $(READY)   ## build the compiled core from src/core; only what changed is compiled
 	@$(BIN)/python tools/backend.py
 
@@ -91,6 +97,9 @@ check: $(TOOLS)  ## format, lint, type-check, and see that imports point downwar
 docs: $(TOOLS)   ## build the documentation site into build/site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html, or make docs-serve for a site with search"
+
+note: $(NOTE) core ## compute the technical note's numbers and set docs/note/dpbandit-note.pdf
+	$(BIN)/python -m experiments.note --pdf
 
 docs-serve: $(TOOLS) ## show the site on http://127.0.0.1:8000 while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-INK = {"figure.dpi": 100, "font.size": 8, "svg.hashsalt": "note", "svg.fonttype": "path"}
+INK: Any = {"figure.dpi": 100, "font.size": 8, "svg.hashsalt": "note", "svg.fonttype": "path"}
 STYLES: dict[str, dict[str, Any]] = {
     "anytime": {"color": "#00796b", "lw": 1.8, "label": "anytime"},
     "anytime-joint": {"color": "#c2571a", "lw": 1.8, "ls": "--", "label": "anytime-joint"},
@@ -16,7 +16,13 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 TOLD: dict[str, dict[str, Any]] = {
     "square": {"color": "#c2571a", "lw": 1.4, "ls": "--", "label": "squared weights like 1/j²"},
-    "shipped": {"color": "#00796b", "lw": 1.8, "label": "as shipped, like 1/j⁴"},
+    "fourth": {
+        "color": "#00796b",
+        "lw": 1.2,
+        "ls": (0, (3, 1)),
+        "label": "like 1/j⁴ past the knee",
+    },
+    "shipped": {"color": "#00796b", "lw": 1.9, "label": "as shipped: with a life"},
     "toeplitz": {
         "color": "#7b3294",
         "lw": 1.1,

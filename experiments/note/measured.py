@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,17 +33,9 @@ SIMULATION: Rivals = {
 }
 LONG = ("linucb", "random", "anytime", "anytime-joint", "joint")
 DRAWN = (*LONG, "tree-gauss")
-SEEDS = {"simulation": 200, "long": 40, "moving": 12, "blocks": 8, "scale": 48, "persons": 6}
+SEEDS = {"simulation": 200, "long": 40, "moving": 12, "blocks": 8, "scale": 48, "persons": 4}
 # Of which runs the test repeats seed 0.
 REPEATED = ("anytime", "anytime-joint", "joint", "dgs", "dgs-figure")
-
-
-def everything(say: Callable[[str], None]) -> dict[str, Any]:
-    found = {}
-    for part, make in PARTS.items():
-        say(part)
-        found[part] = {"seeds": SEEDS[part], **make(SEEDS[part])}
-    return found
 
 
 def cells(results: Any, column: str = "regret") -> dict[str, dict[str, float]]:

@@ -443,3 +443,13 @@ def test_contexts_of_any_size_can_be_counted(size):
     for _ in range(3):
         bandit.select(size * np.array([[1.0, 0.0], [0.0, 1.0], [0.3, 0.0], [0.0, 0.0]]))
     assert bandit.engine.fields()["different"].item() == 4
+
+
+def test_bandits_of_persons_do_not_forget_unless_they_are_asked_to():
+    """Rewards fade as caps are used up, which filters that forget take for tastes that move: at 10% of
+    clicks the gain over random play fell from 0.96 to 0.69 (seed 0 of `experiments.people`)."""
+    made = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 0}
+    capped = {**made, "unit": ("person", 1)}
+    assert dpb.make("anytime", **capped).design.settings["memories"].size == 0
+    assert dpb.make("anytime", **capped, memories=(9_000,)).design.settings["memories"].size == 1
+    assert dpb.make("anytime", **made).design.settings["memories"].size == 3

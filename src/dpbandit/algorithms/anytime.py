@@ -113,7 +113,9 @@ def design(name: str, options: Options) -> Design:
         knee = KNEE * options.dim * 2 * share / min(budget, 1e3)
     knee = min(positive("knee", knee), LONGEST_KNEE)
     life = _rounds("life", options.own("life", max(LIFE, LIFE_IN_KNEES * knee)))
-    memories = options.own("memories", MEMORIES)
+    # As people use up their caps their rewards fade, which filters that forget would take for tastes
+    # that move.
+    memories = options.own("memories", () if whole_range else MEMORIES)
     if not isinstance(memories, (tuple, list)) or len(memories) > MOST_MEMORIES:
         raise OptionError(
             f"memories must be at most {MOST_MEMORIES} numbers of rounds, () for none, not {memories!r}"
