@@ -248,10 +248,11 @@ def test_effort_is_shared_and_what_takes_too_long_is_refused():
     assert found.rounds == {"quick": 100_000, "slow": 0}
 
 
-def test_a_large_question_takes_seconds():
+def test_a_large_question_takes_as_long_as_it_may(monkeypatch):
+    monkeypatch.setattr("dpbandit.planner.ask.SECONDS", 3.0)
     start = time.process_time()
     dpb.plan(dim=20, arms=20, epsilon=1.0, delta=1e-9, horizon=10_000_000)
-    assert time.process_time() - start < 3 * effort.SECONDS
+    assert time.process_time() - start < 9.0
 
 
 # ------------------------------------------------------------------ registered algorithms

@@ -1,5 +1,6 @@
 """Both stores, and services over them."""
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,10 @@ def postgres():
             connection.execute(f"ALTER SYSTEM SET {setting} = off")
         connection.execute("SELECT pg_reload_conf()")
     yield server.get_uri()
+    # At once: nobody needs what hundreds of databases would otherwise write to the disk first.
+    postmaster = server.get_postmaster_info().process
+    postmaster.send_signal(signal.SIGQUIT)
+    postmaster.wait(60)
     server.cleanup()
     folder.cleanup()
 
