@@ -192,8 +192,8 @@ def _repeated(
         today = _rows(task, version, results[0]).set_index("label")
         numbers = ["reward", "regret"]
         for entry in there:
-            pair = before.loc[entry.label, numbers], today.loc[entry.label, numbers]
-            if pair[0].astype(float).equals(pair[1].astype(float)):
+            then, now = (np.array(rows.loc[entry.label, numbers], float) for rows in (before, today))
+            if np.array_equal(then, now, equal_nan=True):
                 found.add(entry.label)
     return found
 
