@@ -28,9 +28,8 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
         "<!-- Written by `dpbandit bench privacy-cost`: change the code, not this page. -->",
         "![What the default and the best proven line add to LinUCB's regret in every world, as a share of "
         f"what random play adds]({picture.replace('.png', '-small.png')})",
-        f"[Every algorithm at every budget, and how it grows with rounds]({picture}): the same in one "
-        "large picture.",
-        _caption(run, standings),
+        f"[Every line in every world, and how regret grows with rounds]({picture}): one large picture.",
+        _caption(run),
         "## How to read it",
         _prose("reading"),
         "## Who wins",
@@ -89,16 +88,13 @@ def _prose(name: str) -> str:
     return Path(__file__).with_name(f"{name}.md").read_text().strip()
 
 
-def _caption(run: Run, standings: pd.DataFrame) -> str:
-    last = int(standings["horizon"].max())
+def _caption(run: Run) -> str:
     return (
-        f"*Above: T = {table.power(last)}; each row an algorithm, cheapest on top, each "
-        "mark a setting (ε, δ), bars ± 2 standard errors; the scale is linear around 0 and "
-        "logarithmic beyond ± 10. Filled marks are proven at their setting (`local`, "
-        "`private-linucb` and `private-ts` with δ = 0); open marks below the line "
-        "are not proven. Right of the red line an algorithm does worse than random play. "
-        "Below: growth with T. Lower bounds are worst cases; "
-        "see [Lower bounds](#lower-bounds).*"
+        "*Above: 0 is LinUCB, which is not private, 1 is random play. In the large picture a row is a "
+        "world and a column a line, best on the left; bold is the best proven one, red does no better "
+        "than random play, and right of the black line nothing is proven († as published, ‡ no claim). "
+        "Below it, growth with T where lower bounds are known; they are worst cases, see [Lower "
+        "bounds](#lower-bounds).*"
     ) + ("" if run.complete else " **This run was interrupted: cells are missing.**")
 
 

@@ -192,7 +192,9 @@ def _repeated(
         today = _rows(task, version, results[0]).set_index("label")
         numbers = ["reward", "regret"]
         for entry in there:
-            then, now = (np.array(rows.loc[entry.label, numbers], float) for rows in (before, today))
+            then, now = (
+                np.array(rows.loc[entry.label, numbers], float) for rows in (before, today)
+            )
             if np.array_equal(then, now, equal_nan=True):
                 found.add(entry.label)
     return found
