@@ -48,7 +48,7 @@ def log_weights(view: View, contexts: Matrix, alpha: float) -> Vector:
 
     >>> view = View(np.array([1.0, 0.0]), 0.5 * np.eye(2))
     >>> log_weights(view, np.eye(2), 1.0).round(4).tolist()
-    [0.0, -1.6682]
+    [-0.0, -1.6682]
     """
     means = contexts @ view.theta
     best = means.max()

@@ -248,7 +248,7 @@ def to_you(words: str) -> str:
     """What a unit says of somebody who may come any number of times, said to them; else nothing.
 
     >>> to_you(person(1).words)[:70]
-    'Whoever you are, however often you come, at most 1 of your clicks, or '
+    'Whoever you are, however often you come, at most 1 of your clicks (or '
     >>> to_you(user(3).words)
     ''
     """
@@ -275,9 +275,12 @@ def person(most: float) -> Person:
     """A person, whose rewards add up to at most `most`, however many there are.
 
     >>> person(1).words[37:64]
-    'at most 1 of their clicks, '
+    'at most 1 of their clicks ('
     """
-    words = f"a total of at most {most:.12g} of their clicks (or rewards) is learned from"
+    words = (
+        f"at most {most:.12g} of their clicks (or rewards of {most:.12g} in total) "
+        f"{'are' if most > 1 else 'is'} learned from"
+    )
     both = (
         f"their rewards' differences from predictions count for at most {most:.12g} in total, and one "
         "visit shows where their contexts lie"
@@ -291,7 +294,7 @@ def spread(most: float) -> Spread:
     """A user whose rewards together move sums no further than `most` in one context would.
 
     >>> spread(2.5).words[:46]
-    'one user, however often they come: as many of '
+    'one user, however often they come: their rewar'
     """
     words = (
         "one user, however often they come: their rewards are learned from as long as together they "

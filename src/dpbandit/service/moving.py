@@ -115,6 +115,11 @@ def _config(bandit: Bandit, request: dict[str, Any]) -> dict[str, Any]:
         name: given.pop(name)
         for name in ("dim", "epsilon", "delta", "reward_range", "horizon", "unit")
     }
+    if given.pop("holdout"):
+        raise OptionError(
+            "this bandit was made with a holdout of its own: start it from the log without one, and "
+            "give the holdout here, where its lift is told"
+        )
     name = given.pop("name")
     options = {
         option: value.tolist() if isinstance(value, np.ndarray) else value
