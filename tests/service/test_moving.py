@@ -16,7 +16,7 @@ from test_restore import decide as decided
 from test_store import copied, learn
 
 import dpbandit as dpb
-from dpbandit.errors import CapError, OptionError, RollbackError, SaveError
+from dpbandit.errors import CapError, OptionError, RollbackError, SaveError, StoreError
 from dpbandit.logs.record import hash_name
 from dpbandit.privacy.accounting import delta_of
 from dpbandit.privacy.grid import GRID_SHARE
@@ -295,6 +295,40 @@ def test_whoever_dies_while_it_moves_moves_it_again(here, tmp_path, monkeypatch,
     assert visit(here, ["ann", "dora"])[1] == {"ann": 3, "bob": 1, "carl": 1, "dora": 1}
 
 
+def test_what_may_be_there_keeps_its_note(here, tmp_path, monkeypatch):
+    """The store was lost while it committed: whether the bandit is there is seen later."""
+    path = tmp_path / "bandit.npz"
+    started(path)
+    plain = Store.create
+
+    def lost(*arguments, **more):
+        raise StoreError("the connection was lost")
+
+    monkeypatch.setattr(Store, "create", lost)
+    with pytest.raises(StoreError):
+        move(here, path)
+    with pytest.raises(RollbackError):
+        dpb.load(path)
+    monkeypatch.setattr(Store, "create", plain)
+    assert move(here, path)[0]
+
+
+def test_a_note_is_whole_or_not_there(here, tmp_path, monkeypatch):
+    """Once it was there before a word was in it, and whoever died then could never move it."""
+    path = tmp_path / "bandit.npz"
+    started(path)
+
+    def dies(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(moving.os, "fsync", dies)
+    with pytest.raises(KeyboardInterrupt):
+        move(here, path)
+    assert [file.name for file in tmp_path.glob("bandit*")] == ["bandit.npz"]
+    monkeypatch.undo()
+    assert move(here, path)[0]
+
+
 def test_a_learner_that_dies_before_its_first_release_learns_once(settings, tmp_path, monkeypatch):
     path = tmp_path / "bandit.npz"
     started(path, ("user", 2), "tree-gauss", horizon=100)
@@ -327,6 +361,7 @@ def test_a_learner_that_dies_before_its_first_release_learns_once(settings, tmp_
     [
         ({"seed": 7}, "simulated noise"),
         ({"backend": "reference"}, "'backend' cannot be served"),
+        ({"holdout": 0.1}, "give the holdout when it moves"),
         (
             {"algorithm": "linucb", "unit": "reward", "epsilon": None, "delta": None},
             "no proven claim",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from dpbandit.algorithms import registry
 from dpbandit.algorithms.phase import BLOCKS
 from dpbandit.bandit import Bandit
-from dpbandit.errors import DpbanditError, OptionError, SaveError
+from dpbandit.errors import CapError, DpbanditError, OptionError, SaveError
 from dpbandit.files import moved_to, note_beside, unpack
 from dpbandit.logs.record import People
 from dpbandit.release.local import NEVER
@@ -78,7 +79,7 @@ def move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[
             start={"fingerprint": bandit.ledger.fingerprint, "charged": bandit.ledger.releases},
             **records,
         )
-    except Exception:
+    except (OptionError, CapError):  # refused for good. Whatever else failed, it may be there
         if noted is None and store.name_of(bandit.identity) is None:
             note_beside(path).unlink()
         raise
@@ -104,6 +105,11 @@ def _read(path: Path) -> Bandit:
         )
     if bandit.claim.status != "proven":
         raise OptionError(f"{path} has no proven claim (status: {bandit.claim.status})")
+    if bandit.options.holdout:
+        raise OptionError(
+            f"{path} was made with holdout={bandit.options.holdout:g}: a service has holdouts of its own, "
+            "and measures what they earn. Start it without one, and give the holdout when it moves"
+        )
     return bandit
 
 
@@ -111,15 +117,11 @@ def _config(bandit: Bandit, request: dict[str, Any]) -> dict[str, Any]:
     """What the service would have made it from, and what it has learned of."""
     given = bandit.get_params()
     encoder = given.pop("encoder", None)
+    del given["holdout"]  # it has none: a service's own is another option
     fields: dict[str, Any] = {
         name: given.pop(name)
         for name in ("dim", "epsilon", "delta", "reward_range", "horizon", "unit")
     }
-    if given.pop("holdout"):
-        raise OptionError(
-            "this bandit was made with a holdout of its own: start it from the log without one, and "
-            "give the holdout here, where its lift is told"
-        )
     name = given.pop("name")
     options = {
         option: value.tolist() if isinstance(value, np.ndarray) else value
@@ -159,13 +161,18 @@ def _people(bandit: Bandit, key: bytes) -> dict[bytes, int]:
 
 
 def _note(path: Path, store: str, name: str) -> None:
-    """For good, before anything else happens."""
+    """For good, before anything else happens, and whole or not at all."""
     note = note_beside(path)
     try:
-        with note.open("x") as file:
-            file.write(json.dumps({"store": store, "bandit": name}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        handle, fresh = tempfile.mkstemp(dir=note.parent, prefix=note.name)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(json.dumps({"store": store, "bandit": name}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(fresh, note)
+        finally:
+            os.unlink(fresh)
         folder = os.open(note.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
