@@ -99,6 +99,7 @@ def visit(settings, users, value=1.0, name="news"):
         await journal.stop()
 
     asyncio.run(write())
+    time.sleep(0.06)  # all of them are old enough
     for _ in range(200):
         found = learn(settings)[name]
         if found.status != "learning" or found.learned == found.decisions:
