@@ -61,7 +61,7 @@ $(CLUSTER): $(TOOLS)
 
 $(OPINIONS): $(CLUSTER)
 	@echo "installing the libraries of the second opinions"
-	@$(INSTALL) '.[$(ALL),cluster,second-opinions]' || $(FAILED)
+	@$(INSTALL) '.[$(ALL),cluster,second-opinions,note]' || $(FAILED)
 	@touch $@
 
 # Typst, which sets the note: 34 MB that nothing else needs.
@@ -98,7 +98,8 @@ check: $(TOOLS)  ## format, lint, type-check, and see that imports point downwar
 	$(BIN)/lint-imports
 
 # The warning that is silenced is about MkDocs 2, which pyproject.toml rules out.
-docs: $(TOOLS)   ## build the documentation site into build/site; a broken link is an error
+docs: $(TOOLS) $(NOTE) ## build the documentation site into build/site; a broken link is an error
+	@$(BIN)/python -m experiments.note.paper
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html, or make docs-serve for a site with search"
 
