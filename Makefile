@@ -35,14 +35,14 @@ help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 # pip is not upgraded: the one that comes with Python is enough, and offline it could not be. The core
-# is built while pip unpacks what it needs when it runs.
+# is built while pip unpacks what it needs when it runs: behind it, because pip uses one processor only.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dpbandit needs Python 3.11 or newer; try: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing packages into $(VENV) and building the core"
 	@$(PIP) $$($(BIN)/python tools/backend.py needs) || $(FAILED)
 	@$(BIN)/python tools/backend.py requires $(EXTRAS) > $(VENV)/requires.txt
-	@$(BIN)/python tools/backend.py >$(VENV)/core.log 2>&1 & core=$$!; \
+	@nice $(BIN)/python tools/backend.py >$(VENV)/core.log 2>&1 & core=$$!; \
 	  $(PIP) -r $(VENV)/requires.txt; packages=$$?; \
 	  { wait $$core || { cat $(VENV)/core.log; false; }; } && [ $$packages = 0 ] || $(FAILED)
 	@$(INSTALL) . --no-deps || $(FAILED)
@@ -75,6 +75,10 @@ core: $(READY)   ## build the compiled core from src/core; only what changed is 
 run: core        ## reproduce the paper's experiments and judge its claims; figures and report.html in out/
 	$(BIN)/dpbandit reproduce --out out
 
+# Three at a time on two processors: tests of the service, the pages and the browser mostly wait. They
+# start hundreds of processes, which should find bytecode whatever the environment says.
+PYTEST  := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 3 --dist worksteal
+
 # Browser tests need a Chromium: installed where apt can, otherwise those tests say that they did not run.
 .PHONY: browser
 browser:
@@ -84,12 +88,12 @@ browser:
 test:            ## the tests that every change must pass (minutes)
 	@$(call BESIDE,$(TOOLS))
 	@$(AGAIN) core
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(PYTEST)
 
 test-all:        ## the slow statistical and soak runs as well, and those on a cluster
 	@$(call BESIDE,$(CLUSTER))
 	@$(AGAIN) $(OPINIONS) core
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'slow or not slow'
+	$(PYTEST) -m 'slow or not slow'
 
 check: $(TOOLS)  ## format, lint, type-check, and see that imports point downward
 	$(BIN)/ruff format src tests experiments benchmarks tools
