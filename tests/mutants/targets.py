@@ -26,6 +26,10 @@ COVERED = (
     "design",
     "model",
     "engine",
+    "evaluate.release",
+    "evaluate.tally",
+    "service.measure",
+    "service.batch",
 )
 # Modules below those that are left out.
 LEFT_OUT = {
@@ -91,6 +95,10 @@ SPARED = {
     "engine:core_status": "words",
     "engine:new_world": "simulated worlds",
     "learning:say_how_many": "words on an error",
+    "service.measure:estimates": "means and intervals, of what was released",
+    "service.measure:_compared": "means and intervals, of what was released",
+    "service.measure:_mean": "means and intervals, of what was released",
+    "service.measure:_interval": "means and intervals, of what was released",
 }
 
 
