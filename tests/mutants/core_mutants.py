@@ -50,6 +50,7 @@ COVERED = (
     "release/toeplitz.hpp",
     "release/tree.hpp",
     "learner/bound.hpp",
+    "learner/local.hpp",
     "bandit/common.hpp",
     "bandit/moments.hpp",
     "bandit/parameter.hpp",
@@ -86,9 +87,15 @@ SPARED = {
     ): "whitens what was released",
     ("bandit/pair.hpp", "// What `choose` looks at", "void fields("): "reads the filters",
     ("held.hpp", "int play(const Rounds", "// ---"): "plays simulated worlds",
+    (
+        "learner/local.hpp",
+        "// How many times what was played",
+        "void forget(",
+    ): "how far to explore: answers that were released",
 }
 LEFT_OUT = {
-    "learner": "ridge regression, filters, bank, directions, prior: public numbers and what was released",
+    "learner, but bound.hpp and local.hpp": "ridge regression, filters, bank, directions, prior, scale: "
+    "public numbers and what was released",
     "policy": "picks arms from what was released",
     "module": "hands arrays over to Python",
     "eigen.hpp": "eigenvalues of released matrices",
@@ -398,6 +405,7 @@ def judges_of_the_core() -> dict[str, Any]:
     named += (
         "phases_end_where_slates_say",
         "people_are_counted_by_what_was_learned_of_them",
+        "lots_fall_as_propensities_say",
     )
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:
