@@ -406,6 +406,7 @@ def judges_of_the_core() -> dict[str, Any]:
         "phases_end_where_slates_say",
         "people_are_counted_by_what_was_learned_of_them",
         "lots_fall_as_propensities_say",
+        "answers_cost_what_their_chances_say",
     )
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:

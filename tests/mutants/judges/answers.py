@@ -14,6 +14,7 @@ from judges.common import between, close, judge, refused
 @judge
 def answers_cost_what_their_chances_say() -> Any:
     """Of ±B/2 with chances ½ ± v/B: the largest ratio of chances is the cost, and B is coth(ε/2)."""
+    from dpbandit import _core as core
     from dpbandit.privacy.noise import RESPONSE
 
     seen: list[Any] = []
@@ -32,6 +33,8 @@ def answers_cost_what_their_chances_say() -> Any:
         for y, expected in zip((scale / 2, -scale / 2), logs, strict=True):
             found = RESPONSE.log_ratio(np.array([y]), np.array([v0]), np.array([v1]), scale)
             close(found, expected, 1e-12, 1e-15)
+            twice = [np.array([each, each]) for each in (y, v0, v1)]
+            close(core.log_ratio("response", *twice, scale), 2 * expected, 1e-12, 1e-15)
         cost = RESPONSE.cost(np.array([v1 - v0]), scale)
         ends = [0.5 - (0.5 - abs(v1 - v0)) / scale, 0.5 - 0.5 / scale]  # of −, nearest an end
         close(cost, math.log(ends[0] / ends[1]), 1e-12)
