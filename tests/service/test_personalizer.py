@@ -329,6 +329,20 @@ def test_slots_can_always_be_filled():
     assert ended > 30  # something had to be left for others
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_filling_slots_is_little_work(sparse):
+    """The most that is allowed took four seconds of work, and eight at once everybody's time."""
+    count, began = 310, time.process_time()
+    open_ = [[a for a in range(count) if not sparse or (a * 7 + s) % 2] for s in range(count)]
+    filling = personalizer.Filling(
+        [sorted({*arms, slot}) for slot, arms in enumerate(open_)], [*range(count)]
+    )
+    for slot in range(count):
+        filling.take(slot, filling.possible(slot)[-1])
+    assert len(filling._taken) == count
+    assert time.process_time() - began < 1.5
+
+
 def test_many_slots_are_filled_in_a_moment_and_more_are_refused(secure, make):
     """Sixty slots for 200 actions took minutes, and nobody else was answered meanwhile."""
     name = make()

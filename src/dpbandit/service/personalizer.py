@@ -280,26 +280,28 @@ class Filling:
 
     def __init__(self, open_: list[list[int]], baselines: list[int]) -> None:
         self._open = open_
+        self._wanted: dict[int, set[int]] = {}  # action → slots that may have it
+        for slot, actions in enumerate(open_):
+            for action in actions:
+                self._wanted.setdefault(action, set()).add(slot)
         self._of = dict(enumerate(baselines))  # slot → action, for slots without a decision
         self._taken: set[int] = set()
         self._next: dict[int, int] = {}  # slot → the action it can have instead
 
     def possible(self, slot: int) -> list[int]:
         """The actions that this slot, the first without one, may take."""
-        wanted: dict[int, list[int]] = {}  # action → slots behind that may have it
-        for other in range(slot + 1, len(self._open)):
-            for action in self._open[other]:
-                wanted.setdefault(action, []).append(other)
         whose = {action: other for other, action in self._of.items() if other != slot}
-        # From the actions that are nobody's back to those whose slots could move there.
-        self._next = {}
-        nobodys = [a for a in wanted if a not in whose and a not in self._taken]
-        while nobodys:
+        # From the actions that are nobody's back to those whose slots could move there. Each slot
+        # behind this one is found once.
+        self._next, left = {}, set(range(slot + 1, len(self._open)))
+        nobodys = [a for a in self._wanted if a not in whose and a not in self._taken]
+        while nobodys and left:
             action = nobodys.pop()
-            for other in wanted.pop(action, ()):
-                if other not in self._next:
-                    self._next[other] = action
-                    nobodys.append(self._of[other])
+            found = self._wanted[action] & left
+            left -= found
+            for other in found:
+                self._next[other] = action
+                nobodys.append(self._of[other])
         return [
             action
             for action in self._open[slot]
