@@ -391,6 +391,42 @@ def test_large_events_leave_others_their_turn():
         assert asyncio.run(works(model)) > 20
 
 
+@pytest.mark.parametrize(("letters", "most"), [(1 << 17, 1), (1, 3)])
+def test_large_events_go_one_after_the_other(tmp_path, monkeypatch, letters, most):
+    """All at once, none of a dozen was answered in time."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url)
+    plain, here, seen = personalizer._actions, [], []
+
+    async def actions(*given):
+        here.append(1)
+        seen.append(len(here))
+        await asyncio.sleep(0.05)
+        here.pop()
+        return await plain(*given)
+
+    monkeypatch.setattr(personalizer, "_actions", actions)
+    asked = [{"id": one, "features": [{"x": "y" * letters}]} for one in "ab"]
+    slots = [{"id": "top", "baselineAction": "a"}]
+
+    async def sent(app, handler, **more):
+        async def receive():
+            return {"type": "http.request", "body": json.dumps({"actions": asked, **more}).encode()}
+
+        app._working[asyncio.current_task()] = time.monotonic()
+        return (await handler(app, "shop", "key", receive))[0]
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        sends = [sent(app, personalizer.rank), sent(app, personalizer.rank_slots, slots=slots)]
+        assert await asyncio.gather(*sends, sent(app, personalizer.rank)) == [201] * 3
+        await app.stop()
+
+    asyncio.run(live())
+    assert max(seen) == most
+
+
 def test_rows_are_the_same_in_any_lots(monkeypatch):
     rng = np.random.default_rng(3)
     person = flat([{"time": "morning"}], "it")
