@@ -187,9 +187,9 @@ def test_texts_are_called_text_and_a_missing_folder_and_missing_facts_are_named(
         with pytest.raises(errors.SaveError, match=f"cannot write {nowhere}: No such file"):
             write(nowhere)
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(errors.SaveError, match="a file that bandit.export wrote"):
+    with pytest.raises(errors.SaveError, match=r"a file that bandit\.export wrote"):
         dpb.load(tmp_path / "other.json")
-    with pytest.raises(errors.OptionError, match="recommend needs arms=..., delta=... as well"):
+    with pytest.raises(errors.OptionError, match=r"recommend needs arms=.*, delta=.* as well"):
         dpb.recommend(dim=2, epsilon=1.0)
 
 
