@@ -159,7 +159,8 @@ def run(
     except ValueError as error:
         raise OptionError(str(error)) from error
     # Said now, and not after the rounds were played.
-    if not all(map(extras.there, ("pandas", *["matplotlib"][: folder is not None]))):
+    needed = ("pandas", "matplotlib") if folder else ("pandas",)
+    if not all(map(extras.there, needed)):
         raise OptionError(f"a comparison needs the extra 'lab': {extras.pip_install('lab')}")
     room_for(folder, folder=True)
     with (
