@@ -38,9 +38,8 @@ from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sources import Source
 from dpbandit.reference.random import CONTEXTS, TIES
 from dpbandit.state import State, Told, alone, come_true
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Kind = TypeVar("Kind")
 
 NO_COPIES = (

@@ -11,7 +11,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.engine import (
     DUE,
@@ -39,12 +38,11 @@ from dpbandit.privacy.unit import Taken
 from dpbandit.reference.random import START
 from dpbandit.release import Charge, PanPrivate
 from dpbandit.state import Batch, Counted, Told, alone, come_true, rows_learned
+from dpbandit.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # A batch is learned in lots of at most this many rows, so that Ctrl-C works.
 LOT = 4096

@@ -349,7 +349,7 @@ def import_ours() -> None:
 
     for module in targets.sources():
         importlib.import_module(f"{targets.PACKAGE}.{module}".rstrip("."))
-    for module in ("auditor.verify", "auditor.guards", "privacy.noises.check", "auditor.warm"):
+    for module in ("auditor.verify", "privacy.noises.check", "auditor.warm"):
         importlib.import_module(f"{targets.PACKAGE}.{module}")
 
 

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 @pytest.fixture(scope="module")
 def obp():
     if importlib.util.find_spec("obp") is None:
-        pytest.fail("obp is not installed: make .venv/.tools, or pip install --no-deps obp==0.4.1 seaborn tqdm")
+        pytest.fail(
+            "obp is not installed: make .venv/.tools, or pip install --no-deps obp==0.4.1 seaborn tqdm"
+        )
     empty = [name for name in ("torch", "torch.nn", "torch.optim", "torch.nn.functional", "torch.utils", "torch.utils.data") if importlib.util.find_spec("torch") is None]  # fmt: skip
     for name in empty:
         sys.modules[name] = _Empty(name)

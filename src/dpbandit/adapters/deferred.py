@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.errors import BudgetError, DpbanditError, OptionError
-
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix
 
 
 class DeferredBandit:

@@ -25,7 +25,6 @@ from dpbandit.release.anytime import kept, next_time, times
 from dpbandit.release.anytime import shown as share_shown
 from dpbandit.release.pair import Pair
 
-Matrix = NDArray[np.float64]
 # What pair.cu knows of `anytime-joint`: a choice that is new elsewhere is refused here.
 PAIR_KNOWS = (
     "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit import spread
 from dpbandit.algorithms import registry
@@ -25,12 +24,12 @@ from dpbandit.model import NORM_TOLERANCE
 from dpbandit.options import whole
 from dpbandit.privacy.unit import Person
 from dpbandit.spread import Place
+from dpbandit.types import Matrix
 from dpbandit.warmstart.rows import contexts_of
 from dpbandit.warmstart.scan import Reading
 from dpbandit.warmstart.source import Columns, Source, find_columns, open_log
 from dpbandit.warmstart.total import scan_all
 
-Matrix = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 # Features in single precision that were brought to norm 1 miss it by their own rounding.
