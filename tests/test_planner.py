@@ -237,7 +237,7 @@ def test_a_large_question_is_answered_with_fewer_particles_and_rounds_and_says_s
     assert any("4 particles" in note for note in found.notes)
     assert any("extrapolated" in note for note in found.notes)
     assert found.to_dict()["accuracy"]["extrapolated"] == found.extrapolated
-    assert "played to the end" in str(found)
+    assert "holds for simulated rounds" in str(found)
 
 
 def test_effort_is_shared_and_what_takes_too_long_is_refused():

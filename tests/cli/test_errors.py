@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
         (["run", "--horizon", "many"], "'--horizon'"),
         (["audit"], "Missing argument 'ALGORITHM'; see dpbandit audit --help"),
         (["keys", "create", "--role", "admin"], "DPBANDIT_STORE"),
-        (["claim", "local", "--user-rewards", "2", "--person-clicks", "1"], "two units"),
+        (["claim", "local", "--user-rewards", "2", "--person-clicks", "1"], "give only one"),
         (["verify", "joint", "--person-clicks", "1"], "contexts are private"),
         (["verify", "dsg"], "did you mean 'dgs'?"),
         (["run", "linucb", "--world", "drift"], "did you mean 'drifting'?"),
@@ -124,7 +124,7 @@ def test_the_extras_are_those_of_the_package():
     for extra, modules in extras.EXTRAS.items():
         packages = [line.split(">=")[0].split("[")[0] for line in wanted[extra]]
         assert {names.get(name, name.replace("-", "_")) for name in packages} == set(modules)
-    assert set(wanted) - set(extras.EXTRAS) <= {"dev", "docs", "second-opinions"}
+    assert set(wanted) - set(extras.EXTRAS) <= {"dev", "docs", "note", "second-opinions"}
 
 
 def test_a_fault_of_ours_shows_where_it_is_and_nothing_of_what_was_in_memory(monkeypatch, tmp_path):

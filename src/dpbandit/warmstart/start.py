@@ -238,7 +238,8 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
     for number in chosen:
         left = per_part
         part = source.parts[number]
-        for batch in part.batches(list(columns.context), numbers=columns.numbers):
+        heads = part.batches(list(columns.context), numbers=columns.numbers, texts=columns.texts)
+        for batch in heads:
             status = np.zeros(min(left, batch.num_rows), dtype=np.uint8)
             contexts = contexts_of(batch.slice(0, left), columns, status)
             inspect(contexts, status, check)
