@@ -452,4 +452,23 @@ def test_bandits_of_persons_do_not_forget_unless_they_are_asked_to():
     capped = {**made, "unit": ("person", 1)}
     assert dpb.make("anytime", **capped).design.settings["memories"].size == 0
     assert dpb.make("anytime", **capped, memories=(9_000,)).design.settings["memories"].size == 1
-    assert dpb.make("anytime", **made).design.settings["memories"].size == 3
+    assert dpb.make("anytime", **made).design.settings["memories"].size == 5
+
+
+def test_a_theta_that_jumps_is_followed_by_a_short_memory():
+    """With three memories, the shortest of 3,000 rounds, the mean regret is 600 here, and 557 with these."""
+    world = dpb.worlds.Moving("abrupt", 30_000)
+    given = {"horizon": 30_000, "record": [], "epsilon": 2.0, "delta": 1e-5, "workers": 1}
+    long = {"memories": (27_000, 9_000, 3_000)}
+    players = {"short": ("anytime", {}), "long": ("anytime", long)}
+    results = dpb.run(world, players, seeds=range(10_000, 10_012), **given)
+    regret = results.frame().groupby("algorithm")["regret"].mean()
+    assert regret["short"] < 0.95 * regret["long"]
+
+
+def test_clicks_have_no_memory_shorter_than_3000_rounds():
+    """On 20 arms that are clicked at 10%, shorter ones took what varies for a change: a regret of
+    440 ± 38 instead of 362 ± 31 (12 seeds, a difference of 78 ± 27)."""
+    given = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 0}
+    bandit = dpb.make("anytime", **given, rewards="clicks")
+    assert bandit.design.settings["memories"].tolist() == [27_000, 9_000, 3_000]

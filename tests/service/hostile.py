@@ -11,13 +11,27 @@ import random
 import time
 from collections import Counter
 
+import dpbandit as dpb
+
 NASTY = [None, True, 0, -1, 1.5, 2**63, 2**64, -(2**63), 1e308, -1e308, 5e-324, "", "x" * 300]
 NASTY += ["\0", "ünï", "\u202e", "😀" * 70, [], {}, [[]], [{}], {"a": 1}, [None] * 3, "1", "NaN"]
 NASTY += [[[1e200] * 3], [[0.1] * 3] * 1001, [0.1] * 3, [["x"] * 3], [[0.1] * 3, [0.1]], "a" * 64]
 RAW = [b"", b"{", b"null", b"[]", b"NaN", b"\xff\xfe", b"[" * 60_000, b'{"a":' * 9_000]
 RAW += [b'{"contexts":[[' + b"9" * 5_000 + b",0,0]]}", b'{"contexts":[[1e999,0,0]]}', b"\0" * 100]
 RAW += [b'{"contexts":[[0,0,0]],"contexts":[[0,0,0]]}', b'{"\\ud800":1}', b'"\\ud800"']
-BANDITS = ["shop", "personal", "lots", "visits"]
+CODED = dpb.Encoder(
+    {"price": dpb.Number(0, 1), "id": dpb.Hashed(1)}, item=["price", "id"], intercept=False
+).to_record()
+# name → what is special about it
+BANDITS = {
+    "shop": {},
+    "personal": {"unit": ["user", 2]},
+    "lots": {"algorithm": "private-ts", "horizon": 10**6},
+    "visits": {"algorithm": "anytime-joint"},
+    "shade": {"algorithm": "anytime", "shadow": True, "measure_every": 2},
+    "hold": {"holdout": 0.4, "measure_every": 2, "measure_share": 0.3},
+    "coded": {"dim": None, "encoder": CODED},
+}
 TARGETS = ["", "/", "//", "/.", "/..", "/%", "/%00", "/v1", "/v1/", "/v1/bandits/", "/v1//rewards"]
 TARGETS += ["/v1/bandits/%2e%2e/decisions", "/v1/bandits/shop%2fx/rewards", "*", "http://x/", "?"]
 TARGETS += ["/v1/bandits/shop/users/", "/v1/bandits/shop/users/%ff%fe", "/v1/bandits/" + "x" * 9000]
@@ -129,11 +143,15 @@ class Attack:
             ("request", str(rng.randrange(300))),
             ("k", rng.randrange(-1, len(arms) + 2)),
             ("propensities", rng.random() < 0.5),
+            ("baseline", rng.randrange(-1, len(arms) + 1)),
+            ("baseline_propensity", rng.choice([0.5, 1.0, 0.0, 5e-324, 1 + 1e-9])),
         ):
             if rng.random() < 0.4:
                 decision[name] = value
         report = {"decision": rng.choice(self.decisions), "reward": rng.uniform(-1, 2)}
-        name = rng.choice(BANDITS)
+        name = rng.choice([*BANDITS])
+        if rng.random() < 0.1:
+            return self._event(name)
         which = rng.random()
         if which < 0.5:
             what = [decision] * rng.choice([0, 2, 30, 999]) if rng.random() < 0.1 else decision
@@ -141,12 +159,15 @@ class Attack:
         if which < 0.8:
             what = [report] * rng.choice([0, 2, 999, 1001]) if rng.random() < 0.2 else report
             return "POST", f"/v1/bandits/{name}/rewards", what
-        if rng.random() < 0.2:
-            return self._event(name)
         if which < 0.81:
             bandit = {"name": f"b{rng.randrange(20)}", "algorithm": "tree-gauss", "dim": 3}
             bandit |= {"epsilon": 1.0, "delta": 1e-9, "reward_range": [0, 1]}
+            more = {"shadow": True, "holdout": 0.2, "measure_share": 0.1, "measure_every": 100}
+            more |= {"encoder": CODED, "unit": ["user", 2], "options": {"policy": "sampled"}}
+            bandit |= {one: more[one] for one in rng.sample(sorted(more), rng.choice([0, 0, 2]))}
             return "POST", "/v1/bandits", bandit
+        if which < 0.815:
+            return "POST", f"/v1/bandits/{rng.choice(['b1', 'b2', 'shop', 'none'])}/live", None
         if which < 0.83:
             user = rng.choice(["ann", "a/b", "%00", "%ff", "nobody", "x" * 257])
             return "DELETE", f"/v1/bandits/{name}/users/{user}", None
@@ -163,14 +184,16 @@ class Attack:
         event = rng.choice(["e1", "e2", "a/b", "%00", "x" * 256, "x" * 257, str(rng.random())])
         many = rng.choice(["", "multislot/", "v1.0/", "v1.0/multislot/"])
         at = f"/v1/bandits/{name}/personalizer/{many}"
-        features = [{"price": rng.random(), "deep": {"a": [1, "x", True]}}, {"_user": "ann"}]
+        features = [{"price": rng.random()}, {"_user": "ann"}]
+        if rng.random() < 0.5:
+            features[0]["deep"] = {"a": [1, "x", True, None, [], 10 ** rng.choice([3, 30, 400])]}
         idents = ["a", "b", "ü" * 256, "d"]
         if rng.random() < 0.4:
             one = {"value": rng.uniform(-1, 2)}
             report = {"reward": [{"slotId": "top", **one}]} if "multislot" in many else one
             return "POST", f"{at}events/{event}/{rng.choice(['reward', 'activate'])}", report
         asked = {"actions": [{"id": one, "features": features[:1]} for one in idents]}
-        asked |= {"contextFeatures": features, "eventId": event}
+        asked |= {"contextFeatures": features[rng.choice([0, 1]) :], "eventId": event}
         asked["deferActivation"] = rng.random() < 0.5
         if "multislot" in many:
             slots = [{"id": one, "baselineAction": one, "features": []} for one in idents[:3]]

@@ -289,7 +289,7 @@ def test_a_person_is_learned_from_at_every_visit_and_nothing_shows_what_is_left(
     uneven = {**capped, "name": "uneven", "reward_range": [-1, 1]}
     status, answer = shop("POST", "/v1/bandits", uneven)
     assert status == 422
-    assert "must begin there" in str(answer)
+    assert "must start at 0" in str(answer)
 
 
 def test_deleting_gives_nothing_back_and_names_are_not_reused(shop):

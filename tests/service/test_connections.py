@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import ssl
+import struct
 import time
 from pathlib import Path
 
@@ -92,6 +93,24 @@ def test_answers_that_nobody_reads_are_not_kept_for_ever(small):
 
         until(held, 8)  # the kernel has it first
         until(lambda: not held(), 8)
+
+
+@pytest.mark.parametrize("path", ["/v1/bandits/none/rewards", "/v1/bandits/none/decisions"])
+def test_who_is_gone_before_the_answer_is_in_no_log(small, path):
+    """Requests behind one another, from a caller who goes, and from one whose answers nobody reads."""
+    service, key = small
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
+    asks = head.encode() + b"content-length: 2\r\n\r\n{}"
+    for wait in (0.0, 0.001, 0.003, 0.005, 0.01) * 4:
+        with connected(service) as goes:
+            goes.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            goes.sendall(asks * 3)
+            time.sleep(wait)
+    with connected(service, buffer=4096) as deaf:
+        deaf.sendall((asks + b"GET /dashboard.js HTTP/1.1\r\nhost: x\r\n\r\n") * 300)
+        time.sleep(5)  # longer than it may be unread
+    assert answers(service)
+    assert "Traceback" not in service.log.read_text()
 
 
 def test_strangers_do_not_keep_an_application_out(small):

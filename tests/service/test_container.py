@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from harness import BANDIT, Caller, SilentProxy, decide, free_port, learned, make_key, until
-from test_start import SOURCE, is_ready, read_only
+from test_start import SOURCE, is_ready, not_below_tmp, read_only
 
 from dpbandit.service import settings
 
@@ -100,6 +100,7 @@ def test_the_compose_file(compose):
 def test_the_same_commands_as_restricted_in_a_plain_folder(compose, new_database, tmp_path):
     """Read-only, a user of its own, no capabilities, an empty /tmp, settings from a secret's file."""
     read_only(tmp_path)  # or skip
+    not_below_tmp()
     run = ["setpriv", "--reuid=10001", "--regid=10001", "--clear-groups", "--no-new-privs"]
     run += ["--bounding-set=-all", "--inh-caps=-all"]
     tried = subprocess.run([*run, sys.executable, "-c", ""], capture_output=True, check=False)

@@ -2,10 +2,16 @@
 spent twice."""
 
 import asyncio
+import contextlib
 import json
 import math
+import os
+import random
 import shutil
+import signal
 import sys
+import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -16,7 +22,8 @@ from test_restore import decide as decided
 from test_store import copied, learn
 
 import dpbandit as dpb
-from dpbandit.errors import CapError, OptionError, RollbackError, SaveError
+from dpbandit.errors import CapError, OptionError, RollbackError, SaveError, StoreError
+from dpbandit.files import moved_to
 from dpbandit.logs.record import hash_name
 from dpbandit.privacy.accounting import delta_of
 from dpbandit.privacy.grid import GRID_SHARE
@@ -92,6 +99,7 @@ def visit(settings, users, value=1.0, name="news"):
         await journal.stop()
 
     asyncio.run(write())
+    time.sleep(0.06)  # all of them are old enough
     for _ in range(200):
         found = learn(settings)[name]
         if found.status != "learning" or found.learned == found.decisions:
@@ -295,6 +303,89 @@ def test_whoever_dies_while_it_moves_moves_it_again(here, tmp_path, monkeypatch,
     assert visit(here, ["ann", "dora"])[1] == {"ann": 3, "bob": 1, "carl": 1, "dora": 1}
 
 
+def test_killed_at_any_moment_while_it_moves_nothing_is_there_without_its_note(here, tmp_path):
+    """In a process of its own, which somebody kills: the note is whole, and there before the bandit."""
+    chance, path = random.Random(5), tmp_path / "bandit.npz"
+    began = time.monotonic()
+    started(path)
+    move(here, path, name="first")
+    seconds, seen = time.monotonic() - began, set()
+    store = Store(here.store)
+    for number in range(24):
+        path = tmp_path / f"{number}.npz"
+        started(path)
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(BaseException):
+                move(here, path, name=f"b{number}")
+            os._exit(0)
+        time.sleep(chance.uniform(0.0, seconds))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        there = any(line.name == f"b{number}" for line in store.lines())
+        noted = moved_to(path)
+        assert noted is not None or not there
+        seen.add((there, noted is not None))
+        assert move(here, path, name=f"b{number}")[0] is not there
+    assert {(False, False), (True, True)} <= seen
+    assert [times for _, times in store.claims()] == [1] * 25
+    store.close()
+
+
+@pytest.mark.parametrize("got_it", [False, True])
+def test_a_store_that_does_not_say_whether_it_got_it_leaves_the_note(
+    here, tmp_path, monkeypatch, got_it
+):
+    """It may be waiting for a standby: then the bandit is there a moment later, and nobody sees it."""
+    path = tmp_path / "bandit.npz"
+    started(path)
+    plain = Store.create
+
+    def silent(*given, **more):
+        if got_it:
+            plain(*given, **more)
+        raise StoreError("the server is silent")
+
+    monkeypatch.setattr(Store, "create", silent)
+    monkeypatch.setattr(Store, "name_of", lambda *_: None)
+    with pytest.raises(StoreError):
+        move(here, path)
+    monkeypatch.undo()
+    assert (tmp_path / "bandit.npz.moved").exists()
+    other = Settings(store=f"sqlite:///{tmp_path}/other.db", witness=tmp_path / "w2")
+    with pytest.raises(OptionError, match="another store"):
+        move(other, path)
+    assert move(here, path)[0] is not got_it
+
+
+def test_of_two_at_once_the_refused_one_leaves_the_others_note(here, tmp_path, monkeypatch):
+    path = tmp_path / "bandit.npz"
+    started(path)
+    plain, refusing, done = Store.create, threading.Event(), []
+
+    def create(self, config, **more):
+        if config["name"] == "refused":
+            refusing.set()
+            time.sleep(0.3)  # the other would come in between
+            raise CapError("no")
+        return plain(self, config, **more)
+
+    monkeypatch.setattr(Store, "create", create)
+
+    def refused():
+        with pytest.raises(CapError):
+            move(here, path, name="refused")
+        done.append(1)
+
+    first = threading.Thread(target=refused)
+    first.start()
+    assert refusing.wait(20)
+    assert move(here, path)[0]
+    first.join(20)
+    assert done
+    assert json.loads((tmp_path / "bandit.npz.moved").read_text())["bandit"] == "news"
+
+
 def test_a_learner_that_dies_before_its_first_release_learns_once(settings, tmp_path, monkeypatch):
     path = tmp_path / "bandit.npz"
     started(path, ("user", 2), "tree-gauss", horizon=100)
@@ -327,6 +418,7 @@ def test_a_learner_that_dies_before_its_first_release_learns_once(settings, tmp_
     [
         ({"seed": 7}, "simulated noise"),
         ({"backend": "reference"}, "'backend' cannot be served"),
+        ({"holdout": 0.1}, "made with a holdout of its own"),
         (
             {"algorithm": "linucb", "unit": "reward", "epsilon": None, "delta": None},
             "no proven claim",

@@ -56,7 +56,7 @@ def test_a_copy_of_a_store_that_is_written_to(tmp_path):
     assert count == last == line.decisions >= 5  # one moment of it
     assert copy.connection.one("SELECT count(*) FROM rewards") == (1,)
     copy.close()
-    with pytest.raises(OptionError, match="there already"):
+    with pytest.raises(OptionError, match="exists already"):
         backup(url, target)
     with pytest.raises(StoreError, match="could not be made"):
         backup(url, tmp_path / "none" / "copy.db")

@@ -1,7 +1,10 @@
 """The unmodified clients of Azure Personalizer against a real service, over TLS."""
 
+import asyncio
+import json
 import time
 import uuid
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +16,15 @@ from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 from harness import BANDIT, make_key, until
 from msrest.authentication import CognitiveServicesCredentials
 from msrest.exceptions import HttpOperationError
+from test_leases import make_bandit
 
 import dpbandit as dpb
 from dpbandit.errors import OptionError
+from dpbandit.service import features as encoded
 from dpbandit.service import personalizer
-from dpbandit.service.features import contexts_of, flat
+from dpbandit.service.api import App
+from dpbandit.service.features import contexts_in_lots, flat
+from dpbandit.service.settings import Settings
 from dpbandit.service.store import Store
 
 CONTEXT = [{"time": "morning"}, {"user": {"age": 33, "likes": ["tea", "jam"]}}]
@@ -254,6 +261,10 @@ def test_what_does_not_fit_is_refused_by_name(secure, make, change, words):
     assert (caught.value.status_code, caught.value.error.code) == (400, "BadRequest")
 
 
+def contexts_of(*given):
+    return np.concatenate([*contexts_in_lots(*given)])
+
+
 def test_hashed_features_are_learned_from():
     """Who likes what depends on the hour; 800 events, ε = 20."""
     bandit = dpb.make("anytime", dim=64, epsilon=20.0, delta=1e-6, reward_range=(0.0, 1.0), seed=7)
@@ -318,6 +329,20 @@ def test_slots_can_always_be_filled():
     assert ended > 30  # something had to be left for others
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_filling_slots_is_little_work(sparse):
+    """The most that is allowed took four seconds of work, and eight at once everybody's time."""
+    count, began = 310, time.process_time()
+    open_ = [[a for a in range(count) if not sparse or (a * 7 + s) % 2] for s in range(count)]
+    filling = personalizer.Filling(
+        [sorted({*arms, slot}) for slot, arms in enumerate(open_)], [*range(count)]
+    )
+    for slot in range(count):
+        filling.take(slot, filling.possible(slot)[-1])
+    assert len(filling._taken) == count
+    assert time.process_time() - began < 1.5
+
+
 def test_many_slots_are_filled_in_a_moment_and_more_are_refused(secure, make):
     """Sixty slots for 200 actions took minutes, and nobody else was answered meanwhile."""
     name = make()
@@ -336,6 +361,146 @@ def test_many_slots_are_filled_in_a_moment_and_more_are_refused(secure, make):
     assert len({one["rewardActionId"] for one in said["slots"]}) == 60
     assert time.monotonic() - began < 10
     assert call("POST", path, asked(350, 350))[0] == 413
+
+
+def test_large_events_leave_others_their_turn():
+    """One of 4 MB kept everybody else waiting for three seconds, and 24 of them for a minute."""
+    features = [{f"f{n}": n % 7 for n in range(500)}]
+    actions = [personalizer.Action(f"a{n}", features) for n in range(200)]
+    app = SimpleNamespace(settings=SimpleNamespace(max_arms=1000))
+    items = dpb.Encoder({name: dpb.Number(0, 10) for name in features[0]}, item=[*features[0]])
+    hashed = dpb.make("random", dim=32, seed=0).model()
+    declared = dpb.make("random", encoder=items, seed=0).model()
+
+    async def works(model):
+        turns = 0
+
+        async def others():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        waiting = asyncio.create_task(others())
+        rows = await personalizer._contexts(model, [], await personalizer._actions(app, actions))
+        waiting.cancel()
+        assert len(rows) == len(actions)
+        return turns
+
+    for model in (hashed, declared):
+        assert asyncio.run(works(model)) > 20
+
+
+@pytest.mark.parametrize(("letters", "most"), [(1 << 17, 1), (1, 3)])
+def test_large_events_go_one_after_the_other(tmp_path, monkeypatch, letters, most):
+    """All at once, none of a dozen was answered in time."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url)
+    plain, here, seen = personalizer._actions, [], []
+
+    async def actions(*given):
+        here.append(1)
+        seen.append(len(here))
+        await asyncio.sleep(0.05)
+        here.pop()
+        return await plain(*given)
+
+    monkeypatch.setattr(personalizer, "_actions", actions)
+    asked = [{"id": one, "features": [{"x": "y" * letters}]} for one in "ab"]
+    slots = [{"id": "top", "baselineAction": "a"}]
+
+    async def sent(app, handler, **more):
+        async def receive():
+            return {"type": "http.request", "body": json.dumps({"actions": asked, **more}).encode()}
+
+        app._working[asyncio.current_task()] = time.monotonic()
+        return (await handler(app, "shop", "key", receive))[0]
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        sends = [sent(app, personalizer.rank), sent(app, personalizer.rank_slots, slots=slots)]
+        assert await asyncio.gather(*sends, sent(app, personalizer.rank)) == [201] * 3
+        await app.stop()
+
+    asyncio.run(live())
+    assert max(seen) == most
+
+
+def test_rows_are_the_same_in_any_lots(monkeypatch):
+    rng = np.random.default_rng(3)
+    person = flat([{"time": "morning"}], "it")
+    actions = [
+        (f"a{n}", flat([{"taste": ["salty", "sweet"][n % 2]}], "it") * (n < 7)) for n in range(9)
+    ]
+    more = [(name, [*features, ("price", rng.normal())]) for name, features in actions]
+    for model, given in (
+        (dpb.make("random", dim=32, seed=0).model(), more),
+        (dpb.make("random", encoder=ENCODER, seed=0).model(), actions),
+    ):
+        whole = [*contexts_in_lots(model, person, given)]
+        assert len(whole) == 1
+        monkeypatch.setattr(encoded, "LOT", 4)
+        lots = [*contexts_in_lots(model, person, given)]
+        monkeypatch.undo()
+        assert len(lots) > 3
+        assert np.array_equal(np.concatenate(lots), whole[0])
+        for at, one in enumerate(given):
+            assert np.array_equal(contexts_of(model, person, [one])[0], whole[0][at])
+
+
+@pytest.mark.parametrize("nothing", [None, [], {}])
+def test_what_holds_no_feature_is_not_looked_at_for_ever(nothing):
+    assert flat([{"a": [nothing] * 9_000}], "it") == []
+    for much in ([{"a": [nothing] * 11_000}], [{}] * 11_000):
+        with pytest.raises(OptionError, match="more than"):
+            flat(much, "it")
+
+
+def test_a_feature_with_an_endless_name_is_refused_in_a_line():
+    declared = dpb.make("random", encoder=ENCODER, seed=0).model()
+    with pytest.raises(OptionError) as said:
+        contexts_of(declared, [("x" * (1 << 20), 1.0)], [("a", [])])
+    assert len(str(said.value)) < 300
+
+
+def test_a_decision_names_the_model_that_chose_though_another_comes_meanwhile(
+    tmp_path, monkeypatch
+):
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url, algorithm="private-ts", horizon=100)
+    drawn = personalizer.drawn
+    slots = [{"id": one, "baselineAction": one} for one in "ab"]
+    actions = [{"id": one, "features": []} for one in "abc"]
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        served = app.catalog.bandits["shop"]
+
+        async def slowly(*given, **more):
+            served.version += 1  # the ranker takes up a newer one
+            return await drawn(*given, **more)
+
+        monkeypatch.setattr(personalizer, "drawn", slowly)
+        for handler, body in (
+            (personalizer.rank, {"actions": actions}),
+            (personalizer.rank_slots, {"actions": actions, "slots": slots}),
+        ):
+            served.version = 0
+
+            async def receive(body=body):
+                return {"type": "http.request", "body": json.dumps(body).encode()}
+
+            app._working[asyncio.current_task()] = time.monotonic()
+            assert (await handler(app, "shop", "key", receive))[0] == 201
+            assert served.version > 0
+        await app.stop()
+
+    asyncio.run(live())
+    store = Store(url)
+    assert store.connection.all("SELECT DISTINCT version FROM decisions") == [(0,)]
+    store.close()
 
 
 def test_a_certificate_that_cannot_be_used_is_said_in_one_line(tmp_path):

@@ -117,7 +117,7 @@ def test_a_learner_listens_if_a_port_was_said_anywhere(told):
     ("text", "words"),
     [
         ("prot = 8080", "did you mean port"),
-        ("[serve]\nport = 1", "no setting"),
+        ("[serve]\nport = 1", "not a setting"),
         ('port = "8080"', "whole number"),
         ("port = true", "whole number"),
         ("port = 70000", "from 0 to 65535"),
@@ -145,7 +145,7 @@ def test_what_is_wrong_in_a_file_is_refused(told, tmp_path, text, words):
 def test_unknown_variables_are_refused_and_values_never_quoted(told, tmp_path):
     with pytest.raises(OptionError, match=r"DPBANDIT_MAX_ARM,.*DPBANDIT_MAX_ARMS"):
         told("--store", "sqlite:///x.db", env={"DPBANDIT_MAX_ARM": "5"})
-    with pytest.raises(OptionError, match="store is"):
+    with pytest.raises(OptionError, match="give the store"):
         told()
     file = tmp_path / "settings.toml"
     file.write_text('store = ["postgresql://app:secret@db/x"]')

@@ -144,7 +144,7 @@ def test_stated_propensities_are_what_is_played(shared, client, algorithm):
 def test_a_policy_of_lots_keeps_the_propensity_of_every_decision(shared, client, algorithm):
     service, _ = shared
     asked = {**BANDIT, "name": uuid.uuid4().hex, "algorithm": algorithm, "horizon": None}
-    name = client.create_bandit(**asked, options={"policy": "sampled"})["name"]
+    name = client.create_bandit(**asked, policy="sampled")["name"]
     one = client.decide(name, ARMS)
     slate = client.decide(name, ARMS, k=3, propensities=True).slate
     stated = {each.arm: each.propensity for each in slate}

@@ -38,24 +38,15 @@ SLOTS = {
     ],
     "eventId": "m0",
 }
-PAGES = (
-    "/",
-    "/readyz",
-    "/healthz",
-    "/v1/bandits",
-    "/v1/bandits/shop",
-    "/v1/bandits/shop/privacy",
-    "/v1/bandits/shop/releases",
-    "/v1/privacy",
-    "/v1/bandits/shop/rewards",
-    "/openapi.json",
-    "/metrics",
-)
+PAGES = ("/", "/readyz", "/healthz", "/v1/bandits", "/v1/privacy", "/openapi.json", "/metrics")
+OF_A_BANDIT = ("", "/privacy", "/releases", "/rewards")
 # Times of day, and how long decisions took: never the same in two runs. What they say is compared
 # apart. A release is drawn at random, and so are the arms that follow from it.
 TIMES = r'"(created_at|store_time|lease_until|made_at|decisions_per_second)":[0-9.e+-]+'
 # What was offered follows from releases, arm by arm; how many offers there were does not.
 OFFERS = r'"offers":\[(.*?)\]'
+# What a holdout told is drawn at random, and so is whom its lots fell on.
+TOLD = r'"(mean|standard_error|low|high|by_lot|agreement)":[0-9.e+-]+'
 # How often this test had to look is its own affair.
 ASKED = r'requests_total\{action="metrics",status="200"\}'
 TIMED = rf"^dpbandit_(start_time_seconds|decision_seconds_(sum|bucket\{{.*\}})|{ASKED}) .*$"
@@ -120,17 +111,19 @@ def report(service, path, keys, decision):
     ]
 
 
-def seen(service, rank):
+def seen(service, rank, names=("shop",)):
     """All answers, headers included, to a rank key and to a stranger."""
     found = {}
+    pages = [*PAGES, *(f"/v1/bandits/{name}{page}" for name in names for page in OF_A_BANDIT)]
     for key in (rank, ""):
         call = service.caller(key)
-        for path in PAGES:
+        for path in pages:
             call.connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
             answer = call.connection.getresponse()
             head = [(name, value) for name, value in answer.getheaders() if name != "date"]
             text = re.sub(TIMES, r"\1", answer.read().decode())
             text = re.sub(OFFERS, counted, text)
+            text = re.sub(TOLD, r"\1", text)
             text = re.sub(TIMED, r"\1", text, flags=re.MULTILINE)
             found[bool(key), path] = answer.status, text, head
     return {
@@ -254,6 +247,96 @@ def test_where_contexts_are_private_nobody_sees_what_another_person_was_offered(
     text = one[1][True, "/v1/bandits/shop"][1]
     assert '"learned":24' in text
     assert text.endswith(",0}")  # no offers are counted
+
+
+MEASURED = {
+    "hold": {"algorithm": "anytime", "holdout": 0.5, "measure_every": 4},
+    "shade": {"algorithm": "tree-gauss", "shadow": True, "measure_every": 4, "unit": ("user", 9)},
+    "lots": {"algorithm": "anytime", "options": {"policy": "sampled"}},
+    "people": {"algorithm": "anytime-joint", "unit": ("person", 1)},
+}
+
+
+def measured(folder, url, *, rewards, caplog):
+    """The same of bandits with a holdout, in the shadow, with lots, and with persons."""
+    folder.mkdir()
+    for name, given in MEASURED.items():
+        make_bandit(url, name=name, reward_window=600, **given)
+    rank, reward = make_key(url, "rank"), make_key(url, "reward")
+    service = Service(url, folder, role="ranker", settings={})
+    learner = Learner(Settings(store=url, witness=folder / "witness", retain_rewards=0.0))
+    call, told = service.caller(rank), service.caller(reward)
+    store = connect(url)
+    first = []
+
+    def asks(name, number):
+        # One arm, so that nothing that is drawn is compared; a slate now and then.
+        more = {"k": 1, "propensities": True} if number % 2 else {}
+        more |= {"user": f"u{number % 4}"} if "unit" in MEASURED[name] else {}
+        more |= {"baseline": 0, "baseline_propensity": 0.5} if name == "shade" else {}
+        body = {"contexts": ARMS[:1], "request": f"{name} {number}", **more}
+        return call("POST", f"/v1/bandits/{name}/decisions", body)
+
+    for number in range(ROUNDS):
+        for name in MEASURED:
+            status, answer = asks(name, number)
+            assert status == 201
+            if rewards and number % 3:
+                for _ in range(2):
+                    body = {"decision": answer["decision"], "reward": 1.0}
+                    assert told("POST", f"/v1/bandits/{name}/rewards", body)[0] == 200
+            first.append(
+                {**answer, "decision": "", "slate": [*map(without, answer.get("slate", ()))]}
+            )
+    until(lambda: call("GET", "/metrics")[1].count(f'"}} {ROUNDS}.0\n') >= len(MEASURED))
+    before = seen(service, rank, MEASURED)
+    store.run("UPDATE decisions SET decided_at = decided_at - 1000000000")
+    with caplog.at_level(logging.DEBUG):
+        caplog.clear()
+        while learner.turn():
+            pass
+        learner._erased = -1e9
+        learner.turn()
+        said = [record.getMessage() for record in caplog.records]
+    assert store.one("SELECT count(*) FROM rewards") == (0,)
+    until(lambda: all(line.endswith(" 0.0") for line in waiting(call)))
+    after = seen(service, rank, MEASURED)
+    again = [asks(name, 0)[0] for name in MEASURED]
+    gone = [
+        service.caller(make_key(url))("DELETE", f"/v1/bandits/{name}/users/u1") for name in MEASURED
+    ]
+    learner.stop()
+    store.close()
+    service.stop()
+    log = re.sub(r"^\S+ \S+ |:\d+$", "", service.log.read_text(), flags=re.MULTILINE)
+    return first, before, after, again, gone, [*log.splitlines(), *said]
+
+
+def without(ranked):
+    """What is not drawn of an arm that was ranked."""
+    return {**ranked, "decision": "", "score": 0.0}
+
+
+def waiting(call):
+    lines = call("GET", "/metrics")[1].splitlines()
+    return [line for line in lines if line.startswith("dpbandit_waiting{")]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_holdouts_shadows_lots_and_persons_cannot_be_told_apart_either(
+    kind, tmp_path, caplog, request
+):
+    found = []
+    for rewards in (False, True):
+        folder = tmp_path / str(rewards)
+        url = f"sqlite:///{tmp_path}/{rewards}.db"
+        if kind == "postgresql":
+            url = request.getfixturevalue("new_database")()
+        found.append(measured(folder, url, rewards=rewards, caplog=caplog))
+    for number, (one, other) in enumerate(zip(*found, strict=True)):
+        assert one == other, number
+    text = found[0][2][True, "/v1/bandits/hold/privacy"][1]
+    assert '"measured":{"releases":6,' in text  # something was told
 
 
 def test_decisions_take_the_same_time_after_a_reward(tmp_path):

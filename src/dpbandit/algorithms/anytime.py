@@ -61,8 +61,10 @@ KNEE = 45.0  # rounds per dimension and unit of noise
 RATIO = 1.025
 # Rounds after which the interval between releases stops growing: this many, or knees if more.
 LIFE, LIFE_IN_KNEES = 10_000.0, 12.0
-# Rounds after which past information fades to about a third, in the memories that forget.
-MEMORIES = (27_000.0, 9_000.0, 3_000.0)
+# Rounds after which past information fades to about a third, in the memories that forget. Clicks vary as
+# much as their rates do, which short memories take for a change.
+MEMORIES = (27_000.0, 9_000.0, 4_000.0, 2_000.0, 1_000.0)
+MEMORIES_OF_CLICKS = (27_000.0, 9_000.0, 3_000.0)
 MOST_MEMORIES = 16
 # The uncertainty that the bonus covers: arms and features that play neglects, or all.
 EXPLORE = {"neglected": True, "everything": False}
@@ -115,7 +117,8 @@ def design(name: str, options: Options) -> Design:
     life = _rounds("life", options.own("life", max(LIFE, LIFE_IN_KNEES * knee)))
     # As people use up their caps their rewards fade, which filters that forget would take for tastes
     # that move.
-    memories = options.own("memories", () if whole_range else MEMORIES)
+    usual = MEMORIES_OF_CLICKS if rewards.are_clicks else MEMORIES
+    memories = options.own("memories", () if whole_range else usual)
     if not isinstance(memories, (tuple, list)) or len(memories) > MOST_MEMORIES:
         raise OptionError(
             f"memories must be at most {MOST_MEMORIES} numbers of rounds, () for none, not {memories!r}"

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.auditor.stories import Event, Kind, Pick, Public, Story
 from dpbandit.privacy.unit import find_unit
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Rng = np.random.Generator
 
 NOISES = ("gaussian", "laplace", "laplace-l2")

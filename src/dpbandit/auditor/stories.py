@@ -46,9 +46,7 @@ from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.noise import Noise
 from dpbandit.privacy.sources import Pending, Real, Simulation
 from dpbandit.saving import pack
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # Relative rounding allowed before a cost counts as too high: scales carry a margin of 2e-9 for it.
 ROUNDING = 1e-9

@@ -153,7 +153,8 @@ def replay(
     rows_per_user : int, optional
         How many matched rows of a user count in an estimate, at most: fewer rows, and less noise.
     ledger : Ledger, optional
-        A ledger to charge, such as the last evaluation's; BudgetError if too little is left.
+        A ledger to charge, also your own for all evaluations of a log; BudgetError if too little
+        is left.
     missing_reward : float, optional
         The reward of a row without one. Without it such rows are left out.
     level : float, default 0.95

@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.bandit import Bandit
 from dpbandit.errors import OptionError
@@ -24,9 +23,7 @@ from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.privacy.sources import Pending
 from dpbandit.state import alone, come_true
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # Where the log's release stands in the ledger: a group of its own, because a reward is in the log
 # or online, not in both. Its noise has a number that no round has.

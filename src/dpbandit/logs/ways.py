@@ -14,9 +14,8 @@ from dpbandit.engine import Engine
 from dpbandit.learners.prior import LOOKED_AT
 from dpbandit.logs.sums import Recipe, Sums, add, symmetric
 from dpbandit.release.pair import largest_move
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Fields = dict[str, NDArray[Any]]
 
 # A log's contexts stand for this many slates of those offered later: enough to start from, few

@@ -247,8 +247,8 @@ class Visitor(Person):
 def to_you(words: str) -> str:
     """What a unit says of somebody who may come any number of times, said to them; else nothing.
 
-    >>> to_you(person(1).words)[:70]
-    'Whoever you are, however often you come, at most 1 of your clicks, or '
+    >>> to_you(person(1).words)[41:]
+    'at most 1 of your clicks (or rewards of 1 in total) is learned from.'
     >>> to_you(user(3).words)
     ''
     """
@@ -274,10 +274,13 @@ def user(most: int) -> Unit:
 def person(most: float) -> Person:
     """A person, whose rewards add up to at most `most`, however many there are.
 
-    >>> person(1).words[37:64]
-    'at most 1 of their clicks, '
+    >>> person(1).words[37:]
+    'at most 1 of their clicks (or rewards of 1 in total) is learned from'
     """
-    words = f"a total of at most {most:.12g} of their clicks (or rewards) is learned from"
+    words = (
+        f"at most {most:.12g} of their clicks (or rewards of {most:.12g} in total) "
+        f"{'are' if most > 1 else 'is'} learned from"
+    )
     both = (
         f"their rewards' differences from predictions count for at most {most:.12g} in total, and one "
         "visit shows where their contexts lie"
@@ -290,8 +293,8 @@ def person(most: float) -> Person:
 def spread(most: float) -> Spread:
     """A user whose rewards together move sums no further than `most` in one context would.
 
-    >>> spread(2.5).words[:46]
-    'one user, however often they come: as many of '
+    >>> spread(2.5).words[:60]
+    'one user, however often they come: their rewards are learned'
     """
     words = (
         "one user, however often they come: their rewards are learned from as long as together they "

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 MOST_BYTES = 32 << 10
 # Of all connections, so many make room at once: looking for the oldest costs a look at all.
@@ -43,6 +43,18 @@ class Limits:
     sending: float  # for a head, and for a body
     answer: float  # for an answer to be made and read
     rest: float
+
+
+class _Answer(RequestResponseCycle):
+    """The answer to one request. Where another request stood behind it, the server below does not
+    tell it that the caller has gone, writes, fails, and says so in thirty lines of the log: whoever
+    reads that would see a report of a reward."""
+
+    async def send(self, message: Any) -> None:
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        self.disconnected = self.disconnected or self.transport.is_closing()
+        await super().send(message)
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -139,6 +151,8 @@ class LimitedConnection(HttpToolsProtocol):
         if not self._answering:
             self._since = self.loop.time()
         super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.__class__ = _Answer  # it begins to run after this
 
     def on_body(self, body: bytes) -> None:
         if not self.transport.is_closing():

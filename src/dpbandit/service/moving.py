@@ -8,9 +8,13 @@ it would count the same users anew, and spend their budget a second time.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
 import os
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ import numpy as np
 from dpbandit.algorithms import registry
 from dpbandit.algorithms.phase import BLOCKS
 from dpbandit.bandit import Bandit
-from dpbandit.errors import DpbanditError, OptionError, SaveError
+from dpbandit.errors import CapError, DpbanditError, OptionError, SaveError
 from dpbandit.files import moved_to, note_beside, unpack
 from dpbandit.logs.record import People
 from dpbandit.release.local import NEVER
@@ -45,6 +49,24 @@ def move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[
     CapError
         If its claim does not fit beside the others.
     """
+    with _alone(path):
+        return _move(store, path, request)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Of several on this machine that move one file, one after the other: none takes back a note
+    that another relies on."""
+    try:
+        file = path.open("rb")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        raise OptionError(f"cannot read {path}: {error.strerror}") from None
+    with file:
+        yield
+
+
+def _move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
     here = store.meta("store") or ""
     noted = moved_to(path)
     if noted is not None and noted["store"] != here:
@@ -78,7 +100,9 @@ def move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[
             start={"fingerprint": bandit.ledger.fingerprint, "charged": bandit.ledger.releases},
             **records,
         )
-    except Exception:
+    except (OptionError, CapError):
+        # It was refused, so it is not there. After any other error nobody knows whether the store
+        # did not get it or did not say so: the note stays, and the same command again is safe.
         if noted is None and store.name_of(bandit.identity) is None:
             note_beside(path).unlink()
         raise
@@ -87,10 +111,7 @@ def move(store: Store, path: Path, request: dict[str, Any]) -> tuple[bool, dict[
 
 def _read(path: Path) -> Bandit:
     """The bandit, or an error unless it is of the kind that moves."""
-    try:
-        bandit = unpack(path.read_bytes(), path)
-    except OSError as error:
-        raise OptionError(f"cannot read {path}: {error.strerror}") from None
+    bandit = unpack(path.read_bytes(), path)
     if bandit.source.kind != "real":
         raise OptionError(
             f"{path} was made with a seed, which means simulated noise and protects nobody: start it "
@@ -116,6 +137,11 @@ def _config(bandit: Bandit, request: dict[str, Any]) -> dict[str, Any]:
         for name in ("dim", "epsilon", "delta", "reward_range", "horizon", "unit")
     }
     name = given.pop("name")
+    if given.pop("holdout"):
+        raise OptionError(
+            "this bandit was made with a holdout of its own, whose rounds a store does not know: make "
+            "it without, and give --holdout here"
+        )
     options = {
         option: value.tolist() if isinstance(value, np.ndarray) else value
         for option, value in given.items()
@@ -154,13 +180,15 @@ def _people(bandit: Bandit, key: bytes) -> dict[bytes, int]:
 
 
 def _note(path: Path, store: str, name: str) -> None:
-    """For good, before anything else happens."""
+    """For good, before anything else happens. It is there as a whole or not at all."""
     note = note_beside(path)
+    part = note.with_name(f"{note.name}.{secrets.token_hex(8)}")
     try:
-        with note.open("x") as file:
+        with part.open("x") as file:
             file.write(json.dumps({"store": store, "bandit": name}) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        os.link(part, note)  # unlike a rename it replaces nothing
         folder = os.open(note.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -173,3 +201,5 @@ def _note(path: Path, store: str, name: str) -> None:
             f"{note} cannot be written ({error.strerror}): it says that the bandit learns in a service "
             "from now on, so keep the file where that can be said"
         ) from None
+    finally:
+        part.unlink(missing_ok=True)

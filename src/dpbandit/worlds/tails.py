@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.errors import nearest
+from dpbandit.types import Matrix, Vector
 from dpbandit.worlds.block import Block
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 POOL, DIM, SHOWN = 1000, 10, 10  # as in the paper's simulation
 DEGREES, SCALE = 2.5, 0.1  # of Student's t: its variance is finite, no higher moment is
