@@ -54,7 +54,7 @@ def against_best(standings: pd.DataFrame) -> list[Gap]:
         mine = lines.get(DEFAULT)
         if best is None or mine is None:
             continue
-        told = lines.get(TOLD, mine)
+        told = lines.get(TOLD, mine) if grid.PLACES[str(mine.world)].clicked else mine
         about = (str(mine.world), int(mine.horizon), str(best.label), _whole(best))
         ratios = (_ratio(mine, best), bool(mine.tied), _ratio(told, best), bool(told.tied))
         found.append(Gap(*about, *ratios, bool(getattr(mine, "kept", False))))

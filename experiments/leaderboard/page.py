@@ -263,10 +263,12 @@ def _codes(run: Run, standings: pd.DataFrame) -> list[str]:
     lines = [f"- Code `{run.code}` played what is not said otherwise here."]
     for code, part in new[new["code"] != run.code].groupby("code"):
         labels = ", ".join(f"`{label}`" for label in sorted(set(part["label"])))
+        again = (
+            f" In each world today's code repeats their first seed at T = {table.power(min(run.profile.seeds))} "
+            "to the last bit, so they were not played again."
+        )
         lines.append(
-            f"- Code `{code}`: {labels}, and the references. In each world today's code repeats "
-            f"their first seed at T = {table.power(min(run.profile.seeds))} to the last bit, so they "
-            "were not played again."
+            f"- Code `{code}` played {labels}, and the references." + (again if run.checked else "")
         )
     for code, part in standings[standings["kept"].astype(bool)].groupby("code"):
         cells = part.drop_duplicates(table.CELL)

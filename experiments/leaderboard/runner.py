@@ -51,6 +51,7 @@ class Run:
     kept: list[Place] = field(default_factory=list)  # worlds with cells of an earlier table
     sections: dict[str, pd.DataFrame] = field(default_factory=dict)  # by name: what no cell holds
     code: str = ""  # that played what is new
+    checked: bool = False  # whether it repeated the first seeds of what an older code played
 
     @property
     def shown(self) -> list[Place]:
@@ -124,7 +125,7 @@ def play(
             if not opened:
                 continue
             fit = _fitting(place, next(iter(opened.values())), result)
-            cells = _cells(place, fit, size)
+            cells, result.checked = _cells(place, fit, size), older is not None
             again = _repeated(cells_folder, cells, opened, older, version) if older else set()
             for cell, lines in cells:
                 world = opened[cell.horizon]

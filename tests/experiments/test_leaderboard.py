@@ -175,7 +175,8 @@ def test_rows_of_older_code_are_used_where_todays_code_repeats_their_first_seed(
     assert all(code == {"of old"} for code in codes.values())
     text = page.page(after, table.standings(after), "x.png")
     assert "Code `of today` played what is not said otherwise here" in text
-    assert "Code `of old`: `tree-gauss`, `tree-gauss + instruments`" in text
+    assert "Code `of old` played `tree-gauss`, `tree-gauss + instruments`" in text
+    assert "today's code repeats their first seed" in text
 
 
 def test_a_cell_that_was_not_played_is_kept_and_one_that_was_replaces_all_of_it(tmp_path):
