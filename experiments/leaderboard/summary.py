@@ -66,7 +66,15 @@ def figure(standings: pd.DataFrame) -> Figure:
         axes.axhline(row, color="#e3e7ee", lw=0.8, zorder=0)
         if not label.startswith(DEFAULT):
             # Left of the red line, so that it does not run through the name.
-            axes.text(0.97, row, label, fontsize=7.5, ha="right", va="center", color="#545e6e")
+            axes.text(
+                0.97,
+                row,
+                label.split(" + ")[0],
+                fontsize=7.5,
+                ha="right",
+                va="center",
+                color="#545e6e",
+            )
     for column, marker, face, words in (
         ("best", "s", "white", "best proven line, named if another"),
         ("default", "o", "#2554a8", "anytime, the default"),
