@@ -4,8 +4,8 @@ import pytest
 
 from dpbandit.algorithms import registry
 
-# Their tests take seconds and mostly wait. They come first: of two workers, which get one half of
-# all tests each, one waits while the other computes, and no long test is left for the end.
+# Their tests take seconds and mostly wait. They come first: of three workers, which get a third of
+# all tests each, one waits while the others compute, and no long test is left for the end.
 LONG = ("tests/service/", "tests/browser/", "tests/experiments/", "tests/docs/", "tests/examples/")
 
 

@@ -100,7 +100,7 @@ def test_what_shifts_all_arms_alike_costs_nothing():
         ({"unit": ("person", 1)}, OptionError, "no narrower one wins"),
         ({"epsilon": np.inf}, OptionError, "must be finite"),
         ({"difference": 0}, OptionError, "difference must be"),
-        ({"rewards": [-1.0, 0.0, 1.0]}, OptionError, "say difference"),
+        ({"rewards": [-1.0, 0.0, 1.0]}, OptionError, "give difference"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changes, error, words):

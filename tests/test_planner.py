@@ -237,7 +237,7 @@ def test_a_large_question_is_answered_with_fewer_particles_and_rounds_and_says_s
     assert any("4 particles" in note for note in found.notes)
     assert any("extrapolated" in note for note in found.notes)
     assert found.to_dict()["accuracy"]["extrapolated"] == found.extrapolated
-    assert "played to the end" in str(found)
+    assert "holds for simulated rounds" in str(found)
 
 
 def test_effort_is_shared_and_what_takes_too_long_is_refused():
@@ -544,6 +544,8 @@ def test_a_plan_takes_what_it_can_from_a_sample_of_rewards():
     means = found.problem.thetas
     assert means.mean() == pytest.approx(np.mean(cut), rel=0.3)
     assert f"clipping: {found.clipping.headline()}" in str(found)
+    assert "sampled rewards, which must be public or invented" in str(found)
+    assert "a public sample of rewards" in found.plot().get_suptitle()
     assert json.loads(json.dumps(found.to_dict()))["clipping"]["recommended"]
     wide = small(**{**asked, "reward_range": (0, 1000)}, rewards_sample=flat)
     assert wide.problem.reward_range == (0.0, 1000.0)

@@ -48,10 +48,6 @@ def anytime() -> dict[str, Any]:
         "fourth": float(information(at, 2.0, knee)[-1] / at[-2] ** 2),
         "fourth_least": float(information(at, 2.0, knee)[-1] / at[-1] ** 2),
         "square": float(information(fine, 1.0, 0.0)[-1] / fine[-2] ** 2),
-        "bound": {
-            str(horizon): 0.25 * (1 + (1 + math.pi**2 / 6) / math.log(horizon))
-            for horizon in (10_000, 1_000_000)
-        },
         "worst": worst_triangle(),
         "rounds": ROUNDS,
         "curves": curves(knee, ratio, life, int(engine.first)),
@@ -135,9 +131,13 @@ def worst_triangle(rounds: int = 24, tries: int = 200) -> dict[str, float]:
             soft /= soft.sum()
             pull = np.cumsum((soft / t**2)[::-1])[::-1] * 2 * rows
             c = np.tril(c + 4.0 * pull[:, None])
-    # The proof's sums as they are, before they are rounded up to logarithms.
-    allowed = 0.25 * np.sum(1 / t + 1 / t**2) / math.log(rounds)
-    return {"rounds": rounds, "found": best, "allowed": float(allowed)}
+    return {"rounds": rounds, "found": best, "allowed": most_guaranteed(rounds)}
+
+
+def most_guaranteed(rounds: int) -> float:
+    """The proof's sums as they are: ¼·H/(H − 3/2 + 3/(2(T + 1))), H = 1 + 1/2 + … + 1/T."""
+    harmonic = float(np.sum(1 / np.arange(1.0, rounds + 1)))
+    return 0.25 * harmonic / (harmonic - 1.5 + 1.5 / (rounds + 1))
 
 
 def clicks() -> dict[str, float]:

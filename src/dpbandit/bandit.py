@@ -38,9 +38,8 @@ from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sources import Source
 from dpbandit.reference.random import CONTEXTS, TIES
 from dpbandit.state import State, Told, alone, come_true
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Kind = TypeVar("Kind")
 
 NO_COPIES = (
@@ -258,8 +257,11 @@ class Bandit:
 
         It follows from releases, so it is public. Infinity if the bandit never forgets.
         """
-        memories = (math.inf, *self.design.settings.get("memories", ()))
-        return float(memories[int(self.state.engine.fields()["acting"][0]) if memories[1:] else 0])
+        settings = self.design.settings
+        memories = (math.inf, *settings.get("memories", ()))
+        if settings.get("memory_alone") or not memories[1:]:
+            return float(memories[-1])
+        return float(memories[int(self.state.engine.fields()["acting"][0])])
 
     @property
     def clipped(self) -> int:
@@ -394,7 +396,7 @@ class Bandit:
         """
         while True:
             model = self.model()
-            found = model.propensities(self.check_contexts(contexts), draws=draws)
+            found = self._chances(model, contexts, draws)
             arm = self.select(contexts)
             # Another thread may have learned in between: then it was another model's arm.
             if model.same_as(self.model()):
@@ -431,13 +433,7 @@ class Bandit:
         >>> bandit.propensities([[1.0, 0.0], [0.0, 1.0]]).probabilities.tolist()
         [0.5, 0.5]
         """
-        checked = self.check_contexts(contexts)
-        if self.options.context_noise > 0:
-            raise PropensityError(
-                "with context_noise each score uses freshly perturbed contexts: no propensity is "
-                "known"
-            )
-        return self.model().propensities(checked, draws=draws, seed=seed)
+        return self._chances(self.model(), contexts, draws, seed)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The options it was made with: `dpb.make(**bandit.get_params())` makes a new one like it.
@@ -591,6 +587,17 @@ class Bandit:
         if isinstance(found, int) and found < 0:
             learning.refuse(self, found, given)
         return found
+
+    def _chances(
+        self, model: ReleasedModel, contexts: ArrayLike, draws: int, seed: int | None = None
+    ) -> Propensities:
+        checked = self.check_contexts(contexts)
+        if self.options.context_noise > 0:
+            raise PropensityError(
+                "with context_noise each score uses freshly perturbed contexts: no propensity is "
+                "known"
+            )
+        return model.propensities(checked, draws=draws, seed=seed)
 
     def _offer(self, given: Matrix, k: int | None) -> Any:
         """Change the engine's perturbed contexts, and what a save keeps of them, in one step."""

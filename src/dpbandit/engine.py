@@ -40,13 +40,12 @@ from dpbandit.errors import (
     OptionError,
     ShapeError,
 )
+from dpbandit.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from dpbandit.model import Gate
     from dpbandit.options import Options
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # The core's instruction sets, in words.
 INSTRUCTIONS = {

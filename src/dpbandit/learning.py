@@ -11,7 +11,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.engine import (
     DUE,
@@ -39,12 +38,11 @@ from dpbandit.privacy.unit import Taken
 from dpbandit.reference.random import START
 from dpbandit.release import Charge, PanPrivate
 from dpbandit.state import Batch, Counted, Told, alone, come_true, rows_learned
+from dpbandit.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # A batch is learned in lots of at most this many rows, so that Ctrl-C works.
 LOT = 4096
@@ -319,7 +317,7 @@ def names_of(bandit: Bandit, user: Any, count: int) -> list[str]:
     if not isinstance(users, (list, tuple, np.ndarray)) or len(users) != count:
         raise OptionError(
             f"the unit of privacy is {bandit.options.unit_in_words}: update needs user=..., one "
-            f"for each of {count}"
+            f"for each reward ({count} here)"
         )
     for name in users:
         # 17 and 17.0, or "u" and b"u", would be two users: one person could then exceed the cap.

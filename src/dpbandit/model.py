@@ -20,13 +20,13 @@ from dpbandit.encoder import Encoder
 from dpbandit.errors import NormError, NotFiniteError, OptionError, SaveError, ShapeError
 from dpbandit.frames import array_of
 from dpbandit.policies import (
-    TIE,
     BoundPolicy,
     Decision,
     Policy,
     Propensities,
     View,
     find_policy,
+    tie_at,
 )
 from dpbandit.privacy.claim import Claim
 from dpbandit.types import Matrix, Vector
@@ -205,7 +205,7 @@ class ReleasedModel:
         """The best arm among contexts that `check` returned."""
         scores = self._scores(given)
         best = int(scores.argmax())
-        near = scores >= scores[best] - TIE
+        near = scores >= scores[best] - tie_at(float(scores[best]))
         if np.count_nonzero(near) > 1:
             return int(random.choice(near.nonzero()[0]))
         return best
@@ -224,7 +224,8 @@ class ReleasedModel:
         order = np.argsort(-scores, kind="stable").tolist()
         start = 0
         while start < min(most, len(order)):
-            end, bound = start + 1, scores[order[start]] - TIE
+            highest = float(scores[order[start]])
+            end, bound = start + 1, highest - tie_at(highest)
             while end < len(order) and scores[order[end]] >= bound:
                 end += 1
             equal = order[start:end]
@@ -269,6 +270,8 @@ class ReleasedModel:
         found = record.get("dpbandit_model") if isinstance(record, dict) else None
         if found == 1:
             record = _of_format_1(record)
+        elif found is None:
+            raise SaveError("no released model: give a file that bandit.export wrote")
         elif found != FORMAT:
             raise SaveError(
                 f"a model of format {found!r}: this version reads formats 1 and {FORMAT}; "

@@ -244,7 +244,7 @@ def test_a_users_rewards_beyond_the_cap_are_counted_and_not_learned_from():
     assert bandit.spec["multipliers"][4] == pytest.approx(2 * one.spec["multipliers"][4])
 
 
-@pytest.mark.filterwarnings("ignore:a context that is not among")
+@pytest.mark.filterwarnings("ignore:a context is not among")
 def test_known_arms_need_less_noise_than_the_ball_and_a_stranger_among_them_is_covered():
     # pool of short vectors: the ball is much larger
     pool = 0.1 * contexts(np.random.default_rng(1), arms=20)

@@ -49,7 +49,7 @@ def step(bandit, rng):
     return arm
 
 
-@pytest.mark.filterwarnings("ignore:a context that is not among")
+@pytest.mark.filterwarnings("ignore:a context is not among")
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_loaded_bandit_continues_bit_for_bit(name, options, tmp_path):
     given = {"dim": 3, "epsilon": 1.0, "delta": 1e-3, "horizon": 300, "seed": 42} | options

@@ -1,5 +1,7 @@
 """A log as CSV, as an Arrow file or stream, with texts and an encoder: the same bandit, and no silent losses."""
 
+import traceback
+
 import numpy as np
 import pytest
 
@@ -97,6 +99,38 @@ def test_no_value_of_a_csv_file_decides_whether_it_can_be_read(tmp_path, column,
     with pytest.raises(errors.LogError, match="text in a column of numbers") as found:
         dpb.warm_start(tmp_path, "anytime-joint", **context, **GIVEN)
     assert "secret" not in str(found.value)
+
+
+@pytest.mark.parametrize("odd", ["A1", "1.5", "true", "2026-01-02"])
+def test_no_private_context_of_a_csv_file_decides_what_others_are(tmp_path, odd):
+    """007 is a text, whoever else is in the file: once it was the number 7 where all others were
+    numbers, so that one person's context moved everybody's."""
+    declared = {"zip": dpb.Category(["007", "008"]), "street": dpb.Hashed(8)}
+    given = {**GIVEN, "encoder": dpb.Encoder(declared, private=["zip", "street"])}
+
+    def theta(last, algorithm="anytime-joint"):
+        lines = [*(f"00{7 + i % 2},0{i % 5},{i % 2}" for i in range(400)), f"{last},{last},1"]
+        (tmp_path / "log.csv").write_text("\n".join(["zip,street,clicked", *lines]))
+        return dpb.warm_start(tmp_path / "log.csv", algorithm, **given).theta
+
+    numbers, others = theta("007"), theta(odd)
+    assert np.abs(numbers - others).max() < 0.02  # as one row in 400 may; it was 0.4
+
+
+def test_no_error_quotes_a_row(tmp_path):
+    """Arrow's own words do, for a row that is too long, and for a stream that is parsed as it comes."""
+    (tmp_path / "log.csv").write_text("x,clicked\n0.5,0.731\n0.5,0.731,7\n")
+    with pytest.raises(errors.LogError, match="as many values") as found:
+        dpb.warm_start(tmp_path / "log.csv", context=["x"], **GIVEN)
+    assert "731" not in "".join(traceback.format_exception(found.value))
+    for rows in (100, 400_000):  # while its head is kept, and after that
+        text = "x,clicked\n" + "0.5,1\n" * rows + "0.5,0.731\n"
+        stream = csv.open_csv(
+            pa.py_buffer(text.encode()), read_options=csv.ReadOptions(block_size=1 << 9)
+        )
+        with pytest.raises(errors.LogError, match=r"stream cannot be read \(Arrow") as found:
+            dpb.warm_start(stream, context=["x"], **GIVEN)
+        assert "731" not in "".join(traceback.format_exception(found.value))
 
 
 def test_columns_are_found_by_name_in_any_order(tmp_path):

@@ -158,8 +158,11 @@ def test_what_cannot_be_said_is_refused(learned):
     with pytest.raises(NotFiniteError):
         bandit.propensities(x * np.nan)
     perturbed = dpb.make("private-ts", dim=3, epsilon=1.0, horizon=10, context_noise=0.1, seed=0)
-    with pytest.raises(PropensityError, match="context_noise"):
-        perturbed.propensities(x)
+    lots = dpb.make("linucb", dim=3, holdout=0.1, context_noise=0.5, seed=0)
+    for bandit in (perturbed, lots):
+        for call in (bandit.propensities, bandit.decide):
+            with pytest.raises(PropensityError, match="context_noise"):
+                call(x)
 
 
 def test_a_log_of_thompson_sampling_values_another_policy():

@@ -102,6 +102,30 @@ def test_equal_arms_are_equally_likely_and_no_width_means_certainty():
     assert fresh.propensities(np.eye(3)).probabilities == pytest.approx([1 / 3] * 3)
 
 
+@pytest.mark.parametrize("backend", ["core", "reference"])
+@pytest.mark.parametrize("top", [1e-6, 1.0, 1e6, 1e9])
+@pytest.mark.parametrize(
+    ("name", "options"), [("anytime", {"policy": "sampled"}), ("linucb", {"holdout": 0.1})]
+)
+def test_the_same_arm_twice_is_equally_likely_in_any_currency(name, options, top, backend):
+    """Rounding is a part of a score: of a million it once told twins apart, and not for all alike."""
+    rng = np.random.default_rng(0)
+    bandit = dpb.make(
+        name, dim=40, epsilon=1.0, delta=1e-6, reward_range=(0, top), seed=1, backend=backend,
+        **options,
+    )  # fmt: skip
+    x = rng.normal(size=(200, 40))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    bandit.update(x, top * (0.5 + 0.3 * x[:, 0]))
+    for slate in x.reshape(20, 10, 40):
+        both = np.concatenate([slate, slate[:5]])
+        p = bandit.propensities(both).probabilities
+        assert p[:5] == pytest.approx(p[10:], rel=1e-9)
+        plays = [bandit.select(both) for _ in range(20)]
+        assert np.prod(p[plays]) > 0
+        assert (p[plays] > p.max() / 1e3).mean() > 0.5  # played where it was said to be likely
+
+
 @pytest.mark.parametrize(("name", "options"), KINDS)
 def test_decide_is_select_with_its_propensity(name, options):
     bandit, slate = learned(name, options)

@@ -135,8 +135,8 @@ def test_people_are_told_in_plain_words_what_is_learned_of_them(open_page):
     asked = "claim => import('/dashboard-words.js').then(({promise}) => promise(claim))"
     said = page.evaluate(asked, claim)
     assert said.startswith(
-        "Whoever you are, however often you come, at most 1 of your clicks, or of what your rewards "
-        "add up to, is learned from. Whoever sees everything"
+        "Whoever you are, however often you come, at most 1 of your clicks (or rewards of 1 in "
+        "total) is learned from. Whoever sees everything"
     )
 
 

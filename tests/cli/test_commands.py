@@ -37,8 +37,8 @@ COMMANDS = {
 }  # fmt: skip
 # These are tried with a real service in tests/service (restores, and `serve` below), and in tests/experiments.
 ELSEWHERE = {"serve", "store accept-restore", "store trust", "store resume"}
-ELSEWHERE |= {"store backup", "store migrate"}
-ELSEWHERE |= {"reproduce", "bench privacy-cost", "bench speed"}
+ELSEWHERE |= {"store backup", "store migrate", "store import"}
+ELSEWHERE |= {"reproduce", "bench privacy-cost", "bench default", "bench speed"}
 
 
 def leaves(command, path=()):

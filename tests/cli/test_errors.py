@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
         (["run", "--horizon", "many"], "'--horizon'"),
         (["audit"], "Missing argument 'ALGORITHM'; see dpbandit audit --help"),
         (["keys", "create", "--role", "admin"], "DPBANDIT_STORE"),
-        (["claim", "local", "--user-rewards", "2", "--person-clicks", "1"], "two units"),
+        (["claim", "local", "--user-rewards", "2", "--person-clicks", "1"], "give only one"),
         (["verify", "joint", "--person-clicks", "1"], "contexts are private"),
         (["verify", "dsg"], "did you mean 'dgs'?"),
         (["run", "linucb", "--world", "drift"], "did you mean 'drifting'?"),

@@ -88,7 +88,8 @@ def pictures(notebook):
 def test_no_epsilon_is_shown_without_its_claim():
     for path in NOTEBOOKS:
         for line in shown(nbformat.read(path, as_version=4)).splitlines():
-            if re.search(r"ε (=|≥) ", line):
+            # A share of what was asked for is no promise: the line below it has the verdict.
+            if re.search(r"(?<!requested )ε (=|≥) ", line):
                 assert re.search(r"proven|published|no claim|status|claim|found:|true|δ", line), (
                     f"{path.name}: {line}"
                 )

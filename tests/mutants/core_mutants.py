@@ -50,6 +50,7 @@ COVERED = (
     "release/toeplitz.hpp",
     "release/tree.hpp",
     "learner/bound.hpp",
+    "learner/local.hpp",
     "bandit/common.hpp",
     "bandit/moments.hpp",
     "bandit/parameter.hpp",
@@ -86,9 +87,15 @@ SPARED = {
     ): "whitens what was released",
     ("bandit/pair.hpp", "// What `choose` looks at", "void fields("): "reads the filters",
     ("held.hpp", "int play(const Rounds", "// ---"): "plays simulated worlds",
+    (
+        "learner/local.hpp",
+        "// How many times what was played",
+        "void forget(",
+    ): "how far to explore: answers that were released",
 }
 LEFT_OUT = {
-    "learner": "ridge regression, filters, bank, directions, prior: public numbers and what was released",
+    "learner, but bound.hpp and local.hpp": "ridge regression, filters, bank, directions, prior, scale: "
+    "public numbers and what was released",
     "policy": "picks arms from what was released",
     "module": "hands arrays over to Python",
     "eigen.hpp": "eigenvalues of released matrices",
@@ -398,6 +405,8 @@ def judges_of_the_core() -> dict[str, Any]:
     named += (
         "phases_end_where_slates_say",
         "people_are_counted_by_what_was_learned_of_them",
+        "lots_fall_as_propensities_say",
+        "answers_cost_what_their_chances_say",
     )
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:
@@ -433,23 +442,25 @@ def run(
     judges = judges_of_the_core()
 
     def baseline() -> Any:
-        found, costs, reached, prints = {}, {}, {}, {}
+        found, costs, seconds, reached, prints = {}, {}, {}, {}, {}
         profile, texts = runner.Profile(), runner.Texts()
         for name, judge in judges.items():
             ctypes.memset(touched, 0, MOST)
+            begun = time.process_time()
             saw, ran = profile.of(judge)
+            seconds[name] = time.process_time() - begun
             found[name] = runner.digest(saw)
             costs[name] = runner.cost_of(profile.calls)
             reached[name] = {number for number, flag in enumerate(touched) if flag}
             lines = {(p.file, p.text) for p in everywhere if p.number in reached[name]}
             python = runner.print_of(name, ran, found[name], texts)
             prints[name] = runner.fingerprint(python, sorted(lines))
-        return found, costs, reached, prints
+        return found, costs, seconds, reached, prints
 
     taken = runner.collect(*runner.in_child(lambda: runner._or_words(baseline), 600))
     if not isinstance(taken, tuple):
         raise RuntimeError(f"the judges refuse the core without any mutant: {taken}")
-    digests, costs, reached, prints = taken
+    digests, costs, seconds, reached, prints = taken
     order = sorted(judges, key=lambda name: costs[name] * len(reached[name]) ** 2)
 
     killers: dict[str, float] = defaultdict(float)
@@ -479,7 +490,10 @@ def run(
         asked = sorted(wanted[place.number], key=lambda name: -killers[name])
         return runner.ask(judges, asked, digests)
 
-    for place, verdict, by, taken_s in runner.in_children(tried, work, workers):
+    def longest(place: Place) -> float:
+        return runner.long_enough(seconds[name] for name in wanted[place.number])
+
+    for place, verdict, by, taken_s in runner.in_children(tried, work, workers, longest):
         if verdict == "killed":
             for name in killers:
                 killers[name] *= 0.9  # neighbouring lines are killed by the same judges

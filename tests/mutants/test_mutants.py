@@ -17,10 +17,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import answers  # noqa: F401 - adds judges
 import explained
 import judges
-import longer  # noqa: F401 - adds judges
 import operators
 import runner
 import targets

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from planted import Bent
+from bugs.bent import Bent
 
 import dpbandit as dpb
 from dpbandit.auditor.bounds import lower_bound

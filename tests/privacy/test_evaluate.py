@@ -4,8 +4,8 @@ attack, and who is refused."""
 import math
 
 import numpy as np
-import planted
 import pytest
+from bugs.evaluations import evaluated, evaluation_log, evaluation_ratio
 from scipy.special import ndtri
 
 import dpbandit as dpb
@@ -35,42 +35,42 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning"
     ],
 )
 def test_nobody_pays_more_than_the_claim_for_learning_and_estimate_together(name, options, release):
-    ratio, why = planted.evaluation_ratio(name, release=release, **options)
+    ratio, why = evaluation_ratio(name, release=release, **options)
     assert ratio <= 1 + 1e-9, why
     assert ratio > 0.3
 
 
 def test_a_reward_that_nobody_saw_pays_nothing():
-    log, *_ = planted.evaluation_log("reward")
+    log, *_ = evaluation_log("reward")
     log["action"] = np.ones(48, dtype=int) * (np.arange(48) % 2)
     given = {"release": (1.0, 1e-4), "epsilon": 1.0, "delta": 1e-4, "items": np.eye(2)}
-    one = planted.evaluated(log, "anytime", **given)
+    one = evaluated(log, "anytime", **given)
     unseen = [matched for matched, _ in one.played].index(False)
     changed = {**log, "reward": log["reward"].copy()}
     changed["reward"][unseen] = 1.0
-    two = planted.evaluated(changed, "anytime", script=one.transcript, **given)
+    two = evaluated(changed, "anytime", script=one.transcript, **given)
     cost, _ = watch.cost_of_releases(one.transcript, two.transcript)
     assert cost == 0
 
 
 def test_all_that_is_public_is_the_same_for_neighbours_who_released_the_same():
     for unit in ("reward", ("user", 3), ("person", 2)):
-        log, changed, _ = planted.evaluation_log(unit)
+        log, changed, _ = evaluation_log(unit)
         given = {"release": (1.0, 1e-4), "unit": unit, "epsilon": 1.0, "delta": 1e-4}
-        one = planted.evaluated(log, "anytime", **given)
-        two = planted.evaluated(changed, "anytime", script=one.transcript, **given)
+        one = evaluated(log, "anytime", **given)
+        two = evaluated(changed, "anytime", script=one.transcript, **given)
         assert one.found.to_dict() == two.found.to_dict()
         assert one.played == two.played
 
 
 def test_a_reward_that_is_no_number_shows_nothing():
-    log, *_ = planted.evaluation_log("reward")
+    log, *_ = evaluation_log("reward")
     given = {"release": (1.0, 1e-4), "epsilon": 1.0, "delta": 1e-4, "first_release": 3, "knee": 9.0}
-    one = planted.evaluated(log, "anytime", **given)
+    one = evaluated(log, "anytime", **given)
     for strange in (math.nan, math.inf, -math.inf, 1e300):
         changed = {**log, "reward": log["reward"].copy()}
         changed["reward"][0] = strange
-        two = planted.evaluated(changed, "anytime", script=one.transcript, **given)
+        two = evaluated(changed, "anytime", script=one.transcript, **given)
         assert one.found.to_dict() == two.found.to_dict()
         assert one.played == two.played
 
@@ -113,6 +113,22 @@ def test_evaluations_of_one_log_share_a_ledger():
         dpb.replay(log, "random", ledger=ledger, **given)
     with pytest.raises(OptionError, match="the ledger counts"):
         dpb.replay(log, "random", ledger=dpb.Ledger(1.0, "epsilon"), **given)
+
+
+def test_a_ledger_that_is_given_again_goes_on_from_its_charges():
+    """Once only the evaluation's own copy was charged: one ledger for all calls was never full."""
+    given = {"items": np.eye(2), "reward_range": (0, 1), "seed": 1, "release": (0.5, 1e-7)}
+    log = {"action": np.array([0, 1] * 50), "reward": np.ones(100)}
+    mu = dpb.budget.mu_of(epsilon=0.5, delta=0.99e-7)
+    ledger = dpb.Ledger(limit=2.5 * mu**2, currency="mu²")
+    for spent in (1, 2):
+        found = dpb.replay(log, "random", ledger=ledger, **given)
+        assert ledger.total == pytest.approx(spent * mu**2)
+        assert found.ledger.to_dict() == ledger.to_dict()
+    before = ledger.to_dict()
+    with pytest.raises(BudgetError):
+        dpb.replay(log, "random", ledger=ledger, **given)
+    assert ledger.to_dict() == before
 
 
 def test_pure_epsilon_is_that_much_gdp():
@@ -204,12 +220,12 @@ def test_real_noise_is_on_the_grid_and_of_the_charged_scale():
 @pytest.mark.slow
 def test_an_attack_on_the_estimate_finds_no_more_than_is_claimed():
     """With the weights of the log, the noisy sum is all that a reward shows in: told apart by it."""
-    log, changed, _ = planted.evaluation_log("reward", rows=16)
+    log, changed, _ = evaluation_log("reward", rows=16)
     runs = 3000
     scores = [
         np.array(
             [
-                planted.evaluated(one, "random", release=2.0, seed=10_000 * side + run)
+                evaluated(one, "random", release=2.0, seed=10_000 * side + run)
                 .transcript.releases[-1]
                 .noisy[0]
                 for run in range(runs)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import planted
 import pytest
+from bugs.arms import CountsClicks, OverlappingBatches, PerArm
+from bugs.bent import Bent, bent, redesigned, wholes
+from bugs.fading import answered_and_summed, predicted_from_the_clean_sum
+from bugs.people import CountsNobody, TellsWhoClicked, without_number
+from bugs.public import CleanChoices, CleanExport, ClicksFirst, clean_rate
+from bugs.retries import FailingForGood, Stubborn
+from bugs.trees import Forgetful, Overlapping, RewardScale, with_source
 
 import dpbandit as dpb
 from dpbandit.auditor.draw import names_of_proven, stories
 from dpbandit.auditor.stories import Event, Story, UnderTest, judge
 from dpbandit.auditor.watch import OTHER_PUBLIC, OTHER_RELEASES, OTHER_SCALE, TWICE
+from dpbandit.bandit import Bandit
+from dpbandit.engine import NO_RELEASE
 from dpbandit.errors import OptionError, UnknownAlgorithmError
 from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.pair import PairLearner
@@ -22,6 +30,7 @@ from dpbandit.logs.enter import INDEX
 from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Pending
 from dpbandit.privacy.unit import Spread
+from dpbandit.release import anytime
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
 
@@ -56,7 +65,7 @@ class Bend(UnderTest):
         return self.bend(super().make(name, options))
 
 
-class FreshNoise(planted.Bent):
+class FreshNoise(Bent):
     """Every round publishes the whole sum again with new noise."""
 
     def prepare(self, x, reward, in_public_set=True):
@@ -72,7 +81,7 @@ class FreshNoise(planted.Bent):
         return np.array([float(number) for number in self.pending_whole()]) * STEP
 
 
-class ExactPerNode(planted.Bent):
+class ExactPerNode(Bent):
     """Noise on increments of θ̂ with the exact Δ of each node, every node as if it were alone."""
 
     def __init__(self, inner, bandit):
@@ -86,18 +95,18 @@ class ExactPerNode(planted.Bent):
         return most * (options.horizon or 2**20).bit_length() / options.epsilon
 
 
-class RewardSchedule(planted.Bent):
+class RewardSchedule(Bent):
     """Publishes when something happened."""
 
     def prepare(self, x, reward, in_public_set=True):
         scale = self.inner.prepare(x, reward, in_public_set)
-        if reward > 0 or scale == planted.NO_RELEASE:
+        if reward > 0 or scale == NO_RELEASE:
             return scale
         self.inner.commit(np.zeros(len(self.inner.pending())))
-        return planted.NO_RELEASE
+        return NO_RELEASE
 
 
-class Redraws(planted.Bandit):
+class Redraws(Bandit):
     """Draws the noise of the nodes in use again, where a source is put in after a load."""
 
     redraws = False
@@ -106,7 +115,7 @@ class Redraws(planted.Bandit):
         super().__setattr__(name, value)
         if name == "source" and self.redraws and self.rounds:
             scale = self.release.scale(self.rounds)
-            for level, whole in enumerate(planted.wholes(self.engine)[: self.rounds.bit_length()]):
+            for level, whole in enumerate(wholes(self.engine)[: self.rounds.bit_length()]):
                 pending = Pending(np.array([float(w) for w in whole]) * STEP, whole)
                 index = 2**40 + level
                 value.release(self.noise, pending, scale=scale, shift=1.0, index=index)
@@ -131,33 +140,33 @@ class ForgetsPersons(UnderTest):
 
 
 def tells_who_clicked(bandit):
-    return planted.redesigned(bandit, planted.TellsWhoClicked)
+    return redesigned(bandit, TellsWhoClicked)
 
 
-class Unshrunk(planted.Bent):
+class Unshrunk(Bent):
     """An anytime release that shows its share and keeps the sum as it was."""
 
     def commit(self, noisy):
         self.inner.commit(noisy)
         fields, release = self.inner.fields(), self.release
         t = self.inner.rounds
-        rho = planted.anytime.kept(t, planted.anytime.next_time(t, release.ratio), release.knee)
-        for at, whole in enumerate(planted.wholes(self.inner)[0]):
+        rho = anytime.kept(t, anytime.next_time(t, release.ratio), release.knee)
+        for at, whole in enumerate(wholes(self.inner)[0]):
             high, low = divmod(round(whole / rho), 2**64)
             fields["sums_high"][0, at] = high
             fields["sums_low"][0, at] = low - 2**64 if low >> 63 else low
 
 
 def unshrunk(bandit):
-    bent = planted.bent(bandit, Unshrunk)
-    bent.engine.release = bandit.release
-    return bent
+    found = bent(bandit, Unshrunk)
+    found.engine.release = bandit.release
+    return found
 
 
 def multipliers(bandit, factor):
     """The noise of a tree times a factor."""
     changed = bandit.design.settings["multipliers"] * factor
-    return planted.redesigned(bandit, settings={"multipliers": changed})
+    return redesigned(bandit, settings={"multipliers": changed})
 
 
 def few_levels(bandit):
@@ -169,31 +178,31 @@ def few_levels(bandit):
 
 
 def l2_for_l1(bandit):
-    return planted.redesigned(bandit, settings={"sensitivity": 1.0})
+    return redesigned(bandit, settings={"sensitivity": 1.0})
 
 
 def counts_nobody(bandit):
-    bandit.counters = planted.CountsNobody()
+    bandit.counters = CountsNobody()
     return bandit
 
 
 def clicks_first(bandit):
     if bandit.options.unit != "reward":
         return bandit  # it knows nothing of users
-    return planted.redesigned(bandit, planted.ClicksFirst)
+    return redesigned(bandit, ClicksFirst)
 
 
 def stubborn(bandit):
     if bandit.options.unit != "reward":
         return bandit  # nor does this one
-    return planted.bent(planted.redesigned(bandit, planted.Stubborn), planted.FailingForGood)
+    return bent(redesigned(bandit, Stubborn), FailingForGood)
 
 
 def per_arm(bandit):
-    return planted.with_source(bandit, planted.PerArm(0))
+    return with_source(bandit, PerArm(0))
 
 
-class NoiselessLog(planted.Bandit):
+class NoiselessLog(Bandit):
     """The log's sums go into the model as they are."""
 
     def __setattr__(self, name, value):
@@ -211,7 +220,7 @@ class NoiselessLog(planted.Bandit):
 # ------------------------------------------------- two bugs that shipped once, planted again
 
 
-class FloatSums(planted.Bent):
+class FloatSums(Bent):
     """`dgs` as it was: a node's sum in floats, and noise for max‖A⁻¹x‖ with nothing for rounding."""
 
     def __init__(self, inner, bandit):
@@ -269,7 +278,7 @@ class PlainSquares(FloatSums):
         return np.sqrt((rows**2).sum(axis=1)) if norm == 2 else np.abs(rows).sum(axis=1)
 
 
-class EndsWithAReward(planted.Bent):
+class EndsWithAReward(Bent):
     """Where slates say whether rewards are answered, a large reward ends it too."""
 
     def prepare(self, x, reward, in_public_set=True):
@@ -282,7 +291,7 @@ class EndsWithAReward(planted.Bent):
 
 def ends_with_a_reward(bandit):
     by_slates = not bandit.design.settings["local_anyhow"]
-    return planted.bent(bandit, EndsWithAReward) if by_slates else bandit
+    return bent(bandit, EndsWithAReward) if by_slates else bandit
 
 
 @dataclass(frozen=True)
@@ -299,7 +308,7 @@ class Plant:
 
 
 def bend(kind):
-    return Bend(lambda bandit: planted.bent(bandit, kind))
+    return Bend(lambda bandit: bent(bandit, kind))
 
 
 class OnReference(UnderTest):
@@ -321,16 +330,16 @@ PLANTS = [
     Plant(
         "per-node accounting",
         ("dgs-published",),
-        Bend(lambda bandit: planted.bent(bandit, ExactPerNode, bandit)),
+        Bend(lambda bandit: bent(bandit, ExactPerNode, bandit)),
         200,
     ),
-    Plant("a scale that depends on rewards", TREES, bend(planted.RewardScale), 50, OTHER_SCALE),
+    Plant("a scale that depends on rewards", TREES, bend(RewardScale), 50, OTHER_SCALE),
     Plant("a schedule that does", TREES, bend(RewardSchedule), 50, OTHER_RELEASES),
     Plant("noise redrawn after load", TREES, RedrawsAfterLoad(), 2000),
     Plant(
         "unclipped rewards",
         TREES,
-        Bend(lambda bandit: planted.redesigned(bandit, clips=False)),
+        Bend(lambda bandit: redesigned(bandit, clips=False)),
         200,
     ),
     Plant("a user over the cap", TREES, Bend(counts_nobody), 500),
@@ -346,14 +355,14 @@ PLANTS = [
     Plant(
         "a clean export",
         TREES,
-        Bend(lambda bandit: planted.redesigned(bandit, planted.CleanExport)),
+        Bend(lambda bandit: redesigned(bandit, CleanExport)),
         50,
         OTHER_PUBLIC,
     ),
     Plant(
         "clean choices",
         TREES,
-        Bend(lambda bandit: planted.redesigned(bandit, planted.CleanChoices)),
+        Bend(lambda bandit: redesigned(bandit, CleanChoices)),
         200,
         OTHER_PUBLIC,
     ),
@@ -361,14 +370,14 @@ PLANTS = [
     Plant(
         "one noise for two releases",
         TREES,
-        Bend(lambda bandit: planted.with_source(bandit, planted.Forgetful(0))),
+        Bend(lambda bandit: with_source(bandit, Forgetful(0))),
         50,
         TWICE,
     ),
     Plant(
         "windows of noise that overlap",
         TREES,
-        Bend(lambda bandit: planted.with_source(bandit, planted.Overlapping(0))),
+        Bend(lambda bandit: with_source(bandit, Overlapping(0))),
         100,
         TWICE,
     ),
@@ -381,15 +390,15 @@ PLANTS = [
     Plant(
         "a log without noise",
         TREES,
-        Bend(lambda bandit: planted.redesigned(bandit, NoiselessLog)),
+        Bend(lambda bandit: redesigned(bandit, NoiselessLog)),
         1000,
     ),
-    Plant("batches that share a reward", ("dp-klucb",), bend(planted.OverlappingBatches), 500),
-    Plant("batches that end after so many clicks", ("dp-klucb",), bend(planted.CountsClicks), 500),
+    Plant("batches that share a reward", ("dp-klucb",), bend(OverlappingBatches), 500),
+    Plant("batches that end after so many clicks", ("dp-klucb",), bend(CountsClicks), 500),
     Plant(
         "noise drawn once for all batches",
         ("dp-klucb",),
-        Bend(lambda bandit: planted.with_source(bandit, planted.Forgetful(0))),
+        Bend(lambda bandit: with_source(bandit, Forgetful(0))),
         200,
         TWICE,
     ),
@@ -399,7 +408,7 @@ PLANTS = [
         UnderTest(),
         2000,
         "",
-        ((Spread, "take", planted.without_number),),
+        ((Spread, "take", without_number),),
     ),
     on_reference(
         "answered and summed",
@@ -407,7 +416,7 @@ PLANTS = [
         1000,
         FilterLearner,
         "prepare",
-        planted.answered_and_summed,
+        answered_and_summed,
     ),
     on_reference(
         "a prediction made of the clean sum",
@@ -415,7 +424,7 @@ PLANTS = [
         500,
         FilterLearner,
         "prepare",
-        planted.predicted_from_the_clean_sum,
+        predicted_from_the_clean_sum,
     ),
     on_reference(
         "a click rate read off the clean sum",
@@ -423,7 +432,7 @@ PLANTS = [
         1000,
         FilterLearner,
         "_note_rate",
-        planted.clean_rate,
+        clean_rate,
     ),
     on_reference(
         "a person's second visit in the Gram matrix",
@@ -437,13 +446,13 @@ PLANTS = [
     Plant(
         "rounding of A⁻¹·s",
         ("dgs",),
-        Bend(lambda bandit: planted.bent(bandit, FloatSums, bandit)),
+        Bend(lambda bandit: bent(bandit, FloatSums, bandit)),
         2000,
     ),
     Plant(
         "a sensitivity of plain squares",
         ("dgs",),
-        Bend(lambda bandit: planted.bent(bandit, PlainSquares, bandit)),
+        Bend(lambda bandit: bent(bandit, PlainSquares, bandit)),
         2000,
     ),
 ]
@@ -532,9 +541,9 @@ def test_a_look_into_memory_that_is_not_noisy_is_seen():
 
         def make(self, name, options):
             bandit = super().make(name, options)
-            return planted.bent(bandit, CountsClips)
+            return bent(bandit, CountsClips)
 
-    class CountsClips(planted.Bent):
+    class CountsClips(Bent):
         def prepare(self, x, reward, in_public_set=True):
             self.inner.fields()["clipped"][0] += reward > 0
             return self.inner.prepare(x, reward, in_public_set)
@@ -591,7 +600,7 @@ def test_an_algorithm_of_ones_own_is_judged_by_its_own_claim():
     def half(name, options):
         found = on_moments(name, options, "gaussian")
         settings = {**found.settings, "multipliers": found.settings["multipliers"] / 2}
-        return planted.dataclasses.replace(found, settings=settings)
+        return replace(found, settings=settings)
 
     dpb.register("half-the-noise", design=half, replace=True)
     found = dpb.fuzz(["half-the-noise"], cases=40, stop=1)

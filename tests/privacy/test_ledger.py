@@ -111,7 +111,7 @@ def test_two_copies_that_went_on_apart_are_told_apart(tmp_path):
 def test_a_receipt_of_another_bandit_does_not_fit(tmp_path):
     b = bandit()
     b.save(tmp_path / "one")
-    with pytest.raises(RollbackError, match="another bandit"):
+    with pytest.raises(RollbackError, match="not the receipt's bandit"):
         dpb.load(tmp_path / "one", receipt=bandit().receipt())
 
 

@@ -113,12 +113,12 @@ def test_the_order_of_learning_decides_what_counts_and_a_save_keeps_it(tmp_path)
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"reward_range": (-1.0, 1.0)}, "must begin there"),
+        ({"reward_range": (-1.0, 1.0)}, "must start at 0"),
         ({"reward_range": (0.0, 2.0)}, "at least"),
         ({"most": 0}, "above 0"),
         ({"most": math.nan}, "above 0"),
         ({"most": 10**400}, "above 0"),
-        ({"pan_private": True}, "look into memory"),
+        ({"pan_private": True}, "memory is inspected"),
         ({"name": "joint"}, "contexts are private"),
         ({"name": "anytime", "window": 0.375}, "the whole range"),
     ],
@@ -286,16 +286,17 @@ def test_a_plan_says_that_it_does_not_know_what_the_cap_leaves_out():
     assert not any("cap" in note for note in dpb.plan(**given).notes)
 
 
-def test_the_service_refuses_persons_of_a_log_whom_its_store_knows_by_other_names():
-    from dpbandit.service.batch import LearningBandit
-    from dpbandit.service.trusted import StreamError
-
-    table = pa.table({"x": [[0.5, 0.1]] * 6, "r": [1.0, 0.0] * 3, "who": list("abcabc")})
-    given = {"context": "x", "reward": "r", "user": "who", "reward_range": (0, 1), **BUDGET}
-    for unit, served in ((("user", 2), True), (("person", 1), False)):
-        state = saving.pack(dpb.warm_start(table, unit=unit, **given))
-        if served:
-            assert LearningBandit.open(None, 0, number=0, position=0, state=state).bandit.log
-            continue
-        with pytest.raises(StreamError, match="persons of a log"):
-            LearningBandit.open(None, 0, number=0, position=0, state=state)
+def test_a_claim_counts_clicks_as_they_are_paid():
+    """Of clicks that are worth ½, a total of 1 is two: the claim once said at most one."""
+    for top, words in (
+        (0.5, "at most 2 of their clicks (or rewards of 1 in total) are learned from"),
+        (1.0, "at most 1 of their clicks (or rewards of 1 in total) is learned from"),
+    ):
+        bandit = dpb.make(
+            "anytime", dim=2, epsilon=1.0, delta=1e-6, reward_range=(0, top), rewards="clicks",
+            unit=("person", 1), seed=0,
+        )  # fmt: skip
+        assert words in bandit.claim.unit
+        for _ in range(5):
+            bandit.update([1.0, 0.0], top, user="ann")
+        assert bandit.counters["ann"] * 2.0**-20 * top == 1.0  # in steps of the top: 1/top clicks

@@ -4,6 +4,8 @@ import warnings
 
 import planted
 import pytest
+from bugs.bent import ones
+from bugs.trees import per_node
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
 
@@ -30,10 +32,10 @@ def test_checking_each_node_alone_would_pass_the_per_node_mutant():
     changed = [100.0, *rewards[1:]]
 
     def make():
-        return planted.per_node(horizon, "laplace", 9.0)
+        return per_node(horizon, "laplace", 9.0)
 
-    one = record(make, planted.ones(horizon), rewards)
-    two = record(make, planted.ones(horizon), changed, script=one)
+    one = record(make, ones(horizon), rewards)
+    two = record(make, ones(horizon), changed, script=one)
     pairs = zip(one.releases, two.releases, strict=True)
     shares = [a.noise.cost(b.value - a.value, a.scale) for a, b in pairs]
     assert max(shares) <= 2.0 / 9 * (1 + 1e-9)

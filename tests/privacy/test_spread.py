@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from planted import spread_ratio, spread_user
+from bugs.people import spread_ratio, spread_user
 
 import dpbandit as dpb
 from dpbandit import files, learning, saving

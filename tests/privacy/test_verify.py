@@ -442,8 +442,8 @@ def test_an_error_that_depends_on_a_reward_tells_neighbours_apart_and_another_is
 def test_the_screen_says_in_one_line_what_was_computed_and_what_the_number_means():
     words = str(dpb.verify("tree-gauss", horizon=16, dim=2, tries=0)).splitlines()
     (line,) = [line for line in words if line.startswith("each line:")]
-    assert "what a change of one reward costs at most, over all releases together" in line
-    assert "a share of the claim asked for (μ = " in line
+    assert "the largest cost of changing one reward, over all releases together" in line
+    assert "a share of the requested μ = " in line
     assert line.endswith("1 uses it up; more breaks it")
 
 

@@ -13,7 +13,7 @@ import pytest
 from harness import ARMS, Service, make_key, until
 from test_leases import add_decisions, make_bandit
 
-from dpbandit.service import personalizer
+from dpbandit.service import batch, personalizer
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import Overloaded
 from dpbandit.service.api import App
@@ -50,6 +50,12 @@ TOLD = r'"(mean|standard_error|low|high|by_lot|agreement)":[0-9.e+-]+'
 # How often this test had to look is its own affair.
 ASKED = r'requests_total\{action="metrics",status="200"\}'
 TIMED = rf"^dpbandit_(start_time_seconds|decision_seconds_(sum|bucket\{{.*\}})|{ASKED}) .*$"
+
+
+@pytest.fixture(autouse=True)
+def _one_turn_learns_all(monkeypatch):
+    """However slow the machine: where a turn ends decides which model is published."""
+    monkeypatch.setattr(batch, "BATCH_SECONDS", 600.0)
 
 
 def counted(found):

@@ -154,7 +154,7 @@ WORLDS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:a context that is not among")
+@pytest.mark.filterwarnings("ignore:a context is not among")
 @pytest.mark.parametrize(("world", "cases"), WORLDS, ids=[repr(world) for world, _ in WORLDS])
 def test_worlds_drawn_in_the_core_give_the_numbers_of_blocks_of_any_size(world, cases, monkeypatch):
     """`play_world` draws rounds itself, `play` is given them; lots have 1024 rounds."""

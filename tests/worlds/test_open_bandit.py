@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import sys
 import zipfile
 from pathlib import Path
 
@@ -201,6 +202,7 @@ def installed(monkeypatch, tmp_path):
         put(f"obd/{policy}/men/men.csv", "\n".join([LOG, *rows]) + "\n")
         put(f"obd/{policy}/men/item_context.csv", ITEMS)
     (folder / "__init__.py").write_text("raise ImportError('nothing of it is imported')")
+    monkeypatch.delitem(sys.modules, "obp", raising=False)  # the real one, where a test used it
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setenv("DPBANDIT_DATA", str(tmp_path / "none"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "none"))

@@ -36,6 +36,14 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Where the technical note was set, its page links to it."""
+    if page.file.src_uri == "note/index.md" and files.get_file_from_path("note/dpbandit-note.pdf"):
+        name = "`docs/note/dpbandit-note.pdf`"
+        return markdown.replace(name, "[a PDF](dpbandit-note.pdf)")
+    return markdown
+
+
 def as_site_page(text: str) -> str:
     """Links from the root: into docs/ they lose that prefix, to other root pages they get the new name; the rest becomes plain text."""
 

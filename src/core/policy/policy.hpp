@@ -43,15 +43,15 @@ DPB_CALL inline void draw_arm(Size z, const View& view, const Slate& slate, doub
                               u64 decision, Desk& desk, double* scores) {
     double *widths = scores + room_for(slate.arms), *lots = widths + room_for(slate.arms);
     score(z, view.matrix, view.theta, slate, 0, nullptr, desk.work, scores);
-    const double best = largest_of(scores, slate.arms);
+    const double best = largest_of(scores, slate.arms), tie = tie_at(best);
     i64 leader = 0;
-    while (leader + 1 < slate.arms && scores[leader] < best - TIE) leader++;
+    while (leader + 1 < slate.arms && scores[leader] < best - tie) leader++;
     for (int i = 0; i < z.n; i++) desk.mean[i] = slate.row(leader)[i];
     clear(desk.draw, z.s);  // θ of zeros: what is left are widths of differences
     score(z, view.matrix, desk.draw, slate, alpha, desk.mean, desk.work, widths);
     uniforms(key, decision | OWN_LOTS, slate.arms, lots);
     for (i64 j = 0; j < slate.arms; j++) {
-        const double behind = best - scores[j], g = behind > TIE ? behind / widths[j] : 0;
+        const double behind = best - scores[j], g = behind > tie ? behind / widths[j] : 0;
         scores[j] = -g * (1.5976 + 0.07056 * g * g) - log1(-log1(lots[j]));
     }
 }

@@ -7,7 +7,10 @@
 
 namespace dpb::DPB_ARCH {
 constexpr int PACK = 12;
-constexpr double TIE = 1e-12;  // scores closer than this are a tie: at first all are equal
+// Scores closer to the best than this are a tie: at first all are equal. Of large ones, as of money, it is a
+// part: so much, and no less, may rounding differ between engines.
+constexpr double TIE = 1e-12, LARGEST_SCORE = 1e300;
+DPB_INLINE double tie_at(double best) { return TIE * smaller(larger(magnitude(best), 1), LARGEST_SCORE); }
 
 struct Slate {
     const double* pool;
@@ -198,7 +201,7 @@ DPB_INLINE double largest_of(const double* a, i64 count) {
 }
 // The highest score; among ties one by lot, a function of (key, decision) alone.
 DPB_INLINE int pick(const double* scores, i64 arms, u64 key, u64 decision) {
-    const double enough = largest_of(scores, arms) - TIE;
+    const double best = largest_of(scores, arms), enough = best - tie_at(best);
     i64 chosen = -1;
     u64 highest = 0;
     for (i64 from = 0; from < arms; from += 64) {

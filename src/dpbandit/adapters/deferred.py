@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.errors import BudgetError, DpbanditError, OptionError
-
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix
 
 
 class DeferredBandit:
@@ -45,10 +43,12 @@ class DeferredBandit:
 
 def _draws_lots(bandit: Any, dim: int) -> bool:
     """Whether it has propensities: those of UCB algorithms do not exist."""
-    if not hasattr(bandit, "propensities"):
+    if not hasattr(bandit, "decide"):
         return False
     try:
-        bandit.propensities(np.zeros((1, dim)))
+        bandit.propensities(
+            np.eye(1, dim) if getattr(bandit, "one_hot", False) else np.zeros((1, dim))
+        )
     except DpbanditError:
         return False
     return True

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from dpbandit.adapters.deferred import DeferredBandit, shortened
 from dpbandit.errors import LogError, ShapeError
 from dpbandit.options import whole
-
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix
 
 
 class ObpPolicy:

@@ -1,4 +1,4 @@
-"""Attacks on our own claims: exact joint cost (`verify`), hypothesis tests (`audit`), and guards.
+"""Attacks on our own claims: exact joint cost (`verify`) and hypothesis tests (`audit`).
 
 Everything here runs on the trusted side with made-up rewards; nothing in it is needed to use a
 bandit.

@@ -43,8 +43,8 @@ def lower_bound(
     """
     # Rounded, because the low bits of a score come from the low bits of simulated noise, and those
     # leak: without this the attack breaks even a correct Laplace mechanism, through the floats
-    # instead of through its noise. (So low-bit leaks of a real source are not seen here:
-    # `guards.on_grid` is for those.)
+    # instead of through its noise. (So low-bit leaks of a real source are not seen here: tests look
+    # whether its noise lies on its grid.)
     counts = count(np, np.round(scores0, 9), np.round(scores1, 9))
     return judge(counts, delta=delta, confidence=confidence)
 

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.auditor.stories import Event, Kind, Pick, Public, Story
 from dpbandit.privacy.unit import find_unit
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Rng = np.random.Generator
 
 NOISES = ("gaussian", "laplace", "laplace-l2")
@@ -74,7 +72,7 @@ OWN: dict[str, Callable[[Rng], Any]] = {
     "first_release": lambda rng: int(rng.integers(1, 9)),
     "reward_variance": lambda rng: _size(rng, -6, 6),
     "empirical_bayes": lambda rng: False,
-    "memories": lambda rng: _one(rng, (), (_size(rng, 0, 4),)),
+    "memories": lambda rng: _one(rng, (), (_size(rng, 0, 4),), _size(rng, 0, 4)),
     "life": lambda rng: _one(rng, 1.0, 2.5, _size(rng, 0, 3)),
     "explore": lambda rng: "everything",
     "find_scale": lambda rng: False,

@@ -23,9 +23,8 @@ from dpbandit.bandit import Bandit
 from dpbandit.engine import NO_RELEASE, Engine
 from dpbandit.privacy.noise import RESPONSE
 from dpbandit.reference.random import NOISE, START, derive_key
+from dpbandit.types import Matrix, Vector
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
 

@@ -23,9 +23,9 @@ from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.reference.random import derive_key, lot
 from dpbandit.spread import Place, Task, Tell, Work
+from dpbandit.types import Matrix
 
 Scores = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Progress = Callable[[float], None]
 
 LEAST_RUNS = 100  # a side, for a bound to be worth anything

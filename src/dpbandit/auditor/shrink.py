@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.auditor.stories import Story, UnderTest, Verdict, judge
-
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix
 
 SECONDS = 20.0
 

@@ -46,9 +46,7 @@ from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.noise import Noise
 from dpbandit.privacy.sources import Pending, Real, Simulation
 from dpbandit.saving import pack
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix, Vector
 
 # Relative rounding allowed before a cost counts as too high: scales carry a margin of 2e-9 for it.
 ROUNDING = 1e-9
@@ -103,7 +101,9 @@ class Story:
             "learns batches": len(self.batches) > 0,
             "pan-private": bool(given.get("pan_private")),
             "clicks": given.get("rewards") == "clicks",
-            "memories compete": self.name == "anytime" and given.get("memories") != (),
+            "memories compete": self.name == "anytime"
+            and given.get("memories") != ()
+            and not isinstance(given.get("memories"), float),
             "answers first": isinstance(given.get("local"), int),
             "answers while arms share nothing": self.blocks > 0,
             "more than ten lives": len(self.xs) > 10 * given.get("life", math.inf),

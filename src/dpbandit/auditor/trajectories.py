@@ -25,12 +25,11 @@ from dpbandit.release.anytime import kept, next_time, times
 from dpbandit.release.anytime import shown as share_shown
 from dpbandit.release.pair import Pair
 
-Matrix = NDArray[np.float64]
 # What pair.cu knows of `anytime-joint`: a choice that is new elsewhere is refused here.
 PAIR_KNOWS = (
     "learner policy noise dim max_norm l1_limit one_hot low high clips horizon alpha ties_key "
-    "contexts_key context_noise scale knee ratio first change growth versions first_eta2 later_eta2 "
-    "persons window reach reward_variance known_second"
+    "contexts_key context_noise holdout scale knee ratio first change growth versions first_eta2 "
+    "later_eta2 persons window reach reward_variance known_second"
 )
 PAIR_DIM = 8  # its matrices lie in a thread's own memory
 Fields = dict[str, NDArray[np.float64]]

@@ -6,15 +6,11 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpbandit.bandit import Bandit
 from dpbandit.errors import OptionError
 from dpbandit.privacy.accounting import epsilon_of, mu_of
 from dpbandit.privacy.claim import Claim
-
-Matrix = NDArray[np.float64]
+from dpbandit.types import Matrix
 
 # Relative rounding error allowed in a cost; scales carry a margin of 2e-9 for it.
 ROUNDING = 1e-9

@@ -37,9 +37,9 @@ from dpbandit.defaults import DELTA, EPSILON, VERIFY_DIM, VERIFY_HORIZON
 from dpbandit.errors import OptionError, ShapeError
 from dpbandit.options import whole
 from dpbandit.privacy.sensitivity import estimate_bounds
+from dpbandit.types import Matrix
 from dpbandit.worlds import Synthetic
 
-Matrix = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
 ALL_POSITIONS_UP_TO = 4096

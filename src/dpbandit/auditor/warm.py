@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.auditor import streams
@@ -24,11 +23,10 @@ from dpbandit.auditor.watch import Transcript, Watch, fixed_slate, joint_cost, s
 from dpbandit.bandit import Bandit
 from dpbandit.defaults import DELTA, EPSILON
 from dpbandit.logs import enter
+from dpbandit.types import Matrix, Vector
 from dpbandit.warmstart.source import Columns, arrow, find_columns, open_log
 from dpbandit.warmstart.start import learn_log, peek
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 Make = Callable[[], Bandit]
 
 LOGGED, ONLINE = "a logged reward", "an online reward"

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import PropensityError
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.privacy.sources import Pending, Source
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Shown = dict[str, str | bytes]  # what is public, by where it is seen
 
 # How often independent noise may look as if a number of it had been used twice, in one stream.

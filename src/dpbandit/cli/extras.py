@@ -15,6 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "gpu": ("cupy",),
     "adapters": ("coba", "river", "gymnasium"),
     "bench": ("vowpalwabbit", "mabwiser", "contextualbandits", "river", "bayesianbandits"),
+    "note": ("typst",),
 }
 ESSENTIAL = ("numpy", "scipy", "opendp", "rich", "typer")
 WHAT_FOR = {
@@ -27,6 +28,7 @@ WHAT_FOR = {
     "gpu": "--device cuda",
     "adapters": "coba, river, Gymnasium",
     "bench": "peers in dpbandit bench speed",
+    "note": "make note, the technical note",
 }
 
 

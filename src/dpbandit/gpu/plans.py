@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.types import Vector
 from dpbandit.worlds import Synthetic
-
-Vector = NDArray[np.float64]
 
 # Codes of kernels.cu.
 FAMILIES = {

@@ -17,14 +17,13 @@ from dpbandit.logs.sums import (
     LONG,
     LONG_L1,
     NOT_FINITE,
-    Matrix,
     Status,
-    Vector,
     Words,
     add,
     add_words,
 )
 from dpbandit.privacy.grid import GRID_BITS
+from dpbandit.types import Matrix, Vector
 
 # Rows added up plainly before rounding errors are caught; their items fit 64 bits.
 CHUNK = 4096

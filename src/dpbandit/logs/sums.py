@@ -21,9 +21,8 @@ from dpbandit.engine import backend_for
 from dpbandit.errors import OptionError
 from dpbandit.logs.record import Hashes
 from dpbandit.release.pair import packed_size
+from dpbandit.types import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Words = NDArray[np.int64]
 Status = NDArray[np.uint8]
 

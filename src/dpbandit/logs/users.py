@@ -8,8 +8,9 @@ import numpy as np
 
 from dpbandit.engine import backend_for
 from dpbandit.logs.record import Counts, Hashes, People, Totals
-from dpbandit.logs.sums import Status, Vector, rows_by
+from dpbandit.logs.sums import Status, rows_by
 from dpbandit.privacy.unit import Person
+from dpbandit.types import Vector
 
 # Places of a table that is still empty.
 PLACES = 1 << 12

@@ -18,11 +18,11 @@ from dpbandit.errors import NotFiniteError, OptionError, ShapeError
 from dpbandit.options import positive, whole
 from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.unit import find_unit
+from dpbandit.types import Vector
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Vector = NDArray[np.float64]
 
 # The algorithms whose noise can be stated for one arm. The number is the power of the range's width
 # with which the rounds grow until a difference shows through the noise. In a running sum of n

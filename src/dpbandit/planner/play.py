@@ -15,11 +15,12 @@ import numpy as np
 from dpbandit import spread
 from dpbandit.bandit import Bandit
 from dpbandit.errors import DpbanditError
-from dpbandit.planner.course import RATIO, Course, Times, Vector, course_of, geometric_steps
+from dpbandit.planner.course import RATIO, Course, Times, course_of, geometric_steps
 from dpbandit.planner.problem import BLOCK, Problem
 from dpbandit.planner.visits import EVERYTHING, Learned
 from dpbandit.simulate.players import player_of
 from dpbandit.spread import Task
+from dpbandit.types import Vector
 from dpbandit.worlds.block import Block
 
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError, ShapeError, nearest
 from dpbandit.options import positive
-from dpbandit.planner.problem import MOST_CONTEXTS, Matrix, Vector, numbers_of
+from dpbandit.planner.problem import MOST_CONTEXTS, numbers_of
+from dpbandit.types import Matrix, Vector
 from dpbandit.worlds.clicks import logistic
 
 PRIORS = ("contexts", "round")

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.errors import NotFiniteError, OptionError, ShapeError
+from dpbandit.types import Matrix, Vector
 from dpbandit.worlds.clicks import logistic
 from dpbandit.worlds.drawn import repeated
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Shown = NDArray[np.int64]
 
 # Contexts kept of a sample: enough to show their spread, few enough to search.

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.errors import OptionError, ShapeError
 from dpbandit.privacy.unit import ONE_REWARD, Person, Unit, User
-
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 CAPS = (1, 2, 5, 10)  # that an answer shows
 MOST_COUNTS = 512  # beyond, neighbours are taken together

@@ -6,12 +6,12 @@ One of your own is a class of `Policy` and one line: `policies.add(Mine())`.
 from __future__ import annotations
 
 from dpbandit.policies.bounds import CentredUcb, Index, Ucb
-from dpbandit.policies.policy import TIE as TIE
 from dpbandit.policies.policy import BoundPolicy as BoundPolicy
 from dpbandit.policies.policy import Decision as Decision
 from dpbandit.policies.policy import Policy as Policy
 from dpbandit.policies.policy import Propensities as Propensities
 from dpbandit.policies.policy import View as View
+from dpbandit.policies.policy import tie_at as tie_at
 from dpbandit.policies.sampled import Sampled
 from dpbandit.policies.thompson import Thompson
 from dpbandit.policies.uniform import Uniform

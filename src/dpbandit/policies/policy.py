@@ -15,8 +15,18 @@ from dpbandit.errors import PropensityError
 from dpbandit.types import Matrix as Matrix
 from dpbandit.types import Vector as Vector
 
-# Scores this close are equal: rounding, and not the model, tells them apart.
-TIE = 1e-12
+# Scores this close to the best are equal: rounding, and not the model, tells them apart.
+TIE, LARGEST_SCORE = 1e-12, 1e300
+
+
+def tie_at(best: float) -> float:
+    """How far behind a best score others are equal to it. Of large ones, as of money, it is a part: so
+    far, and no less, may rounding differ between engines.
+
+    >>> tie_at(0.25), tie_at(-1e6), tie_at(float("inf"))
+    (1e-12, 1e-06, 1e+288)
+    """
+    return TIE * min(max(abs(best), 1.0), LARGEST_SCORE)
 
 
 class View(NamedTuple):
@@ -143,7 +153,8 @@ class BoundPolicy(MatrixPolicy):
     def certain(self, view: View, contexts: Matrix, alpha: float) -> Propensities:
         """All of the probability on the highest bound; equal ones share it."""
         scores = self.scores(view, contexts, alpha, 0, 0)
-        near = scores >= scores.max() - TIE
+        highest = float(scores.max())
+        near = scores >= highest - tie_at(highest)
         best = np.where(near, 1.0 / np.count_nonzero(near), 0.0)
         return Propensities(best, np.zeros(len(scores)))
 

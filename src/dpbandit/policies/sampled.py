@@ -11,7 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpbandit.policies.policy import TIE, Matrix, MatrixPolicy, Propensities, Vector, View, widths
+from dpbandit.policies.policy import (
+    Matrix,
+    MatrixPolicy,
+    Propensities,
+    Vector,
+    View,
+    tie_at,
+    widths,
+)
 
 
 class Sampled(MatrixPolicy):
@@ -47,14 +55,15 @@ def log_weights(view: View, contexts: Matrix, alpha: float) -> Vector:
     """The logarithm of each row's weight; the leader's is 0.
 
     >>> view = View(np.array([1.0, 0.0]), 0.5 * np.eye(2))
-    >>> log_weights(view, np.eye(2), 1.0).round(4).tolist()
+    >>> (log_weights(view, np.eye(2), 1.0).round(4) + 0.0).tolist()
     [0.0, -1.6682]
     """
     means = contexts @ view.theta
     best = means.max()
-    leader = contexts[np.argmax(means >= best - TIE)]
+    tie = tie_at(float(best))
+    leader = contexts[np.argmax(means >= best - tie)]
     behind = best - means
     spread = alpha * widths(view.matrix, contexts - leader)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        g = np.where(behind > TIE, behind / spread, 0.0)
+        g = np.where(behind > tie, behind / spread, 0.0)
         return -g * (1.5976 + 0.07056 * g * g)

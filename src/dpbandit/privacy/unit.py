@@ -247,8 +247,8 @@ class Visitor(Person):
 def to_you(words: str) -> str:
     """What a unit says of somebody who may come any number of times, said to them; else nothing.
 
-    >>> to_you(person(1).words)[:70]
-    'Whoever you are, however often you come, at most 1 of your clicks, or '
+    >>> to_you(person(1).words)[41:]
+    'at most 1 of your clicks (or rewards of 1 in total) is learned from.'
     >>> to_you(user(3).words)
     ''
     """
@@ -271,13 +271,20 @@ def user(most: int) -> Unit:
     return User(words, both, ("user", most), most, [f"--user-rewards {most}"])
 
 
-def person(most: float) -> Person:
-    """A person, whose rewards add up to at most `most`, however many there are.
+def person(most: float, click: float = 1.0) -> Person:
+    """A person, whose rewards add up to at most `most`, however many there are; a click is worth
+    `click`.
 
-    >>> person(1).words[37:64]
-    'at most 1 of their clicks, '
+    >>> person(1).words[37:]
+    'at most 1 of their clicks (or rewards of 1 in total) is learned from'
+    >>> person(1, 0.5).words[37:]
+    'at most 2 of their clicks (or rewards of 1 in total) are learned from'
     """
-    words = f"a total of at most {most:.12g} of their clicks (or rewards) is learned from"
+    clicks = most / click
+    words = (
+        f"at most {clicks:.12g} of their clicks (or rewards of {most:.12g} in total) "
+        f"{'are' if clicks > 1 else 'is'} learned from"
+    )
     both = (
         f"their rewards' differences from predictions count for at most {most:.12g} in total, and one "
         "visit shows where their contexts lie"
@@ -290,8 +297,8 @@ def person(most: float) -> Person:
 def spread(most: float) -> Spread:
     """A user whose rewards together move sums no further than `most` in one context would.
 
-    >>> spread(2.5).words[:46]
-    'one user, however often they come: as many of '
+    >>> spread(2.5).words[:60]
+    'one user, however often they come: their rewards are learned'
     """
     words = (
         "one user, however often they come: their rewards are learned from as long as together they "
@@ -300,8 +307,9 @@ def spread(most: float) -> Spread:
     return Spread(words, words, ("spread", most), flags=[f"--user-spread {most:.12g}"])
 
 
-def find_unit(given: Any) -> Unit:
-    """The unit that an option names: 'reward', ('user', m), ('spread', m) or ('person', C).
+def find_unit(given: Any, click: float = 1.0) -> Unit:
+    """The unit that an option names: 'reward', ('user', m), ('spread', m) or ('person', C); a click
+    is worth `click`, the top of the range of rewards.
 
     >>> find_unit(("user", 4)).cap
     4
@@ -335,7 +343,7 @@ def find_unit(given: Any) -> Unit:
                     "unit's second part, the largest total of a person's rewards, must be a finite "
                     f"number above 0, not {most!r}"
                 )
-            return person(int(most) if whole else float(most))
+            return person(int(most) if whole else float(most), click)
     raise OptionError(
         f"unit must be 'reward', ('user', m), ('spread', m) or ('person', C), not {given!r}"
     )

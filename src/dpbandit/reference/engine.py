@@ -22,7 +22,7 @@ from dpbandit.learners.moments import NoisyMoments
 from dpbandit.learners.own import NoisyIncrements, NoisyOwn
 from dpbandit.learners.pair import PairLearner
 from dpbandit.learners.ridge import InTheClear, NoisyRewards
-from dpbandit.policies import TIE, View, find_policy
+from dpbandit.policies import View, find_policy, tie_at
 from dpbandit.privacy.grid import to_floats, to_whole
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.reference import loops
@@ -422,7 +422,8 @@ def _is_array(given: Any, dimensions: int) -> bool:
 
 def pick(scores: Vector, key: int, decision: int) -> int:
     """The highest score; among ties one by lot, a function of (key, decision, arm) alone."""
-    tied = np.flatnonzero(scores >= scores.max() - TIE)
+    best = float(scores.max())
+    tied = np.flatnonzero(scores >= best - tie_at(best))
     if len(tied) <= 1:
         return int(tied[0]) if len(tied) else 0
     return int(tied[np.argmax(lots(key, decision, tied))])

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit.bandit import Bandit
 from dpbandit.errors import BudgetError, HorizonError, PrivacyWarning
@@ -28,8 +27,7 @@ from dpbandit.service.records import BY_LOG
 from dpbandit.service.schema import ERASED_COUNT
 from dpbandit.service.store import Line
 from dpbandit.service.trusted import Learnable, NewRelease, StreamError, TrustedStore
-
-Vector = NDArray[np.float64]
+from dpbandit.types import Vector
 
 # Learning holds a batch for about this long, so that rankers get a new model every second while it
 # catches up.

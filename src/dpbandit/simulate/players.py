@@ -19,10 +19,9 @@ from dpbandit.errors import NotFiniteError, OptionError
 from dpbandit.privacy.sources import Simulation
 from dpbandit.reference.random import START
 from dpbandit.simulate.jobs import Job
+from dpbandit.types import Matrix, Vector
 from dpbandit.worlds.block import Block, World
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Rounds = NDArray[np.int64]
 
 

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import LogError, OptionError
 from dpbandit.logs.sums import LENGTH, MISSING, NO_REWARD, NO_USER, Status, hash_names
+from dpbandit.types import Matrix, Vector
 from dpbandit.warmstart.source import Columns, arrow
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 class Rows(NamedTuple):

@@ -41,6 +41,7 @@ class Columns:
     dim: int
     single: bool  # whether any feature has single precision or less
     encoder: Encoder | None = None  # then its fields are the context's columns
+    private: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -49,9 +50,17 @@ class Columns:
     @property
     def numbers(self) -> tuple[str, ...]:
         """Columns of numbers. Whole numbers of an encoder's other fields may be names."""
+        return (*(name for name in self.context if name not in self._others), self.reward)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns of text. Where contexts are private, no row may decide what another one's 007 is."""
+        return self._others if self.private else ()
+
+    @property
+    def _others(self) -> tuple[str, ...]:
         features = {} if self.encoder is None else self.encoder.features
-        names = {name for name in features if not isinstance(features[name], Number)}
-        return (*(name for name in self.context if name not in names), self.reward)
+        return tuple(name for name in features if not isinstance(features[name], Number))
 
 
 @dataclass(frozen=True)
@@ -71,9 +80,10 @@ class Part:
         *,
         threads: bool = False,
         numbers: Collection[str] = (),
+        texts: Collection[str] = (),
     ) -> Iterator[Any]:
         """Its rows as Arrow record batches, in order. `threads`: decode columns side by side."""
-        del numbers  # Parquet says itself what they are
+        del numbers, texts  # Parquet says itself what they are
         if self.table is not None:
             yield from self.table.select(names).to_batches(max_chunksize=rows)
             return
@@ -96,9 +106,10 @@ class Part:
                 ):
                     yield batch.select(names)  # they come in the order of the file
         except (OSError, ValueError, arrow("pyarrow").ArrowException) as error:
+            # Arrow's own words may quote what is in it.
             raise LogError(
-                f"{self._where} cannot be read: {error}. Nothing was released"
-            ) from error
+                f"{self._where} cannot be read ({type(error).__name__}). Nothing was released"
+            ) from None
 
     @property
     def _where(self) -> str:
@@ -167,7 +178,8 @@ def open_log(given: Any) -> Source:
         try:
             meta = arrow("pyarrow.parquet").ParquetFile(file)
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise LogError(f"{file} is not a Parquet file that can be read: {error}") from error
+            kind = type(error).__name__
+            raise LogError(f"{file} is not a Parquet file that can be read ({kind})") from None
         with meta:
             schema = _agree(schema, meta.schema_arrow, file, files[0])
             sizes = [meta.metadata.row_group(i).num_rows for i in range(meta.num_row_groups)]
@@ -183,7 +195,10 @@ def _others(files: list[str], kind: str) -> Source:
             found = schema_of(file, kind)
             parts.append(FilePart(file, kind, found, ends(file)))
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise LogError(f"{file} is not a file of {kind} that can be read: {error}") from error
+            words = f"{file} is not a file of {kind} that can be read ({type(error).__name__})"
+            if kind == "csv":  # Arrow's own words quote the row
+                words += ": has every row as many values as the first?"
+            raise LogError(words) from None
         schema = _agree(schema, found, file, files[0])
     return Source(tuple(parts), schema)
 
@@ -298,7 +313,7 @@ def find_columns(
     else:
         is_list, dim, single = False, encoder.dim, False
     _check_reward_and_user(source, reward, user)
-    return Columns(names, reward, user, is_list, dim, single, encoder)
+    return Columns(names, reward, user, is_list, dim, single, encoder, private)
 
 
 def _numbers_in(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandit import spread
 from dpbandit.algorithms import registry
@@ -25,12 +24,12 @@ from dpbandit.model import NORM_TOLERANCE
 from dpbandit.options import whole
 from dpbandit.privacy.unit import Person
 from dpbandit.spread import Place
+from dpbandit.types import Matrix
 from dpbandit.warmstart.rows import contexts_of
 from dpbandit.warmstart.scan import Reading
 from dpbandit.warmstart.source import Columns, Source, find_columns, open_log
 from dpbandit.warmstart.total import scan_all
 
-Matrix = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 # Features in single precision that were brought to norm 1 miss it by their own rounding.
@@ -238,7 +237,8 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
     for number in chosen:
         left = per_part
         part = source.parts[number]
-        for batch in part.batches(list(columns.context), numbers=columns.numbers):
+        heads = part.batches(list(columns.context), numbers=columns.numbers, texts=columns.texts)
+        for batch in heads:
             status = np.zeros(min(left, batch.num_rows), dtype=np.uint8)
             contexts = contexts_of(batch.slice(0, left), columns, status)
             inspect(contexts, status, check)

@@ -1,6 +1,6 @@
-"""Parts of a log that are no Parquet: CSV files, Arrow files, and a stream of Arrow that comes once.
+"""Parts of a log that is not Parquet: CSV files, Arrow files, and a stream of Arrow, which can be read once.
 
-Nobody knows how many rows they have before they are read, and each is one part: one thread reads it.
+How many rows they have is unknown until they are read. Each is one part, and one thread reads it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ class FilePart:
         *,
         threads: bool = False,
         numbers: Collection[str] = (),
+        texts: Collection[str] = (),
     ) -> Iterator[Any]:
-        """Its rows as Arrow record batches, in order. Of CSV, `numbers` are read as such, whatever
-        the first megabyte held: 0 and 1 there say nothing of 0.5 later."""
+        """Its rows as Arrow record batches, in order. Of CSV, `numbers` and `texts` are read as such,
+        whatever the first megabyte held: 0 and 1 there say nothing of 0.5 later."""
         import pyarrow as pa
 
         del threads  # CSV is parsed by several anyway
@@ -74,7 +75,7 @@ class FilePart:
                 raise LogError(
                     f"{where} is not the file that was opened at the start. Nothing was released"
                 )
-            schema = _with_numbers(self.schema, numbers)
+            schema = _with_kinds(self.schema, numbers, texts)
             with _reader(self.file, self.kind, schema, names) as reader:
                 for batch in reader:
                     yield from _slices(batch.select(names), rows)
@@ -105,44 +106,45 @@ class StreamPart:
         *,
         threads: bool = False,
         numbers: Collection[str] = (),
+        texts: Collection[str] = (),
     ) -> Iterator[Any]:
-        """Its rows as Arrow record batches, in order."""
-        import pyarrow as pa
-
-        del threads, numbers
+        """Its rows as Arrow record batches, in order. What is not kept is gone then."""
+        del threads, numbers, texts
         for batch in list(self.head):
             yield from _slices(batch.select(names), rows)
-        while True:
-            if self.gone:
-                raise LogError("a stream can be read once, and this one was. Nothing was released")
-            try:
-                batch = self.reader.read_next_batch()
-            except StopIteration:
-                return
-            except (OSError, ValueError, pa.ArrowException) as error:
-                words = f"the stream cannot be read: {error}. Nothing was released"
-                raise LogError(words) from error
+        if self.gone:
+            raise LogError("a stream can be read once, and this one was. Nothing was released")
+        while (batch := self._next()) is not None:
             if self.kept < HEAD:
                 self.head.append(batch)
                 self.kept += batch.num_rows
-                yield from _slices(batch.select(names), rows)
-                continue
-            yield from self._rest(batch, names, rows)
-            return
+            else:
+                self.gone = True
+            yield from _slices(batch.select(names), rows)
 
-    def _rest(self, batch: Any, names: list[str], rows: int) -> Iterator[Any]:
-        """What is not kept: from here on it is gone."""
-        self.gone = True
-        yield from _slices(batch.select(names), rows)
-        for following in self.reader:
-            yield from _slices(following.select(names), rows)
+    def _next(self) -> Any:
+        """The next batch; None after the last."""
+        import pyarrow as pa
+
+        try:
+            return self.reader.read_next_batch()
+        except StopIteration:
+            return None
+        except (OSError, ValueError, pa.ArrowException) as error:
+            # Its own words quote what is in it.
+            raise LogError(
+                f"the stream cannot be read ({type(error).__name__}). Nothing was released"
+            ) from None
 
 
-def _with_numbers(schema: Any, numbers: Collection[str]) -> Any:
-    """The schema with floats where whole numbers, or nothing, were found at the head."""
+def _with_kinds(schema: Any, numbers: Collection[str], texts: Collection[str]) -> Any:
+    """The schema with floats where whole numbers, or nothing, were found at the head, and with texts
+    as they stand in the file."""
     import pyarrow as pa
 
     def kind(field: Any) -> Any:
+        if field.name in texts:
+            return pa.string()
         guessed = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
         return pa.float64() if field.name in numbers and guessed else field.type
 

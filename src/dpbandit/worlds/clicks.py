@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbandit.types import Vector
 from dpbandit.worlds.drawn import DrawnEpisode
-
-Vector = NDArray[np.float64]
 
 # Arms that stand for a fresh draw in every round of `Logistic`: no learner here knows one again.
 FRESH = 100_000

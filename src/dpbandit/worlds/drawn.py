@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandit.types import Matrix, Vector
 from dpbandit.worlds.block import Block
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # What some kinds of worlds have, and what it is in the others.
 SETTINGS = {

@@ -6,12 +6,11 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpbandit.errors import nearest
+from dpbandit.types import Matrix
 from dpbandit.worlds.block import Block
-
-Matrix = NDArray[np.float64]
 
 
 class Source(NamedTuple):

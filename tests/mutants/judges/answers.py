@@ -1,7 +1,4 @@
-"""Judges of rewards that are answered by themselves, of ranks, and of private columns.
-
-Importing this module adds them to `judges.JUDGES`.
-"""
+"""Judges of rewards that are answered by themselves."""
 
 from __future__ import annotations
 
@@ -9,12 +6,15 @@ import math
 from typing import Any
 
 import numpy as np
-from judges import between, close, judge, made, play, refused, slates
+
+from judges.bandits import made, mu_worth, slates
+from judges.common import DELTA, between, close, judge, refused
 
 
 @judge
 def answers_cost_what_their_chances_say() -> Any:
     """Of ±B/2 with chances ½ ± v/B: the largest ratio of chances is the cost, and B is coth(ε/2)."""
+    from dpbandit import _core as core
     from dpbandit.privacy.noise import RESPONSE
 
     seen: list[Any] = []
@@ -33,6 +33,8 @@ def answers_cost_what_their_chances_say() -> Any:
         for y, expected in zip((scale / 2, -scale / 2), logs, strict=True):
             found = RESPONSE.log_ratio(np.array([y]), np.array([v0]), np.array([v1]), scale)
             close(found, expected, 1e-12, 1e-15)
+            twice = [np.array([each, each]) for each in (y, v0, v1)]
+            close(core.log_ratio("response", *twice, scale), 2 * expected, 1e-12, 1e-15)
         cost = RESPONSE.cost(np.array([v1 - v0]), scale)
         ends = [0.5 - (0.5 - abs(v1 - v0)) / scale, 0.5 - 0.5 / scale]  # of −, nearest an end
         close(cost, math.log(ends[0] / ends[1]), 1e-12)
@@ -150,71 +152,24 @@ def phases_end_where_slates_say() -> Any:
 
 
 @judge
-def ranks_are_scores_in_order() -> Any:
-    """The best first; those within a hair of each other by lot; no more than were asked for."""
+def answers_count_by_what_they_are_worth() -> Any:
+    """Among costs in μ², pure ε counts as the μ² that is worth ε at the claim's δ."""
+    from dpbandit.privacy.noise import GAUSSIAN, RESPONSE
+
     seen: list[Any] = []
-    for label in ("gauss", "arms"):
+    for label, answered in (("anytime, answers", 5), ("anytime, blocks", 0), ("anytime, never", 0)):
         bandit = made(label)
-        play(bandit, 6)
-        model, slate = bandit.model(), slates(bandit, 1)[0]
-        expected = bandit.policy.scores(model.view, slate, model.alpha, 1, 0)
-        for most in range(1, len(slate) + 1):
-            order, scores = model.rank(slate, most)
-            close(scores, expected, 0.0)
-            assert order == np.argsort(-expected, kind="stable").tolist()[:most]
-        seen.append(expected)
-    model = made("gauss").model()
-    twice = np.array([[0.1, 0.2, 0.3], [0.6, 0.6, 0.1], [0.6, 0.6, 0.1], [0.2, 0.1, 0.0]])
-    scores = model.policy.scores(model.view, twice, model.alpha, 1, 0)
-    assert scores[1] == scores[2] > scores[0] > scores[3]
-    orders = {tuple(model.rank(twice, 4)[0]) for _ in range(60)}
-    assert orders == {(1, 2, 0, 3), (2, 1, 0, 3)}
-    assert {tuple(model.rank(twice, 1)[0]) for _ in range(60)} == {(1,), (2,)}
-    alike = {tuple(model.rank(np.full((3, 3), 0.2), 3)[0]) for _ in range(200)}
-    assert len(alike) == 6
-    return seen
-
-
-@judge
-def full_counts_leave_nothing_to_learn() -> Any:
-    """What stands for somebody who was forgotten: a count that the cap has used up."""
-    from dpbandit.privacy import unit
-
-    one, some = unit.User("u", "u", ("user", 3)), unit.User("u", "u", ("user", None))
-    assert (one.full(1.0, 20), some.full(1.0, 20)) == (one.cap or 1, some.cap or 1)
-    person = unit.Person("p", "p", ("person", 2.5))
-    assert person.full(1.0, 20) == int(2.5 * 2**20)
-    assert person.room(person.full(1.25, 20), 1.25, 20) == 0
-    visitor = unit.Visitor("v", "v", ("person", 2.5))
-    assert visitor.full(1.0, 20) == 2**20 + 1
-    refused("OptionError", lambda: unit.ONE_REWARD.full(1.0, 20))
-    return [person.full(0.5, 20)]
-
-
-@judge
-def encoders_say_what_is_private() -> Any:
-    """Columns that an encoder declares private are among those that a bandit protects."""
-    import dpbandit as dpb
-    from dpbandit.model import encoder_for
-
-    fields = {"age": dpb.Number(18, 80), "plan": dpb.Category(["free", "paid", "team"])}
-    encoder = dpb.Encoder(fields, private=["plan"])
-    own, dim = set(encoder.private_columns), encoder.dim
-    given = {"epsilon": 1.0, "delta": 1e-6, "seed": 0, "encoder": encoder}
-    seen: list[Any] = [sorted(own), dim]
-    for asked in (None, sorted(own), list(range(dim))):
-        more = {} if asked is None else {"private_features": asked}
-        bandit = dpb.make("anytime-joint", **given, **more)
-        said = (
-            "one context" if asked and len(asked) == dim else f"features {sorted(own)} are private"
-        )
-        assert said in bandit.claim.unit
-        seen.append(str(bandit.claim))
-    for less in (sorted(own)[1:], [c for c in range(dim) if c not in own]):
-        refused(
-            "OptionError", lambda n=less: dpb.make("anytime-joint", **given, private_features=n)
-        )
-    record = encoder.to_record()
-    assert encoder_for(record, dim).dim == dim
-    refused("SaveError", lambda: encoder_for(record, dim + 1))
+        release = bandit.release
+        assert release.answered() == answered
+        for cost in (0.3, 1.5, 4.0):
+            assert release.counted(GAUSSIAN, cost) == cost
+            if label != "anytime, never":
+                found = release.counted(RESPONSE, cost)
+                close(found, mu_worth(cost, release.local.delta) ** 2, 1e-8)
+                seen.append(found)
+        assert release.counted(RESPONSE, 0.0) == 0.0
+        assert release.counted(RESPONSE, math.inf) == math.inf
+        close(release.local.delta, 0.0 if label == "anytime, never" else DELTA, 1e-2)
+        first = release.noise_now(bandit.engine)
+        assert first is (GAUSSIAN if label == "anytime, never" else RESPONSE)
     return seen

@@ -1,0 +1,101 @@
+"""What lots with known probabilities cost: policy="sampled" beside the same algorithm without. Held-out seeds.
+
+    python -m experiments.lots                       # everything, about half an hour on two cores
+    python -m experiments.lots anytime --seeds 8 --json lots.json
+
+Both play the same worlds with the same seeds. `ratio` is that of the mean regrets; its standard error is
+that of paired differences, which the means' own errors overstate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from typing import Any
+
+import dpbandit as dpb
+from dpbandit import worlds
+from experiments.rewards import NARROW, PARTS, TOLD, WIDE, Setting
+
+CLICKS: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (0.0, 1.0)}
+SETTINGS: dict[str, dict[str, Setting]] = {
+    "anytime": {
+        **{name: PARTS["simulation"][name] for name in PARTS["simulation"]},
+        **PARTS["catalogues"],
+        **PARTS["clicks"],
+        **{f"moving: {kind}": PARTS["moving"][kind] for kind in ("abrupt", "walk")},
+        **{name: PARTS["blocks"][name] for name in ("wine", "breast cancer", "iris")},
+    },
+    "anytime-joint": {
+        "T = 10⁴, (2, 1e-5)": (worlds.Synthetic(), 10_000, WIDE, 4, {}),
+        "T = 10⁴, (1, 1e-6)": (worlds.Synthetic(), 10_000, NARROW, 4, {}),
+        "T = 10⁵, (2, 1e-5)": (worlds.Synthetic(), 100_000, WIDE, 1, {}),
+        "d = 25": (worlds.Synthetic(dim=25), 10_000, WIDE, 1, {}),
+        "d = 50": (worlds.Synthetic(dim=50), 10_000, WIDE, 0.5, {}),
+        "degenerate": (worlds.Degenerate(), 10_000, WIDE, 4, {}),
+        "10 one-hot arms": (worlds.Bernoulli(10), 10_000, CLICKS, 4, TOLD),
+        "20 one-hot arms": (worlds.Bernoulli(20), 10_000, CLICKS, 4, TOLD),
+        "clicks 2%, d = 10": (worlds.Clicks(0.02), 100_000, CLICKS, 1, TOLD),
+    },
+}
+
+
+def measure(
+    name: str, setting: Setting, seeds: int, first: int, more: dict[str, Any]
+) -> dict[str, float]:
+    """Mean regrets with their standard errors, and their ratio with its own."""
+    world, horizon, given, share, told = setting
+    rivals = {"without": (name, told), "by lot": (name, {**told, "policy": "sampled", **more})}
+    count = max(2, round(share * seeds))
+    chosen = range(first, first + count)
+    results = dpb.run(world, rivals, horizon=horizon, seeds=chosen, record=[], **given)
+    last = results.frame().pivot(index="seed", columns="algorithm", values="regret")
+    plain, lots = last["without"], last["by lot"]
+    ratio, root = lots.mean() / plain.mean(), count**0.5
+    return {
+        "without": plain.mean(),
+        "se": plain.std(ddof=1) / root,
+        "by lot": lots.mean(),
+        "se by lot": lots.std(ddof=1) / root,
+        "ratio": ratio,
+        "se ratio": (lots - ratio * plain).std(ddof=1) / root / plain.mean(),
+        "seeds": count,
+    }
+
+
+def main() -> None:
+    about = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=about)
+    parser.add_argument(
+        "algorithms", nargs="*", help="anytime, anytime-joint; both if none is given"
+    )
+    parser.add_argument("--only", help="settings whose name holds this")
+    parser.add_argument("--seeds", type=int, default=24)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--alpha", type=float, help="the width of the lots, for tuning")
+    parser.add_argument("--json", help="write the numbers into this file")
+    given = parser.parse_args()
+    if unknown := set(given.algorithms) - set(SETTINGS):
+        parser.error(f"{', '.join(sorted(unknown))}: only {', '.join(SETTINGS)} draw these lots")
+    warnings.simplefilter("ignore", dpb.errors.PrivacyWarning)
+    more = {} if given.alpha is None else {"alpha": given.alpha}
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name in given.algorithms or SETTINGS:
+        for label, setting in SETTINGS[name].items():
+            if given.only and given.only not in label:
+                continue
+            row = measure(name, setting, given.seeds, given.first, more)
+            found.setdefault(name, {})[label] = row
+            print(
+                f"{name}: {label:24}",
+                *(f"{key} {value:.4g}" for key, value in row.items()),
+                flush=True,
+            )
+            if given.json:  # after each, so that what is done stays when it is interrupted
+                with open(given.json, "w") as file:
+                    json.dump(found, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Broken mechanisms by subject; `planted.py` has the table of them all."""
