@@ -107,9 +107,9 @@ def privacy_cost(
     profile: Annotated[
         str,
         typer.Option(
-            help="quick (minutes, up to 10,000 rounds) or full (some 40 minutes on two cores, up "
-            "to 100,000).",
-            autocompletion=names.one_of("quick", "full"),
+            help="quick (minutes, up to 10,000 rounds), setting (the same with more seeds, at ε = 1 alone) or "
+            "full (some 40 minutes on two cores, up to 100,000).",
+            autocompletion=names.one_of("quick", "setting", "full"),
         ),
     ] = "quick",
     worlds: Annotated[
@@ -134,6 +134,14 @@ def privacy_cost(
         typer.Option(help="Cores to use; all if not given. Results do not depend on it."),
     ] = None,
     cluster: Cluster = None,
+    older: Annotated[
+        str | None,
+        typer.Option(
+            help="A fingerprint of older code (config.json in --out has it). Cells that it left in --out are "
+            "used if today's code repeats the first seed of their world and line; the page says which.",
+            metavar="CODE",
+        ),
+    ] = None,
     folder: Annotated[
         Path,
         typer.Option(
@@ -177,7 +185,7 @@ def privacy_cost(
     room_for(docs and docs.absolute().parent, folder=True)
     chosen: dict[str, Any] = {"worlds": worlds, "algorithms": algorithms}
     with bar("starting") as show:
-        where: dict[str, Any] = {"workers": workers, "cluster": cluster}
+        where: dict[str, Any] = {"workers": workers, "cluster": cluster, "older": older}
         run = runner.play(folder, grid.profile(profile), progress=show, **chosen, **where)
     standings = table.standings(run)
     if not len(standings):

@@ -544,6 +544,8 @@ def test_a_plan_takes_what_it_can_from_a_sample_of_rewards():
     means = found.problem.thetas
     assert means.mean() == pytest.approx(np.mean(cut), rel=0.3)
     assert f"clipping: {found.clipping.headline()}" in str(found)
+    assert "sampled rewards, which must be public or invented" in str(found)
+    assert "a public sample of rewards" in found.plot().get_suptitle()
     assert json.loads(json.dumps(found.to_dict()))["clipping"]["recommended"]
     wide = small(**{**asked, "reward_range": (0, 1000)}, rewards_sample=flat)
     assert wide.problem.reward_range == (0.0, 1000.0)

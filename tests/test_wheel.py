@@ -166,7 +166,7 @@ print(dpb.__file__, bandit.claim.status, bandit.backend)
     code = "sys.argv = ['dpbandit', 'run', 'linucb']; from dpbandit.cli import main; main()"
     ran = alone(unpacked, code, extras)
     assert ran.returncode == 2
-    assert "pip install 'dpbandit[lab]'" in ran.stderr
+    assert "a comparison needs the extra 'lab': pip install 'dpbandit[lab]'" in ran.stderr
 
 
 def test_the_source_archive_holds_all_that_building_needs_and_nothing_built(tmp_path):

@@ -49,7 +49,8 @@ class EpsilonGreedy(policies.Policy):
         name: str,
     ) -> policies.Propensities:
         scores = contexts @ view.theta
-        best = scores >= scores.max() - policies.TIE
+        highest = float(scores.max())
+        best = scores >= highest - policies.tie_at(highest)
         chances = alpha / len(contexts) + (1 - alpha) * best / best.sum()
         return policies.Propensities(chances, np.zeros(len(contexts)))  # exact: no error
 

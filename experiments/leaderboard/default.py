@@ -21,7 +21,7 @@ class Gap(NamedTuple):
     `regret` is the best line's, or its reward where regret is unknown. `ratio` is the default's regret
     over it, or its reward over the default's. `told` is the same with `rewards="clicks"`, where rewards
     are 0 or 1; elsewhere it equals `ratio`. `tied`: the paired difference from the best is within one
-    standard error.
+    standard error. `kept`: of an earlier table, with the code of that time.
     """
 
     world: str
@@ -32,6 +32,7 @@ class Gap(NamedTuple):
     tied: bool
     told: float
     told_tied: bool
+    kept: bool
 
 
 def against_best(standings: pd.DataFrame) -> list[Gap]:
@@ -56,7 +57,7 @@ def against_best(standings: pd.DataFrame) -> list[Gap]:
         told = lines.get(TOLD, mine)
         about = (str(mine.world), int(mine.horizon), str(best.label), _whole(best))
         ratios = (_ratio(mine, best), bool(mine.tied), _ratio(told, best), bool(told.tied))
-        found.append(Gap(*about, *ratios))
+        found.append(Gap(*about, *ratios, bool(getattr(mine, "kept", False))))
     return found
 
 
@@ -111,7 +112,8 @@ def markdown(found: list[Gap]) -> str:
 
 def _three(gap: Gap) -> list[str]:
     told = _times(gap.told, gap.told_tied) if grid.PLACES[gap.world].clicked else "–"
-    return [f"`{gap.best}` {table.number(gap.regret)}", _times(gap.ratio, gap.tied), told]
+    mark = table.KEPT if gap.kept else ""
+    return [f"`{gap.best}`{mark} {table.number(gap.regret)}", _times(gap.ratio, gap.tied), told]
 
 
 def _times(ratio: float, tied: bool) -> str:

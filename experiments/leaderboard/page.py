@@ -28,15 +28,14 @@ def page(run: Run, standings: pd.DataFrame, picture: str) -> str:
         "<!-- Written by `dpbandit bench privacy-cost`: change the code, not this page. -->",
         "![What the default and the best proven line add to LinUCB's regret in every world, as a share of "
         f"what random play adds]({picture.replace('.png', '-small.png')})",
-        f"[Every algorithm at every budget, and how it grows with rounds]({picture}): the same in one "
-        "large picture.",
-        _caption(run, standings),
+        f"[Every line in every world, and how regret grows with rounds]({picture}): one large picture.",
+        _caption(run),
         "## How to read it",
         _prose("reading"),
         "## Who wins",
         "The best proven line of each cell: its added regret, and in brackets its whole "
         "regret as a multiple of LinUCB's. *Tied* are lines whose "
-        "paired difference from the best is within one standard error.",
+        "paired difference from the best is within one standard error." + _older(standings),
         table.winners_table(found),
         _count(found),
         "## How far the default is from the best",
@@ -70,27 +69,32 @@ def _gap(standings: pd.DataFrame) -> str:
             'nothing else; who has clicks adds `rewards="clicks"`. Its whole regret over that of '
             f"the best proven line, chosen after the fact, at {budget}; where regret is unknown, the "
             "best line's reward over its own. Bold: beyond "
-            f"{default.BAR:g} × and not tied with the best. `dpbandit bench default` prints it.",
+            f"{default.BAR:g} × and not tied with the best. `dpbandit bench default` prints it."
+            + _older(standings),
             "\n".join(f"- {words}" for words in default.sentences(found)),
             default.markdown(found),
         ]
     )
 
 
+def _older(standings: pd.DataFrame) -> str:
+    """What the mark means, where there is one."""
+    if not standings["kept"].astype(bool).any():
+        return ""
+    return f" {table.KEPT}: played with [an earlier code](#setting)."
+
+
 def _prose(name: str) -> str:
     return Path(__file__).with_name(f"{name}.md").read_text().strip()
 
 
-def _caption(run: Run, standings: pd.DataFrame) -> str:
-    last = int(standings["horizon"].max())
+def _caption(run: Run) -> str:
     return (
-        f"*Above: T = {table.power(last)}; each row an algorithm, cheapest on top, each "
-        "mark a setting (ε, δ), bars ± 2 standard errors; the scale is linear around 0 and "
-        "logarithmic beyond ± 10. Filled marks are proven at their setting (`local`, "
-        "`private-linucb` and `private-ts` with δ = 0); open marks below the line "
-        "are not proven. Right of the red line an algorithm does worse than random play. "
-        "Below: growth with T. Lower bounds are worst cases; "
-        "see [Lower bounds](#lower-bounds).*"
+        "*Above: 0 is LinUCB, which is not private, 1 is random play. In the large picture a row is a "
+        "world and a column a line, best on the left; bold is the best proven one, red does no better "
+        "than random play, and right of the black line nothing is proven († as published, ‡ no claim). "
+        "Below it, growth with T where lower bounds are known; they are worst cases, see [Lower "
+        "bounds](#lower-bounds).*"
     ) + ("" if run.complete else " **This run was interrupted: cells are missing.**")
 
 
@@ -211,14 +215,18 @@ def _against_plain(standings: pd.DataFrame, variant: grid.Entry) -> str | None:
 
 def _setting(run: Run, standings: pd.DataFrame) -> str:
     size = run.profile
-    slow = [name for name in grid.SLOW if any(e.algorithm == name for e in run.entries)]
     counts = "; ".join(f"T = {table.power(t)}, {n} seeds" for t, n in size.seeds.items())
     lines = [f"- Profile `{size.name}`: {counts}. Seeds count from 0."]
-    if slow:
-        few = [f"{n or 'none'} at T = {table.power(t)}" for t, n in size.slow_seeds.items()]
-        who = " and ".join(f"`{name}`" for name in slow)
-        lines[0] += f" In {grid.SLOW_DIM} or more dimensions {who} run on fewer, being slow: "
-        lines[0] += ", ".join(few) + "."
+    few = [f"{n or 'none'} at T = {table.power(t)}" for t, n in size.slow_seeds.items()]
+    who = [
+        f"`{name}`" + (f" in {least} or more dimensions" if least > 1 else "")
+        for name, least in grid.SLOW.items()
+    ]
+    lines[0] += f" Fewer for what is slow ({'; '.join(who)}): {', '.join(few)}."
+    lines[0] += (
+        f" Worlds of {grid.WIDE} or more dimensions have a third of the seeds, and two at least, from "
+        f"T = {table.power(grid.WIDE_ROUNDS)} on."
+    )
     worlds = [
         f"{p.title} (`{p.name}`, rewards clipped to [{low:g}, {high:g}])"
         for p in run.shown
@@ -237,19 +245,36 @@ def _setting(run: Run, standings: pd.DataFrame) -> str:
         for (label, reason), worlds in reasons.items()
     ]
     lines += [f"- Left out: {text}" for text in run.left_out]
-    if run.kept:
-        kept = {place.name for place in run.kept}
-        there = set(standings.loc[standings["world"].isin(kept), "label"])
-        joined = [f"`{entry.label}`" for entry in run.entries if entry.label not in there]
-        lines.append(
-            f"- Kept from an earlier table, with the code of that time: {', '.join(sorted(kept))}."
-            + (f" No line there yet, or none possible: {', '.join(joined)}." if joined else "")
-        )
+    lines += [
+        f"- Not played: {section.TITLE}. `dpbandit bench privacy-cost --only {name}` plays it."
+        for name, section in SECTIONS.items()
+        if name not in run.sections
+    ]
+    lines += _codes(run, standings)
     lines.append(
-        f"- Version {__version__}, code {code_version()}. The same command gives "
-        "the same numbers on any number of cores."
+        f"- Version {__version__}. The same command gives the same numbers on any number of cores."
     )
     return "\n".join(lines)
+
+
+def _codes(run: Run, standings: pd.DataFrame) -> list[str]:
+    """Of which code every cell is, by its fingerprint."""
+    new = standings[~standings["kept"].astype(bool)]
+    lines = [f"- Code `{run.code}` played what is not said otherwise here."]
+    for code, part in new[new["code"] != run.code].groupby("code"):
+        labels = ", ".join(f"`{label}`" for label in sorted(set(part["label"])))
+        lines.append(
+            f"- Code `{code}`: {labels}, and the references. In each world today's code repeats "
+            f"their first seed at T = {table.power(min(run.profile.seeds))} to the last bit, so they "
+            "were not played again."
+        )
+    for code, part in standings[standings["kept"].astype(bool)].groupby("code"):
+        cells = part.drop_duplicates(table.CELL)
+        lines.append(
+            f"- Code `{code}`, an earlier one, played {len(cells)} cells, which are marked "
+            f"{table.KEPT}. A cell is of one table as a whole."
+        )
+    return lines
 
 
 def write(

@@ -48,8 +48,9 @@ class Run:
     left_out: list[str] = field(default_factory=list)
     complete: bool = True
     seconds: float = 0.0
-    kept: list[Place] = field(default_factory=list)  # worlds of an earlier table, not played now
+    kept: list[Place] = field(default_factory=list)  # worlds with cells of an earlier table
     sections: dict[str, pd.DataFrame] = field(default_factory=dict)  # by name: what no cell holds
+    code: str = ""  # that played what is new
 
     @property
     def shown(self) -> list[Place]:
@@ -81,12 +82,15 @@ def play(
     algorithms: Iterable[str] | None = None,
     workers: int | None = None,
     cluster: str | spread.Place | None = None,
+    older: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Play every cell that is not in `folder` yet. Ctrl-C stops; what is finished is stored and
     returned.
 
-    `cluster` spreads cells and seeds over a Ray cluster.
+    `cluster` spreads cells and seeds over a Ray cluster. `older` names a version of the code whose
+    rows are good enough: those of each world and line of which today's code repeats the first seed
+    at the fewest rounds, to the last bit.
 
     >>> import tempfile
     >>> tiny = Profile("tiny", {50: 2}, {50: 2}, (Budget(2.0, 1e-5),))
@@ -104,6 +108,7 @@ def play(
         size, grid.places(simulated), grid.entries(algorithms), pd.DataFrame(columns=list(COLUMNS))
     )
     start, version = time.monotonic(), code_version()
+    result.code = version
     say = progress or (lambda what, done, total: None)
     parts: list[pd.DataFrame] = []
     todo: list[Task] = []
@@ -119,12 +124,16 @@ def play(
             if not opened:
                 continue
             fit = _fitting(place, next(iter(opened.values())), result)
-            for cell, lines in _cells(place, fit, size):
+            cells = _cells(place, fit, size)
+            again = _repeated(cells_folder, cells, opened, older, version) if older else set()
+            for cell, lines in cells:
                 world = opened[cell.horizon]
                 counts = {e.label: grid.seeds_for(size, e, place, cell.horizon) for e in lines}
-                stored = store.stored(
-                    cells_folder / cell.file, {key(cell, world, e, version): e for e in lines}
-                )
+                wanted_keys = {key(cell, world, e, version): (e, version) for e in lines}
+                if older:
+                    good = [e for e in lines if e.label in again]
+                    wanted_keys |= {key(cell, world, e, older): (e, older) for e in good}
+                stored = store.stored(cells_folder / cell.file, wanted_keys)
                 within = [
                     seed < counts[label]
                     for seed, label in zip(stored["seed"], stored["label"], strict=True)
@@ -154,6 +163,41 @@ def play(
         )
     result.seconds = time.monotonic() - start
     return result
+
+
+def _repeated(
+    folder: Path,
+    cells: list[tuple[Cell, list[Entry]]],
+    opened: dict[int, World],
+    older: str,
+    version: str,
+) -> set[str]:
+    """Lines of a world of which an older code's first seed, at the fewest rounds, is the same today."""
+    found: set[str] = set()
+    fewest = min(opened)
+    for cell, lines in cells:
+        if cell.horizon != fewest or cell.budget not in (None, SETTING):
+            continue
+        keys = {key(cell, opened[fewest], e, older): (e, older) for e in lines}
+        before = store.stored(folder / cell.file, keys)
+        before = before[before["seed"] == 0].set_index("label")
+        there = [e for e in lines if e.label in before.index]
+        if not there:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            with spread.over(None, 1) as where:
+                task = Task(cell, opened[fewest], there, (0,))
+                results = play_all([_match(task)], where, lambda number, rounds: None)
+        today = _rows(task, version, results[0]).set_index("label")
+        numbers = ["reward", "regret"]
+        for entry in there:
+            then, now = (
+                np.array(rows.loc[entry.label, numbers], float) for rows in (before, today)
+            )
+            if np.array_equal(then, now, equal_nan=True):
+                found.add(entry.label)
+    return found
 
 
 def _when(task: Task) -> tuple[bool, bool, int]:
@@ -289,6 +333,7 @@ def _rows(task: Task, version: str, results: Results) -> pd.DataFrame:
         algorithm=label.map(names),
         claim=label.map(claims),
         key=label.map(keys),
+        code=version,
     )[list(COLUMNS)]
 
 

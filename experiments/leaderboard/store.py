@@ -30,6 +30,7 @@ COLUMNS = (
     "regret",
     "claim",
     "key",
+    "code",
 )
 PACKAGE = Path(dpbandit.__file__).parent
 # The algorithm that is not of the package.
@@ -101,13 +102,21 @@ def code_version(package: Path = PACKAGE) -> str:
     return found.hexdigest()[:16]
 
 
-def stored(path: Path, wanted: dict[str, Entry]) -> pd.DataFrame:
-    """Rows of a file that belong to these lines exactly as they would be played now."""
+def stored(path: Path, wanted: dict[str, tuple[Entry, str]]) -> pd.DataFrame:
+    """Rows of a file with these keys, each of a line and a code version; of a seed that both have, the
+    first key's.
+    """
     if not path.exists():
         return pd.DataFrame(columns=list(COLUMNS))
     frame = pd.read_parquet(path)
     frame = frame[frame["key"].isin(wanted)]
-    return frame.assign(label=frame["key"].map({k: entry.label for k, entry in wanted.items()}))
+    found = frame.assign(
+        label=frame["key"].map({k: entry.label for k, (entry, _) in wanted.items()}),
+        code=frame["key"].map({k: code for k, (_, code) in wanted.items()}),
+    )
+    order = {k: place for place, k in enumerate(wanted)}
+    found = found.sort_values("key", key=lambda keys: keys.map(order), kind="stable")
+    return found.drop_duplicates(["label", "seed"])
 
 
 def store(path: Path, found: pd.DataFrame) -> None:

@@ -22,6 +22,7 @@ from experiments.leaderboard.grid import Budget
 from experiments.leaderboard.runner import Run
 
 CELL = ["world", "epsilon", "delta", "horizon"]
+KEPT = "°"  # beside what an earlier table has and this run did not play
 
 
 def added(rows: pd.DataFrame) -> pd.DataFrame:
@@ -68,7 +69,9 @@ def standings(run: Run) -> pd.DataFrame:
         linucb=("linucb", "mean"),
         algorithm=("algorithm", "first"),
         claim=("claim", "first"),
+        code=("code", lambda codes: " and ".join(sorted(set(codes)))),
     ).reset_index()
+    table["kept"] = False
     claims = [json.loads(text) for text in table["claim"]]
     table["status"] = ["none" if c is None else c["status"] for c in claims]
     table["notion"] = ["none" if c is None else c["notion"] for c in claims]
@@ -99,16 +102,17 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def merged(table: pd.DataFrame, run: Run, earlier: Path) -> pd.DataFrame:
-    """Standings with the worlds that an earlier table has and this run has not.
+    """Standings with the cells that an earlier table has and this run has not.
 
-    A world is kept or replaced as a whole: lines of two runs were not played on the same code.
+    A cell is kept or replaced as a whole: ties are judged on seeds, which a table has not.
     """
     if not earlier.exists():
         return table
     old = pd.read_csv(earlier)
-    old = old[old["world"].isin(grid.PLACES) & ~old["world"].isin(table["world"])]
+    played = pd.MultiIndex.from_frame(table[CELL])
+    old = old[old["world"].isin(grid.PLACES) & ~pd.MultiIndex.from_frame(old[CELL]).isin(played)]
     run.kept = [place for name, place in grid.PLACES.items() if name in set(old["world"])]
-    kept = old.reindex(columns=table.columns)
+    kept = old.reindex(columns=table.columns).assign(kept=True)
     return _sorted(pd.concat([table, kept])) if len(old) else table
 
 
@@ -176,6 +180,7 @@ class Winner:
     tied: tuple[str, ...]
     beats_random: bool
     seeds: int
+    kept: bool
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -207,7 +212,7 @@ def winners(table: pd.DataFrame) -> list[Winner]:
         budget = Budget(float(best["epsilon"]), float(best["delta"]))
         where = (str(best["world"]), budget, int(best["horizon"]), str(best["label"]))
         numbers = (float(best["added"]), float(best["added_se"]), float(best["linucb"]))
-        found.append(Winner(*where, *numbers, tied, learns, int(best["seeds"])))
+        found.append(Winner(*where, *numbers, tied, learns, int(best["seeds"]), bool(best["kept"])))
     return found
 
 
@@ -277,7 +282,12 @@ def world_table(table: pd.DataFrame, world: str) -> str:
         part[["epsilon", "delta", "horizon"]].drop_duplicates().itertuples(index=False, name=None)
     )
     usual = part.groupby(["epsilon", "delta", "horizon"])["seeds"].max()
-    head = [f"{Budget(e, d)}, {power(t)}" for e, d, t in columns]
+    older = set(
+        part.loc[part["kept"], ["epsilon", "delta", "horizon"]].itertuples(index=False, name=None)
+    )
+    head = [
+        f"{Budget(e, d)}, {power(t)}{KEPT if (e, d, t) in older else ''}" for e, d, t in columns
+    ]
     lines = [
         "| " + " | ".join(["algorithm", "claim", *head]) + " |",
         "|---|---" + "|--:" * len(head) + "|",
@@ -315,10 +325,14 @@ def world_table(table: pd.DataFrame, world: str) -> str:
             continue
         lines.append(
             "| "
-            + " | ".join([f"*{name}*", claim, *(number(float(values[c])) for c in columns)])
+            + " | ".join([f"*{name}*", claim, *(_or_none(float(values[c])) for c in columns)])
             + " |"
         )
     return "\n".join(lines)
+
+
+def _or_none(value: float) -> str:
+    return "not run" if math.isnan(value) else number(value)
 
 
 def winners_table(found: list[Winner]) -> str:
@@ -341,7 +355,7 @@ def winners_table(found: list[Winner]) -> str:
 
 def in_words(winner: Winner) -> str:
     """A cell's winner, its cost, and its company."""
-    text = f"**{winner.label}** {number(winner.added, winner.error)}"
+    text = f"**{winner.label}**{KEPT if winner.kept else ''} {number(winner.added, winner.error)}"
     if grid.PLACES[winner.world].measure == "regret" and winner.linucb > 0:
         text += f" ({(winner.added + winner.linucb) / winner.linucb:.1f} ×)"
     if winner.tied:

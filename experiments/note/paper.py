@@ -15,9 +15,7 @@ def pages() -> bytes:
     """The PDF."""
     import typst
 
-    made: bytes = typst.compile(
-        str(NOTE / "note.typ"), root=str(NOTE), ignore_system_fonts=True
-    )
+    made: bytes = typst.compile(str(NOTE / "note.typ"), root=str(NOTE), ignore_system_fonts=True)
     return made
 
 

@@ -189,19 +189,19 @@ def report(folder: Path, page: Path) -> None:
     lines = [
         "# How well `plan` predicts",
         "",
-        "Written by `python -m experiments.plan_accuracy`. Each number is predicted / measured "
-        "final regret; measured is the mean over "
-        "seeds of the bandits played in the world, rewards clipped to [−0.5, 1.5]. **Bold**: off by more than "
-        "30%. (In brackets): the measured mean has a "
-        "standard error above 10%, so the ratio says less. –: not simulated. A plan saw "
-        "contexts of a seed that was not simulated "
-        "and the reward range; reward noise was its default. Bandits are run on both sides, so "
-        "with the right prior only sampling is left. The recommendation is "
-        "compared with the best of the proven algorithms "
-        "that were simulated in its row. A weak test where one algorithm wins everywhere: "
-        "the column of measured bests says whether "
-        "it did."
-        + (" At 100,000 rounds the slow algorithms are left out." if 100_000 in run else ""),
+        "Written by `python -m experiments.plan_accuracy`. Each number is the predicted final regret "
+        "over the measured one. Measured is the mean over seeds of the bandits, played in the world "
+        "with rewards clipped to [−0.5, 1.5].",
+        "",
+        "- **Bold**: off by more than 30%.",
+        "- (In brackets): the measured mean has a standard error above 10%, so the ratio says less.",
+        "- –: not simulated.",
+        "",
+        "A plan saw the reward range, and contexts of a seed that was not simulated; reward noise was "
+        "its default. Both sides run the bandits, so with the right prior only sampling is left. The "
+        "recommendation is compared with the best proven algorithm simulated in its row. That is a "
+        "weak test where one algorithm wins everywhere; the column of measured bests says whether it "
+        "did." + (" At 100,000 rounds the slow algorithms are left out." if 100_000 in run else ""),
         "",
         "Seeds: "
         + ", ".join(f"{SEEDS[h]} at {h:,} rounds" for h in run)

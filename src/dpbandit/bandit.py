@@ -257,8 +257,11 @@ class Bandit:
 
         It follows from releases, so it is public. Infinity if the bandit never forgets.
         """
-        memories = (math.inf, *self.design.settings.get("memories", ()))
-        return float(memories[int(self.state.engine.fields()["acting"][0]) if memories[1:] else 0])
+        settings = self.design.settings
+        memories = (math.inf, *settings.get("memories", ()))
+        if settings.get("memory_alone") or not memories[1:]:
+            return float(memories[-1])
+        return float(memories[int(self.state.engine.fields()["acting"][0])])
 
     @property
     def clipped(self) -> int:

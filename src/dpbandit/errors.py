@@ -47,7 +47,7 @@ class UnknownAlgorithmError(DpbanditError):
 
 
 class SaveError(DpbanditError):
-    """A file that is not a saved bandit, or not one this version can read."""
+    """A file that is not a saved bandit, that this version cannot read, or that cannot be written."""
 
 
 class RollbackError(SaveError):

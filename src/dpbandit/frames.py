@@ -41,7 +41,8 @@ def numbers(given: Any, what: str) -> NDArray[np.float64]:
         return array.astype(np.float64, copy=False)
     if not is_frame(given):
         hint = ": collect the lazy frame first" if hasattr(given, "collect") else ""
-        raise ShapeError(f"{what} must be numbers, not {array.dtype}{hint}")
+        kind = {"U": "text", "S": "bytes", "O": "objects"}.get(array.dtype.kind, array.dtype)
+        raise ShapeError(f"{what} must be numbers, not {kind}{hint}")
     rows = array.tolist()
     if array.ndim == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
         lengths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else None for row in rows}

@@ -298,7 +298,7 @@ def names_of(bandit: Bandit, user: Any, count: int) -> list[str]:
     if not isinstance(users, (list, tuple, np.ndarray)) or len(users) != count:
         raise OptionError(
             f"the unit of privacy is {bandit.options.unit_in_words}: update needs user=..., one "
-            f"for each of {count}"
+            f"for each reward ({count} here)"
         )
     for name in users:
         # 17 and 17.0, or "u" and b"u", would be two users: one person could then exceed the cap.

@@ -270,6 +270,8 @@ class ReleasedModel:
         found = record.get("dpbandit_model") if isinstance(record, dict) else None
         if found == 1:
             record = _of_format_1(record)
+        elif found is None:
+            raise SaveError("no released model: give a file that bandit.export wrote")
         elif found != FORMAT:
             raise SaveError(
                 f"a model of format {found!r}: this version reads formats 1 and {FORMAT}; "

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit import __version__
+from dpbandit.errors import SaveError
 from dpbandit.state import State, alone
 
 if TYPE_CHECKING:
@@ -74,8 +75,10 @@ def _moment(bandit: Bandit) -> tuple[State, dict[str, int], Engine]:
 def save(bandit: Bandit, path: str | Path) -> None:
     """Write the file in one step: readers see the old file or the new one, never half of it."""
     packed, target = pack(bandit), Path(path)
-    # mkstemp makes it 0600
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    try:  # mkstemp makes it 0600
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    except OSError as error:
+        raise SaveError(f"cannot write {target}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(packed)
@@ -89,4 +92,8 @@ def save(bandit: Bandit, path: str | Path) -> None:
 
 def export(bandit: Bandit, path: str | Path) -> None:
     """Write the released model as JSON."""
-    Path(path).write_text(json.dumps(bandit.model().to_record(), indent=1))
+    text = json.dumps(bandit.model().to_record(), indent=1)
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise SaveError(f"cannot write {path}: {error.strerror}") from error

@@ -194,3 +194,12 @@ def test_parameters_fit_into_a_result_file(tmp_path):
         str(tmp_path / "result.log.gz"), quiet=True
     )
     assert len(cb.Result.from_file(str(tmp_path / "result.log.gz")).interactions) == 5
+
+
+def test_a_holdout_of_arms_without_features_has_propensities_too():
+    """Whether lots are drawn was once asked with a context of zeros, which names no arm."""
+    learner = CobaLearner("private-ucb", features=["a"], holdout=0.2, **PRIVATE)
+    actions = [(1.0, 0.0), (0.0, 1.0)]
+    found = learner.predict(None, actions)
+    assert found["action_prob"][1] == pytest.approx(0.5)  # nothing is known of either
+    assert learner.score(None, actions, actions[0]) == pytest.approx(0.5)

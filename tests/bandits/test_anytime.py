@@ -342,7 +342,8 @@ def test_no_item_outlives_its_generation():
         ({"knee": -1}, "above 0"),
         ({"life": 0.5}, "rounds"),
         ({"life": math.nan}, "above 0"),
-        ({"memories": 5.0}, "numbers of rounds"),
+        ({"memories": "5"}, "numbers of rounds"),
+        ({"memories": -5.0}, "above 0"),
         ({"memories": (5.0, -1.0)}, "above 0"),
         ({"explore": "all"}, "'neglected', 'everything'"),
         ({"explore": "neglected", "alpha": "theory"}, "all directions"),
@@ -452,4 +453,47 @@ def test_bandits_of_persons_do_not_forget_unless_they_are_asked_to():
     capped = {**made, "unit": ("person", 1)}
     assert dpb.make("anytime", **capped).design.settings["memories"].size == 0
     assert dpb.make("anytime", **capped, memories=(9_000,)).design.settings["memories"].size == 1
-    assert dpb.make("anytime", **made).design.settings["memories"].size == 3
+    assert dpb.make("anytime", **made).design.settings["memories"].size == 5
+
+
+def test_a_theta_that_jumps_is_followed_by_a_short_memory():
+    """With three memories, the shortest of 3,000 rounds, the mean regret is 600 here, and 557 with these."""
+    world = dpb.worlds.Moving("abrupt", 30_000)
+    given = {"horizon": 30_000, "record": [], "epsilon": 2.0, "delta": 1e-5, "workers": 1}
+    long = {"memories": (27_000, 9_000, 3_000)}
+    players = {"short": ("anytime", {}), "long": ("anytime", long)}
+    results = dpb.run(world, players, seeds=range(10_000, 10_012), **given)
+    regret = results.frame().groupby("algorithm")["regret"].mean()
+    assert regret["short"] < 0.95 * regret["long"]
+
+
+def test_clicks_have_no_memory_shorter_than_3000_rounds():
+    """On 20 arms that are clicked at 10%, shorter ones took what varies for a change: a regret of
+    440 ± 38 instead of 362 ± 31 (12 seeds, a difference of 78 ± 27)."""
+    given = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 0}
+    bandit = dpb.make("anytime", **given, rewards="clicks")
+    assert bandit.design.settings["memories"].tolist() == [27_000, 9_000, 3_000]
+
+
+def test_a_memory_that_is_asked_for_alone_acts_from_the_first_release_on():
+    bandit = dpb.make("anytime", dim=2, epsilon=2.0, delta=1e-5, memories=700, seed=0)
+    assert bandit.memory == 700
+    assert bandit.release.life == 700  # what is shown of a round does not outlast its use
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        bandit.update(rng.normal(size=2) / 4, 0.2)
+    assert bandit.memory == 700
+    assert bandit.engine.fields()["acting"].item() == 1
+    slow = dpb.make("anytime", dim=2, epsilon=2.0, delta=1e-5, memories=700, life=5_000, seed=0)
+    assert slow.release.life == 5_000
+
+
+def test_an_arm_that_nobody_plays_and_that_becomes_the_best_is_found_by_one_memory_and_lots():
+    """The arm is the best from round 15,000 on. By default the mean regret is 4,799 here, and 2,394 so."""
+    world = dpb.worlds.Moving("worst-becomes-best", 30_000)
+    given = {"horizon": 30_000, "record": [], "epsilon": 2.0, "delta": 1e-5, "workers": 1}
+    again = {"memories": 2_000, "policy": "sampled"}
+    players = {"default": ("anytime", {}), "again": ("anytime", again)}
+    results = dpb.run(world, players, seeds=range(10_000, 10_004), **given)
+    regret = results.frame().groupby("algorithm")["regret"].mean()
+    assert regret["again"] < 0.7 * regret["default"]

@@ -171,6 +171,26 @@ def test_a_run_needs_a_world_and_a_picture_has_no_file_name():
     results = dpb.run(dpb.worlds.Synthetic(), ["random"], horizon=5, seeds=1)
     with pytest.raises(errors.OptionError, match=r"savefig"):
         results.plot("fig.png")
+    for seeds in (1.5, "3", None):
+        with pytest.raises(errors.OptionError, match="seeds must be"):
+            dpb.run(dpb.worlds.Synthetic(), ["random"], horizon=5, seeds=seeds)
+
+
+def test_texts_are_called_text_and_a_missing_folder_and_missing_facts_are_named(tmp_path):
+    bandit = dpb.make("linucb", dim=2, seed=0)
+    with pytest.raises(errors.ShapeError, match="contexts must be numbers, not text"):
+        bandit.select(["a", "b"])
+    with pytest.raises(errors.ShapeError, match="rewards must be numbers, not text"):
+        bandit.update(GOOD, "clicked")
+    nowhere = tmp_path / "missing" / "bandit"
+    for write in (bandit.save, bandit.export):
+        with pytest.raises(errors.SaveError, match=f"cannot write {nowhere}: No such file"):
+            write(nowhere)
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(errors.SaveError, match=r"a file that bandit\.export wrote"):
+        dpb.load(tmp_path / "other.json")
+    with pytest.raises(errors.OptionError, match=r"recommend needs arms=.*, delta=.* as well"):
+        dpb.recommend(dim=2, epsilon=1.0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -151,6 +151,47 @@ def test_a_stored_row_is_not_used_when_code_or_options_differ(tmp_path, monkeypa
     assert len(calls) == 6
 
 
+def test_rows_of_older_code_are_used_where_todays_code_repeats_their_first_seed(
+    tmp_path, monkeypatch
+):
+    lines = {"worlds": ["synthetic"], "algorithms": ["tree-gauss"]}
+    monkeypatch.setattr(runner, "code_version", lambda: "of old")
+    before = played(tmp_path, **lines)
+    cell = tmp_path / "cells" / "synthetic-eps1-delta1e-06-60.parquet"
+    rows = pd.read_parquet(cell)
+    first = (rows["label"] == "tree-gauss, Honaker") & (rows["seed"] == 0)
+    rows.loc[first, "regret"] += 1e-9  # as if another code had played that line
+    rows.to_parquet(cell)
+    monkeypatch.setattr(runner, "code_version", lambda: "of today")
+    calls = counted(monkeypatch)
+    after = played(tmp_path, older="of old", **lines)
+    again = {label for _, labels, _, _, seeds in calls if len(seeds) > 1 for label in labels}
+    assert again == {"tree-gauss, Honaker"}, "it alone is played anew, at all budgets and horizons"
+    pd.testing.assert_frame_equal(
+        after.rows.drop(columns=["key", "code"]), before.rows.drop(columns=["key", "code"])
+    )
+    codes = after.rows.groupby("label")["code"].agg(set).to_dict()
+    assert codes.pop("tree-gauss, Honaker") == {"of today"}
+    assert all(code == {"of old"} for code in codes.values())
+    text = page.page(after, table.standings(after), "x.png")
+    assert "Code `of today` played what is not said otherwise here" in text
+    assert "Code `of old`: `tree-gauss`, `tree-gauss + instruments`" in text
+
+
+def test_a_cell_that_was_not_played_is_kept_and_one_that_was_replaces_all_of_it(tmp_path):
+    run = played(tmp_path, worlds=["synthetic"], algorithms=["tree-gauss"])
+    found = table.standings(run)
+    earlier = tmp_path / "earlier.csv"
+    found.assign(code="of old", label="gone").to_csv(earlier, index=False)
+    part = found[(found["epsilon"] == 1.0) & (found["horizon"] == 60)]
+    both = table.merged(part, run, earlier)
+    new = both[~both["kept"]]
+    assert len(both) == len(found)
+    pd.testing.assert_frame_equal(new.reset_index(drop=True), part.reset_index(drop=True))
+    assert set(both.loc[both["kept"], "label"]) == {"gone"}
+    assert set(both.loc[both["kept"], "code"]) == {"of old"}
+
+
 def test_only_what_is_proven_is_ranked_and_statuses_come_from_claims(tmp_path):
     found = table.standings(played(tmp_path, worlds=["synthetic"]))
     status = found.groupby("label")["status"].first().to_dict()
@@ -268,7 +309,7 @@ def test_a_line_with_fewer_seeds_does_not_win_by_having_had_the_easy_ones():
             dict(
                 zip(
                     runner.COLUMNS,
-                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"),
+                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k", "c"),
                     strict=True,
                 )
             )
@@ -300,7 +341,7 @@ def test_ties_are_judged_on_paired_differences():
             dict(
                 zip(
                     runner.COLUMNS,
-                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k"),
+                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k", "c"),
                     strict=True,
                 )
             )
@@ -369,9 +410,26 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     ran = CliRunner().invoke(app, only[: at - 1] + only[at + 1 :])
     assert ran.exit_code == 0, ran.output
     merged = (docs / "leaderboard.md").read_text()
-    assert "Kept from an earlier table, with the code of that time: synthetic." in merged
-    numbers = slice(text.index("## Who wins"), text.index("## Setting"))
-    assert merged[numbers] == text[numbers], "a world that was not played keeps its numbers"
+    mine = "**tree-gauss, Honaker**"
+    assert text.count(table.KEPT) == 0
+    assert "an earlier one, played 4 cells" in merged
+    assert merged.count(f"{mine}{table.KEPT}") + merged.count(f"{mine} ") >= text.count(mine)
+    section = "### " + grid.PLACES["synthetic"].title
+    kept = [page[page.index(section) :].split("###")[1] for page in (text, merged)]
+    assert kept[1].count(table.KEPT) == 4, "one in the head of each column"
+    assert kept[1].replace(table.KEPT, "") == kept[0], "what was not played keeps its numbers"
+
+
+def test_the_large_picture_has_a_number_for_every_line_of_every_world(tmp_path):
+    found = table.standings(played(tmp_path))
+    last = found[(found["epsilon"] == 1.0) & (found["horizon"] == 120)]
+    drawn = page.drawing.figure(found).subfigs
+    texts = drawn[0].axes[0].texts
+    assert len(texts) == len(last)
+    bold = [text.get_text() for text in texts if text.get_weight() == "bold"]
+    assert bold == ["1.0", "1.0"], "the best proven line of each world"
+    titles = [axes.get_title() for axes in drawn[1].axes if axes.get_visible()]
+    assert titles == [grid.PLACES[name].title for name in ("synthetic", "drifting")]
 
 
 def test_help_of_the_bench_has_examples():

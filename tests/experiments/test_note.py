@@ -47,6 +47,10 @@ def test_what_verify_says_is_what_is_in_the_file(data):
     same(checked.case("dgs-published"), data["checked"]["rows"]["dgs-published"], "checked")
 
 
+def test_every_part_was_played_with_all_of_its_seeds(data):
+    assert {part: data["measured"][part]["seeds"] for part in measured.PARTS} == measured.SEEDS
+
+
 @pytest.mark.slow
 def test_all_that_verify_says_is_in_the_file(data):
     same(checked.everything(), data["checked"], "checked")
@@ -54,7 +58,7 @@ def test_all_that_verify_says_is_in_the_file(data):
 
 @pytest.mark.slow
 def test_all_runs_of_the_first_seeds_are_in_the_file(data):
-    for part in ("moving", "blocks", "scale"):
+    for part in ("moving", "blocks", "scale", "persons"):
         found = measured.PARTS[part](2)["rows"]
         for kind, row in data["measured"][part]["rows"].items():
             for name, cell in row.items():

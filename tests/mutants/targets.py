@@ -45,6 +45,7 @@ LEFT_OUT = {
 SPARED = {
     "privacy.claim:Claim.brief": "words",
     "privacy.unit:to_you": "words",
+    "release.local:LocalPhase.words": "words",
     "privacy.claim:Claim.to_dict": "words for JSON",
     "privacy.ledger:Ledger.table": "for reading; decides nothing",
     "privacy.sensitivity:estimate_bounds": "a guess about public contexts, for `dgs-published` alone",

@@ -115,6 +115,22 @@ def test_evaluations_of_one_log_share_a_ledger():
         dpb.replay(log, "random", ledger=dpb.Ledger(1.0, "epsilon"), **given)
 
 
+def test_a_ledger_that_is_given_again_goes_on_from_its_charges():
+    """Once only the evaluation's own copy was charged: one ledger for all calls was never full."""
+    given = {"items": np.eye(2), "reward_range": (0, 1), "seed": 1, "release": (0.5, 1e-7)}
+    log = {"action": np.array([0, 1] * 50), "reward": np.ones(100)}
+    mu = dpb.budget.mu_of(epsilon=0.5, delta=0.99e-7)
+    ledger = dpb.Ledger(limit=2.5 * mu**2, currency="mu²")
+    for spent in (1, 2):
+        found = dpb.replay(log, "random", ledger=ledger, **given)
+        assert ledger.total == pytest.approx(spent * mu**2)
+        assert found.ledger.to_dict() == ledger.to_dict()
+    before = ledger.to_dict()
+    with pytest.raises(BudgetError):
+        dpb.replay(log, "random", ledger=ledger, **given)
+    assert ledger.to_dict() == before
+
+
 def test_pure_epsilon_is_that_much_gdp():
     """The trade-off curve of μ lies below that of ε at every type-I error."""
     from scipy.special import ndtr, ndtri

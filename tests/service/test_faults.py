@@ -24,7 +24,7 @@ from dpbandit.errors import StoreError
 from dpbandit.service import server
 from dpbandit.service.database import connect
 from dpbandit.service.keys import revoke
-from dpbandit.service.loops import Loop
+from dpbandit.service.loops import Loop, Remembered
 from dpbandit.service.settings import Settings
 from dpbandit.service.store import Store
 
@@ -150,6 +150,29 @@ def test_a_loop_survives_everything_says_so_and_is_not_well_meanwhile(caplog):
     assert "the store is away" in said[2]
     assert said[3].endswith("works again")
     assert "secret" not in caplog.text
+
+
+def test_all_who_ask_a_silent_store_share_one_failure():
+    """Ten of them waited for it one after the other, five seconds each."""
+    readings = []
+
+    async def asks():
+        async def read():
+            readings.append(1)
+            await asyncio.sleep(0.05)
+            if len(readings) < 4:
+                raise StoreError("the server is silent")
+
+        what = Remembered(read)
+        found = await asyncio.gather(*(what.again() for _ in range(10)), return_exceptions=True)
+        assert [str(error) for error in found] == ["the server is silent"] * 10
+        assert len(readings) == 2  # one had begun before the others asked
+        with pytest.raises(StoreError):  # asked anew, it looks anew
+            await what.again()
+        await what.again()
+        assert (len(readings), what.age < 5) == (4, True)
+
+    asyncio.run(asks())
 
 
 @contextlib.contextmanager

@@ -329,6 +329,20 @@ def test_slots_can_always_be_filled():
     assert ended > 30  # something had to be left for others
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_filling_slots_is_little_work(sparse):
+    """The most that is allowed took four seconds of work, and eight at once everybody's time."""
+    count, began = 310, time.process_time()
+    open_ = [[a for a in range(count) if not sparse or (a * 7 + s) % 2] for s in range(count)]
+    filling = personalizer.Filling(
+        [sorted({*arms, slot}) for slot, arms in enumerate(open_)], [*range(count)]
+    )
+    for slot in range(count):
+        filling.take(slot, filling.possible(slot)[-1])
+    assert len(filling._taken) == count
+    assert time.process_time() - began < 1.5
+
+
 def test_many_slots_are_filled_in_a_moment_and_more_are_refused(secure, make):
     """Sixty slots for 200 actions took minutes, and nobody else was answered meanwhile."""
     name = make()
@@ -375,6 +389,42 @@ def test_large_events_leave_others_their_turn():
 
     for model in (hashed, declared):
         assert asyncio.run(works(model)) > 20
+
+
+@pytest.mark.parametrize(("letters", "most"), [(1 << 17, 1), (1, 3)])
+def test_large_events_go_one_after_the_other(tmp_path, monkeypatch, letters, most):
+    """All at once, none of a dozen was answered in time."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url)
+    plain, here, seen = personalizer._actions, [], []
+
+    async def actions(*given):
+        here.append(1)
+        seen.append(len(here))
+        await asyncio.sleep(0.05)
+        here.pop()
+        return await plain(*given)
+
+    monkeypatch.setattr(personalizer, "_actions", actions)
+    asked = [{"id": one, "features": [{"x": "y" * letters}]} for one in "ab"]
+    slots = [{"id": "top", "baselineAction": "a"}]
+
+    async def sent(app, handler, **more):
+        async def receive():
+            return {"type": "http.request", "body": json.dumps({"actions": asked, **more}).encode()}
+
+        app._working[asyncio.current_task()] = time.monotonic()
+        return (await handler(app, "shop", "key", receive))[0]
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        sends = [sent(app, personalizer.rank), sent(app, personalizer.rank_slots, slots=slots)]
+        assert await asyncio.gather(*sends, sent(app, personalizer.rank)) == [201] * 3
+        await app.stop()
+
+    asyncio.run(live())
+    assert max(seen) == most
 
 
 def test_rows_are_the_same_in_any_lots(monkeypatch):

@@ -43,10 +43,12 @@ class DeferredBandit:
 
 def _draws_lots(bandit: Any, dim: int) -> bool:
     """Whether it has propensities: those of UCB algorithms do not exist."""
-    if not hasattr(bandit, "propensities"):
+    if not hasattr(bandit, "decide"):
         return False
     try:
-        bandit.propensities(np.zeros((1, dim)))
+        bandit.propensities(
+            np.eye(1, dim) if getattr(bandit, "one_hot", False) else np.zeros((1, dim))
+        )
     except DpbanditError:
         return False
     return True

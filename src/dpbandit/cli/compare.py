@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from dpbandit import defaults
+from dpbandit.cli import extras
 from dpbandit.cli import names as known_names
 from dpbandit.cli.options import Cluster, Device, Json
 from dpbandit.cli.shared import (
@@ -157,6 +158,10 @@ def run(
         )
     except ValueError as error:
         raise OptionError(str(error)) from error
+    # Said now, and not after the rounds were played.
+    needed = ("pandas", "matplotlib") if folder else ("pandas",)
+    if not all(map(extras.there, needed)):
+        raise OptionError(f"a comparison needs the extra 'lab': {extras.pip_install('lab')}")
     room_for(folder, folder=True)
     with (
         warnings.catch_warnings(record=True) as caught,

@@ -118,8 +118,8 @@ def plan(
 ) -> None:
     """Predict regret and parameter error of each algorithm, and recommend one.
 
-    It uses no reward: the algorithms run on problems drawn from public assumptions. Ctrl-C keeps
-    the finished predictions.
+    It uses no reward but those of a public or invented sample: the algorithms run on problems drawn
+    from public assumptions. Ctrl-C keeps the finished predictions.
 
     [dim]Examples:[/dim]
 

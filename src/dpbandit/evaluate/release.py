@@ -10,6 +10,7 @@ derivation is in docs/privacy.md, "An estimate from a log". What it does not hol
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from dpbandit.privacy.sources import Pending, Real, Simulation, Source
 from dpbandit.privacy.unit import Unit
 
 INDEX = 1  # of an estimate's noise; each has a key of its own
+_CHARGING = threading.Lock()
 ASSUMED = (
     "evaluation: rewards are clipped to {0}; which rows are in the log, their contexts, what was shown, "
     "with which probability, users and order, and whether a row has a reward at all, are public",
@@ -51,6 +53,7 @@ class Terms:
     claim: Claim
     learning: dict[str, float]  # of each player that learns, what it may cost: μ² or ε
     source: tuple[Source, ...]
+    shared: bool  # whether the ledger is the caller's
 
 
 def agree(
@@ -106,19 +109,26 @@ def agree(
         Real() if seed is None else Simulation(seed * 1_000_003 + 7_919 * (i + 1))
         for i in range(len(players))
     )
-    terms = Terms(unit, noise, each, delta, own, promise, costs, sources)
+    terms = Terms(unit, noise, each, delta, own, promise, costs, sources, ledger is not None)
     _charge(terms, [player.label for player in players])  # says now what cannot be afforded
     return terms
 
 
 def show(terms: Terms, tallies: Sequence[Tally]) -> tuple[list[float], list[Spread], Ledger]:
-    """Each player's Σ w·y with its noise, and the ledger after all of them, which is asked first."""
-    ledger = _charge(terms, [tally.player.label for tally in tallies])
-    totals, spreads = [], []
-    for tally, source in zip(tallies, terms.source, strict=True):
-        # Where nothing matched there is nothing to move: noise for one row all the same.
-        shift = max(tally.shift(terms.unit.needs_user), 1) * STEP
+    """Each player's Σ w·y with its noise, and the ledger after all of them, which is asked first.
+
+    A ledger that was given is charged itself: whoever gives it again goes on from there.
+    """
+    # Where nothing matched there is nothing to move: noise for one row all the same.
+    shifts = [max(tally.shift(terms.unit.needs_user), 1) * STEP for tally in tallies]
+    for shift in shifts:
         _fine_enough(terms, shift, len(tallies))
+    with _CHARGING:
+        ledger = _charge(terms, [tally.player.label for tally in tallies])
+        if terms.shared:
+            terms.ledger.become(ledger)
+    totals, spreads = [], []
+    for tally, shift, source in zip(tallies, shifts, terms.source, strict=True):
         scale = terms.noise.multiplier(terms.budget, 1) * shift
         pending = Pending(to_floats([tally.whole]), [tally.whole])
         noisy = source.release(terms.noise, pending, scale=scale, shift=shift, index=INDEX)
@@ -126,6 +136,8 @@ def show(terms: Terms, tallies: Sequence[Tally]) -> tuple[list[float], list[Spre
         deviation = terms.noise.standard_deviation() * scale * tally.clip
         spreads.append(Spread(deviation, terms.noise is LAPLACE))
         ledger = ledger.sealed(noisy.tobytes())
+    if terms.shared:
+        terms.ledger.fingerprint = ledger.fingerprint
     return totals, spreads, ledger
 
 

@@ -153,7 +153,8 @@ def replay(
     rows_per_user : int, optional
         How many matched rows of a user count in an estimate, at most: fewer rows, and less noise.
     ledger : Ledger, optional
-        A ledger to charge, such as the last evaluation's; BudgetError if too little is left.
+        A ledger to charge, also your own for all evaluations of a log; BudgetError if too little
+        is left.
     missing_reward : float, optional
         The reward of a row without one. Without it such rows are left out.
     level : float, default 0.95
@@ -232,7 +233,7 @@ def replay(
     chosen = contestants.players(wanted, first.contexts.shape[1], encoder, seed)
     terms: Terms | None = None
     if release is not None:
-        unit = find_unit(options.get("unit", "reward"))
+        unit = find_unit(options.get("unit", "reward"), high if low == 0 else 1.0)
         terms = agree(release, chosen, unit, (low, high), user=user, seed=seed, ledger=ledger)
     most = len(first.contexts) if clip is None else clip
     tallies = [

@@ -1,4 +1,4 @@
-"""`dpb.plan`: the price of privacy before it is paid. It uses no reward."""
+"""`dpb.plan`: the price of privacy before it is paid. It uses no reward, or public ones."""
 
 from __future__ import annotations
 
@@ -284,7 +284,10 @@ def _clipped(sample: Any, arms: int, **about: Any) -> Clipping:
 
 def _sampled(cut: Clipping | None) -> str:
     return (
-        "" if cut is None else f"; what was not given is from {len(cut.rewards):,} sampled rewards"
+        ""
+        if cut is None
+        else f"; what was not given is from {len(cut.rewards):,} sampled rewards, which must be public "
+        "or invented"
     )
 
 

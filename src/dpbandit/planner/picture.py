@@ -56,10 +56,13 @@ def courses(plan: Plan) -> Figure:
         right.remove()
     else:
         right.set_ylim(top=min(float(errors.max()) * 1.2, 30 * float(np.median(errors))))
+    used = (
+        "no reward was used" if plan.clipping is None else "a public sample of rewards among them"
+    )
     figure.suptitle(
         f"{plan.problem.dim} features, {plan.problem.arms} arms, rewards in "
         f"{list(plan.problem.reward_range)}; claims beside the names. "
-        "Predicted from public quantities, no reward was used",
+        f"Predicted from public quantities, {used}",
         fontsize=9.5,
         x=0.01,
         ha="left",

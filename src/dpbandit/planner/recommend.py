@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dpbandit.errors import OptionError
 from dpbandit.planner.ask import plan
 from dpbandit.planner.forecast import REFERENCE, Plan
 
 RANDOM = "random"
+NEEDED = ("dim", "arms", "epsilon", "delta")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def recommend(**facts: Any) -> Recommendation:
     >>> found.options["rewards"]
     'clicks'
     """
+    if missing := [f"{name}=..." for name in NEEDED if name not in facts]:
+        raise OptionError(f"recommend needs {', '.join(missing)} as well")
     algorithms = facts.pop("algorithms", None)
     if algorithms is not None and RANDOM not in algorithms:
         algorithms = [*algorithms, RANDOM]

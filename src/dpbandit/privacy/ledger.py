@@ -107,10 +107,11 @@ class Ledger:
             replace(self),
             self.after(cost, when=when, what=what, group=group, adds=adds),
         )
-        self._become(later)
-        return lambda: self._become(before)
+        self.become(later)
+        return lambda: self.become(before)
 
-    def _become(self, other: Ledger) -> None:
+    def become(self, other: Ledger) -> None:
+        """Take over another one's charges."""
         self.groups, self.total = other.groups, other.total
         self.releases, self.fingerprint = other.releases, other.fingerprint
 

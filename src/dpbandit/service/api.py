@@ -93,6 +93,8 @@ class App:
         # Propensities are drawn one after the other: however many are asked for, the other threads
         # have their work. What nobody waits for any more is not begun.
         self.drawing = ThreadPoolExecutor(1, thread_name_prefix="propensities")
+        # Of large events of Personalizer only one is worked on at a time.
+        self.large = asyncio.Lock()
         # Decisions looked up by the names of their events: those activated, and those with a report,
         # which nobody else shall wait for.
         self.events = Lane(settings.store, "events", patience=settings.read_seconds)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from dpbandit.errors import DpbanditError
+from dpbandit.errors import DpbanditError, StoreError
 from dpbandit.service.answers import place_of
 from dpbandit.service.store import Kept, Store
 
@@ -121,11 +121,13 @@ class Lane:
 
 
 class Remembered:
-    """Something read from the store by a lane; all who ask within a moment share one reading."""
+    """Something read from the store by a lane; all who ask within a moment share one reading, and
+    its failure: they do not wait for a silent store one after the other."""
 
     def __init__(self, read: Callable[[], Awaitable[None]]) -> None:
         self._read, self._reading = read, asyncio.Lock()
         self.at = -1e9  # when the last reading began
+        self._failed: tuple[float, str] = (-1e9, "")  # when the last that failed began, and why
 
     @property
     def age(self) -> float:
@@ -137,6 +139,12 @@ class Remembered:
         async with self._reading:
             if self.at > asked or self.age < unless_newer_than:
                 return
+            if self._failed[0] > asked:
+                raise StoreError(self._failed[1])
             began = time.monotonic()
-            await self._read()
+            try:
+                await self._read()
+            except StoreError as error:
+                self._failed = (began, str(error))
+                raise
             self.at = began

@@ -8,6 +8,7 @@ answer depends on a reward: a report is answered 204 whether it was the first, l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 import uuid
@@ -37,6 +38,9 @@ EVENT = "an event of Personalizer, "
 ONE, MANY = "of one slot: ", "of many slots: "
 # Every slot looks at every action and its features anew.
 MOST_SLOTTED = 100_000
+# Bytes of a body from which on events are worked on one after the other, of one slot and of many:
+# seconds of work may be in them, and none would be done in time if all were worked on at once.
+LARGE, LARGE_OF_SLOTS = 1 << 16, 1 << 13
 
 CODES = {400: "BadRequest", 404: "ResourceNotFound", 500: "InternalServerError"}
 CODES |= {401: "Unauthorized", 403: "Forbidden", 405: "MethodNotAllowed", 408: "RequestTimeout"}
@@ -148,15 +152,16 @@ async def rank(app: App, name: str, key: str, receive: Receive) -> Answer:
     began = time.perf_counter()
     body = await app.body(receive)
     served = await app.served(name)
-    asked = decoded(_RANK, body)
-    actions = await _actions(app, asked.actions)
-    person, user = _person(asked.context_features)
-    excluded = set(asked.excluded_actions or ())
-    open_ = [at for at, (ident, _) in enumerate(actions) if ident not in excluded]
-    if not open_:
-        raise Refused(422, "every action is excluded: leave one to be shown")
-    version, model = served.version, served.model
-    given = await _contexts(model, person, [actions[at] for at in open_])
+    async with _turn_of(app, len(body) > LARGE):
+        asked = decoded(_RANK, body)
+        actions = await _actions(app, asked.actions)
+        person, user = _person(asked.context_features)
+        excluded = set(asked.excluded_actions or ())
+        open_ = [at for at, (ident, _) in enumerate(actions) if ident not in excluded]
+        if not open_:
+            raise Refused(422, "every action is excluded: leave one to be shown")
+        version, model = served.version, served.model
+        given = await _contexts(model, person, [actions[at] for at in open_])
     found = await choose(
         served,
         model,
@@ -192,43 +197,44 @@ async def rank_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
     began = time.perf_counter()
     body = await app.body(receive)
     served = await app.served(name)
-    asked = decoded(_SLOTS, body)
-    actions = await _actions(app, asked.actions)
-    at_most(app.settings.max_decisions, len(asked.slots), "slots", "allowed in a call")
-    size = sum(1 + len(features) for _, features in actions)
-    at_most(MOST_SLOTTED, len(asked.slots) * size, "slots × (actions and features)", "allowed")
-    person, user = _person(asked.context_features)
-    open_ = _open_to(asked.slots, [ident for ident, _ in actions])
-    event = _event(asked.event_id)
-    decisions: list[Decision] = []
-    chosen: list[tuple[str, str, float]] = []
-    kept: list[Kept] = []
-    number_of = {ident: at for at, (ident, _) in enumerate(actions)}
-    filling = Filling(open_, [number_of[slot.baseline_action] for slot in asked.slots])
-    version, model = served.version, served.model
-    for number, slot in enumerate(asked.slots):
-        await asyncio.sleep(0)  # others get a turn
-        # Only those that leave the slots behind this one something to show.
-        arms = filling.possible(number)
-        here = [*person, *flat(slot.features, f"slot {number + 1}")]
-        given = await _contexts(model, here, [actions[at] for at in arms], slot.id)
-        # Out of the shadow a slot above may have taken what this one would show by itself.
-        usual = number_of[slot.baseline_action]
-        found = await choose(
-            served,
-            model,
-            given,
-            1,
-            chances=True,
-            baseline=Baseline(arms.index(usual) if served.shadow else None),
-            draw=partial(drawn, app, model, draws=lots_for(len(asked.slots) * len(given))),
-        )
-        best = found.order[0]
-        arm = arms[best]
-        filling.take(number, arm)
-        decisions.append(_decision(app, served, version, arm, actions, given[best], user, key))
-        chosen.append((slot.id, actions[arm][0], float(_certain(found)[best])))
-        kept.append(found.kept)
+    async with _turn_of(app, len(body) > LARGE_OF_SLOTS):
+        asked = decoded(_SLOTS, body)
+        actions = await _actions(app, asked.actions)
+        at_most(app.settings.max_decisions, len(asked.slots), "slots", "allowed in a call")
+        size = sum(1 + len(features) for _, features in actions)
+        at_most(MOST_SLOTTED, len(asked.slots) * size, "slots × (actions and features)", "allowed")
+        person, user = _person(asked.context_features)
+        open_ = _open_to(asked.slots, [ident for ident, _ in actions])
+        event = _event(asked.event_id)
+        decisions: list[Decision] = []
+        chosen: list[tuple[str, str, float]] = []
+        kept: list[Kept] = []
+        number_of = {ident: at for at, (ident, _) in enumerate(actions)}
+        filling = Filling(open_, [number_of[slot.baseline_action] for slot in asked.slots])
+        version, model = served.version, served.model
+        for number, slot in enumerate(asked.slots):
+            await asyncio.sleep(0)  # others get a turn
+            # Only those that leave the slots behind this one something to show.
+            arms = filling.possible(number)
+            here = [*person, *flat(slot.features, f"slot {number + 1}")]
+            given = await _contexts(model, here, [actions[at] for at in arms], slot.id)
+            # Out of the shadow a slot above may have taken what this one would show by itself.
+            usual = number_of[slot.baseline_action]
+            found = await choose(
+                served,
+                model,
+                given,
+                1,
+                chances=True,
+                baseline=Baseline(arms.index(usual) if served.shadow else None),
+                draw=partial(drawn, app, model, draws=lots_for(len(asked.slots) * len(given))),
+            )
+            best = found.order[0]
+            arm = arms[best]
+            filling.take(number, arm)
+            decisions.append(_decision(app, served, version, arm, actions, given[best], user, key))
+            chosen.append((slot.id, actions[arm][0], float(_certain(found)[best])))
+            kept.append(found.kept)
     placed = await _write(app, decisions, asked, MANY + event, encode(chosen), kept)
     if isinstance(placed[0], Earlier):
         chosen = _CHOSEN.decode(placed[0].details or "[]")
@@ -237,6 +243,11 @@ async def rank_slots(app: App, name: str, key: str, receive: Receive) -> Answer:
     app.metrics.decided(time.perf_counter() - began)
     slots = [{"id": ident, "rewardActionId": action} for ident, action, _ in chosen]
     return 201, JSON, encode({"slots": slots, "eventId": event})
+
+
+def _turn_of(app: App, large: bool) -> contextlib.AbstractAsyncContextManager[Any]:
+    """Large events go one after the other; what waits for its turn is not even decoded."""
+    return app.large if large else contextlib.nullcontext()
 
 
 async def _actions(app: App, given: list[Action]) -> list[tuple[str, Pairs]]:
@@ -280,26 +291,28 @@ class Filling:
 
     def __init__(self, open_: list[list[int]], baselines: list[int]) -> None:
         self._open = open_
+        self._wanted: dict[int, set[int]] = {}  # action → slots that may have it
+        for slot, actions in enumerate(open_):
+            for action in actions:
+                self._wanted.setdefault(action, set()).add(slot)
         self._of = dict(enumerate(baselines))  # slot → action, for slots without a decision
         self._taken: set[int] = set()
         self._next: dict[int, int] = {}  # slot → the action it can have instead
 
     def possible(self, slot: int) -> list[int]:
         """The actions that this slot, the first without one, may take."""
-        wanted: dict[int, list[int]] = {}  # action → slots behind that may have it
-        for other in range(slot + 1, len(self._open)):
-            for action in self._open[other]:
-                wanted.setdefault(action, []).append(other)
         whose = {action: other for other, action in self._of.items() if other != slot}
-        # From the actions that are nobody's back to those whose slots could move there.
-        self._next = {}
-        nobodys = [a for a in wanted if a not in whose and a not in self._taken]
-        while nobodys:
+        # From the actions that are nobody's back to those whose slots could move there. Each slot
+        # behind this one is found once.
+        self._next, left = {}, set(range(slot + 1, len(self._open)))
+        nobodys = [a for a in self._wanted if a not in whose and a not in self._taken]
+        while nobodys and left:
             action = nobodys.pop()
-            for other in wanted.pop(action, ()):
-                if other not in self._next:
-                    self._next[other] = action
-                    nobodys.append(self._of[other])
+            found = self._wanted[action] & left
+            left -= found
+            for other in found:
+                self._next[other] = action
+                nobodys.append(self._of[other])
         return [
             action
             for action in self._open[slot]

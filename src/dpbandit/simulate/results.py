@@ -97,4 +97,4 @@ class Results:
     def __repr__(self) -> str:
         seeds = {row["seed"] for row in self.rows}
         note = "" if self.complete else ", interrupted"
-        return f"<Results: {', '.join(self.claims)} on {self.world}, {self.horizon:,} rounds, {len(seeds)} seeds{note}>"
+        return f"<Results: {', '.join(self.claims)} on {self.world}, {self.horizon:,} rounds, {len(seeds)} seed{'s' * (len(seeds) > 1)}{note}>"

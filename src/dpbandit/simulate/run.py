@@ -276,9 +276,9 @@ def _claims(world: World, jobs: list[Job], seed: int, horizon: int) -> dict[str,
 
 def _seeds(seeds: int | Iterable[int]) -> list[int]:
     numbers = (
-        list(range(whole("seeds", seeds, least=1)))
-        if isinstance(seeds, (int, np.integer))
-        else [int(s) for s in seeds]
+        [int(s) for s in seeds]
+        if isinstance(seeds, Iterable) and not isinstance(seeds, str)
+        else list(range(whole("seeds", seeds, least=1)))
     )
     if not numbers or len(set(numbers)) < len(numbers):
         raise OptionError(

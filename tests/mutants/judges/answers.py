@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from judges.bandits import made, slates
-from judges.common import between, close, judge, refused
+from judges.bandits import made, mu_worth, slates
+from judges.common import DELTA, between, close, judge, refused
 
 
 @judge
@@ -148,4 +148,28 @@ def phases_end_where_slates_say() -> Any:
         assert answered == {"anytime, answers": 5, "anytime, blocks": rounds}[label]
         assert noted[-1][0] == answered
         seen += found[0]
+    return seen
+
+
+@judge
+def answers_count_by_what_they_are_worth() -> Any:
+    """Among costs in μ², pure ε counts as the μ² that is worth ε at the claim's δ."""
+    from dpbandit.privacy.noise import GAUSSIAN, RESPONSE
+
+    seen: list[Any] = []
+    for label, answered in (("anytime, answers", 5), ("anytime, blocks", 0), ("anytime, never", 0)):
+        bandit = made(label)
+        release = bandit.release
+        assert release.answered() == answered
+        for cost in (0.3, 1.5, 4.0):
+            assert release.counted(GAUSSIAN, cost) == cost
+            if label != "anytime, never":
+                found = release.counted(RESPONSE, cost)
+                close(found, mu_worth(cost, release.local.delta) ** 2, 1e-8)
+                seen.append(found)
+        assert release.counted(RESPONSE, 0.0) == 0.0
+        assert release.counted(RESPONSE, math.inf) == math.inf
+        close(release.local.delta, 0.0 if label == "anytime, never" else DELTA, 1e-2)
+        first = release.noise_now(bandit.engine)
+        assert first is (GAUSSIAN if label == "anytime, never" else RESPONSE)
     return seen

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from judges.bandits import BANDITS, KNOWN, PERSONS, made, slates
+from judges.bandits import BANDITS, KNOWN, PERSONS, made, play, slates
 from judges.budgets import exact_delta
 from judges.common import DELTA, EPSILON, between, close, judge, refused
 from judges.rounds import twins
@@ -287,4 +287,58 @@ def encoders_say_what_is_private() -> Any:
     record = encoder.to_record()
     assert encoder_for(record, dim).dim == dim
     refused("SaveError", lambda: encoder_for(record, dim + 1))
+    return seen
+
+
+@judge
+def spent_is_what_the_ledger_says() -> Any:
+    from dpbandit.bandit import spent_of
+    from dpbandit.privacy.claim import Claim
+    from dpbandit.privacy.ledger import Ledger
+
+    seen: list[Any] = []
+
+    def spent(claim: Any, paid: float, limit: float, moves: float, currency: str = "mu²") -> Any:
+        ledger = Ledger(limit=limit, currency=currency).after(paid, when=1, what="all")
+        return spent_of(claim, ledger, moves)
+
+    def claim(epsilon: float, delta: float, mu: float | None, notion: str) -> Claim:
+        return Claim("one reward", notion, epsilon, delta, mu, "proven", "real")
+
+    gaussian = claim(1.5, 1e-4, 0.3, "gdp")
+    for paid, moves in ((0.01, 1.0), (0.01, 2.5), (0.0, 1.0), (0.04, 1.0)):
+        found = spent(gaussian, paid, 0.09, moves)
+        mu = moves * math.sqrt(paid)
+        close(found.mu, mu, 1e-14)
+        assert (found.delta, found.claim) == (1e-4, gaussian)
+        assert float(exact_delta(found.epsilon, mu) if mu else 0.0) <= 1e-4
+        assert not mu or exact_delta(found.epsilon * (1 - 1e-8), mu) > 1e-4 * (1 - 1e-12)
+        assert (found.epsilon == 0.0) == (paid == 0.0)
+        seen.append(found.epsilon)
+    # Of the claim itself no rounding is spent; what is really more, is.
+    assert spent(gaussian, 0.09 * (1 + 1e-13), 1.0, 1.0).mu == 0.3
+    close(spent(gaussian, 0.25, 1.0, 1.0).mu, 0.5, 1e-14)
+    assert spent(claim(1.5, 0.0, 0.3, "gdp"), 0.01, 1.0, 1.0).epsilon == 0.0
+    assert spent(claim(1.5, 1.0, None, "none"), 0.01, 1.0, 1.0).epsilon == 0.0
+    both = claim(1.5, 1e-4, None, "parallel")
+    assert spent(both, 0.09, 0.09, 1.0).epsilon == 1.5
+    assert spent(both, 0.09 * (1 - 1e-10), 0.09, 1.0).epsilon == 1.5
+    part = spent(both, 0.01, 0.09, 1.0)
+    close(part.epsilon, spent(gaussian, 0.01, 0.09, 1.0).epsilon, 1e-12)
+    assert part.mu is None
+    assert part.epsilon < 1.5
+    pure = spent(claim(1.5, 0.0, None, "pure"), 0.2, 1.5, 3.0, "epsilon")
+    assert (pure.epsilon, pure.delta, pure.mu) == (0.2 * 3.0, 0.0, None)
+    refused("BudgetError", lambda: spent(gaussian, 0.1, 1.0, 1.0, "shillings"))
+    for label, options in (("gauss, persons", {}), ("gauss, users", {}), ("pair, persons", {})):
+        bandit = made(label, **options)
+        play(bandit, 6)
+        close(
+            bandit.spent.mu, bandit.options.moves_per_unit * math.sqrt(bandit.ledger.total), 1e-12
+        )
+        assert bandit.spent.mu <= bandit.claim.mu
+        said = bandit.claim.unit.startswith("one person")
+        assert said == ("persons" in label)
+        assert ("where their contexts lie" in bandit.claim.unit) == (label == "pair, persons")
+        seen.append(bandit.spent.epsilon)
     return seen

@@ -353,7 +353,7 @@ def designs_have_the_numbers_of_the_documentation() -> Any:
     close(usual["reward_variance"], 1.5**2 / 16, 1e-15)
     assert usual["first"] == release.first
     assert (usual["empirical_bayes"], usual["neglected"]) == (True, True)
-    assert usual["memories"].tolist() == [27_000, 9_000, 3_000]
+    assert usual["memories"].tolist() == [27_000, 9_000, 4_000, 2_000, 1_000]
     assert usual["life"] == release.life == 10_000
     slow = dpb.make("anytime", dim=3, epsilon=1.5, delta=1e-4, knee=1e5, seed=0).release
     assert (slow.life, slow.first) == (12e5, 5_000)

@@ -71,6 +71,7 @@ def lots_fall_as_propensities_say() -> Any:
                 assert isinstance(arm, int)
         again = type(model).from_record(model.to_record())
         assert again.holdout == share
+        assert ("holdout" in model.to_record()) == (share > 0)
         assert again.same_as(model)
         assert not again.same_as(made(label, **more).model())
         seen += [arms[0][:50], expected]

@@ -150,8 +150,8 @@ function chart(card) {
     : `Noise in each new model of ${card.name}: the ${shown.length === 1 ? "only" : `last ${shown.length}`} from ${clock(shown[0].made_at, 7200)} to ${clock(shown[shown.length - 1].made_at, 7200)}. ` +
       `Noise ${precise(scales[0])} at first, ${precise(scales[scales.length - 1])} now, between ${precise(Math.min(...scales))} and ${precise(Math.max(...scales))}. The table below has the figures.`;
   draw(card.at("chart"), card.releases, label);
-  const now = shown.length ? `, ${precise(scales[scales.length - 1])} now: every sum that a model is made of is shown with about so much added or taken away at random` : "";
-  write(card.at("caption"), `Line: ${size} of the noise${now}. Ticks below: new models.`);
+  const now = shown.length ? `, now ${precise(scales[scales.length - 1])}. Each sum behind a model is off by about that much, at random` : "";
+  write(card.at("caption"), `The line is the ${size} of the noise${now}. Ticks mark new models.`);
   card.at("caption").hidden = card.at("table").hidden = !shown.length;
 }
 
