@@ -41,7 +41,9 @@ SETTINGS: dict[str, dict[str, Setting]] = {
 }
 
 
-def measure(name: str, setting: Setting, seeds: int, first: int, more: dict[str, Any]) -> dict[str, float]:
+def measure(
+    name: str, setting: Setting, seeds: int, first: int, more: dict[str, Any]
+) -> dict[str, float]:
     """Mean regrets with their standard errors, and their ratio with its own."""
     world, horizon, given, share, told = setting
     rivals = {"without": (name, told), "by lot": (name, {**told, "policy": "sampled", **more})}
@@ -65,7 +67,9 @@ def measure(name: str, setting: Setting, seeds: int, first: int, more: dict[str,
 def main() -> None:
     about = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=about)
-    parser.add_argument("algorithms", nargs="*", help="anytime, anytime-joint; both if none is given")
+    parser.add_argument(
+        "algorithms", nargs="*", help="anytime, anytime-joint; both if none is given"
+    )
     parser.add_argument("--only", help="settings whose name holds this")
     parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--first", type=int, default=0)
@@ -83,7 +87,11 @@ def main() -> None:
                 continue
             row = measure(name, setting, given.seeds, given.first, more)
             found.setdefault(name, {})[label] = row
-            print(f"{name}: {label:24}", *(f"{key} {value:.4g}" for key, value in row.items()), flush=True)
+            print(
+                f"{name}: {label:24}",
+                *(f"{key} {value:.4g}" for key, value in row.items()),
+                flush=True,
+            )
             if given.json:  # after each, so that what is done stays when it is interrupted
                 with open(given.json, "w") as file:
                     json.dump(found, file, indent=1)
