@@ -107,9 +107,9 @@ def privacy_cost(
     profile: Annotated[
         str,
         typer.Option(
-            help="quick (minutes, up to 10,000 rounds) or full (some 40 minutes on two cores, up "
-            "to 100,000).",
-            autocompletion=names.one_of("quick", "full"),
+            help="quick (minutes, up to 10,000 rounds), setting (the same with more seeds, at ε = 1 alone) or "
+            "full (some 40 minutes on two cores, up to 100,000).",
+            autocompletion=names.one_of("quick", "setting", "full"),
         ),
     ] = "quick",
     worlds: Annotated[

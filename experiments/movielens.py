@@ -31,7 +31,7 @@ LEARNING: dict[str, Any] = {"epsilon": 0.92, "delta": 8e-7}
 RELEASE = (0.4, 2e-7)
 
 
-def play(world: Any, seed: int, unit: tuple[str, float], learns: bool) -> dict[str, float]:
+def play(world: Any, seed: int, unit: Any, learns: bool) -> dict[str, float]:
     """One log, one evaluation, one launch."""
     rows = world.records(seed, LEARNED + EVALUATED)
     log = pa.Table.from_pylist(list(islice(rows, LEARNED)))

@@ -65,7 +65,12 @@ def _title(band: Any, words: str) -> None:
 
 
 def whole(part: pd.DataFrame) -> pd.Series[float]:
-    """All regret of each row; where it is unknown, one over all reward. Less is better."""
+    """All regret of each row; where it is unknown, one over all reward. Less is better.
+
+    >>> row = {"linucb": 8.0, "comparable": 4.0}
+    >>> whole(pd.DataFrame([row | {"measure": "regret"}, row | {"measure": "reward"}])).tolist()
+    [12.0, 0.25]
+    """
     regret = part["linucb"] + part["comparable"]
     reward = 1.0 / (part["linucb"] - part["comparable"])
     return regret.where(part["measure"] == "regret", reward)

@@ -245,6 +245,11 @@ def _setting(run: Run, standings: pd.DataFrame) -> str:
         for (label, reason), worlds in reasons.items()
     ]
     lines += [f"- Left out: {text}" for text in run.left_out]
+    lines += [
+        f"- Not played: {section.TITLE}. `dpbandit bench privacy-cost --only {name}` plays it."
+        for name, section in SECTIONS.items()
+        if name not in run.sections
+    ]
     lines += _codes(run, standings)
     lines.append(
         f"- Version {__version__}. The same command gives the same numbers on any number of cores."

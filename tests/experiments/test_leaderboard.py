@@ -420,6 +420,18 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     assert kept[1].replace(table.KEPT, "") == kept[0], "what was not played keeps its numbers"
 
 
+def test_the_large_picture_has_a_number_for_every_line_of_every_world(tmp_path):
+    found = table.standings(played(tmp_path))
+    last = found[(found["epsilon"] == 1.0) & (found["horizon"] == 120)]
+    drawn = page.drawing.figure(found).subfigs
+    texts = drawn[0].axes[0].texts
+    assert len(texts) == len(last)
+    bold = [text.get_text() for text in texts if text.get_weight() == "bold"]
+    assert bold == ["1.0", "1.0"], "the best proven line of each world"
+    titles = [axes.get_title() for axes in drawn[1].axes if axes.get_visible()]
+    assert titles == [grid.PLACES[name].title for name in ("synthetic", "drifting")]
+
+
 def test_help_of_the_bench_has_examples():
     ran = CliRunner().invoke(app, ["bench", "privacy-cost", "--help"])
     assert "dpbandit bench privacy-cost --profile full" in " ".join(ran.stdout.split())

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from harness import ARMS, Service, make_key, until
-from test_leases import make_bandit
+from test_leases import add_decisions, make_bandit
 
 from dpbandit.service import batch, personalizer
 from dpbandit.service.access import AccessLog
@@ -343,6 +343,25 @@ def test_holdouts_shadows_lots_and_persons_cannot_be_told_apart_either(
         assert one == other, number
     text = found[0][2][True, "/v1/bandits/hold/privacy"][1]
     assert '"measured":{"releases":6,' in text  # something was told
+
+
+def test_when_something_was_released_is_told_to_the_second(tmp_path):
+    """A learner takes longer where there are rewards, by a millisecond or so."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    bandit = make_bandit(url)
+    add_decisions(url, bandit, 2)
+    learner = Learner(Settings(store=url, witness=tmp_path / "witness"))
+    learner.turn()
+    call = (service := Service(url, tmp_path, role="ranker", settings={})).caller(make_key(url))
+    found = call.get("/v1/bandits/shop/releases")["releases"]
+    times = [one["made_at"] for one in found] + [
+        call.get("/v1/bandits/shop")["learner"]["lease_until"]
+    ]
+    assert len(times) == 3
+    assert all(isinstance(one, int) for one in times)
+    assert 0 <= time.time() - times[1] < 60
+    learner.stop()
+    service.stop()
 
 
 def test_decisions_take_the_same_time_after_a_reward(tmp_path):
