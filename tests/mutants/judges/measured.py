@@ -414,6 +414,7 @@ def budgets_of_stretches_and_learner_compose() -> Any:
         close(claim["mu"], whole, 1e-9)
         assert (claim["epsilon"], claim["delta"]) == (stretches.EPSILON, stretches.DELTA)
         assert held.measure.shift == 2**36
+        close(held.bandit.claim.delta, stretches.DELTA * (1 - 1e-3), 1e-12)
         again = module.Measure.from_text(held.measure.to_text())
         assert again == held.measure
         seen += [mu, held.measure.scale]
@@ -422,6 +423,7 @@ def budgets_of_stretches_and_learner_compose() -> Any:
         close(held.bandit.claim.epsilon + held.measure.cost, stretches.EPSILON, 1e-8)
         assert held.bandit.claim.epsilon + held.measure.cost <= stretches.EPSILON
         close(held.measure.scale, 2**36 / held.measure.cost, 1e-12)
+        close(held.measure.public()["spread"], held.measure.scale * math.sqrt(2), 1e-12)
         close(held.measure.cost, share * stretches.EPSILON, 1e-8)
         assert claim["mu"] is None
         seen.append(held.measure.scale)
@@ -435,6 +437,7 @@ def budgets_of_stretches_and_learner_compose() -> Any:
     for share in (0.1, 0.5):
         epsilon = module.paid_on_top(gaussian, share)
         mu = gaussian.mu / math.sqrt(1 - share)
+        assert round(epsilon, 4) == epsilon
         exact = float(exact_delta(epsilon, mu))
         assert exact <= 1e-5 * (1 - SHARE) < float(exact_delta(epsilon - 2e-4, mu))
         pure = module.paid_on_top(claim_of(0.9, 0.0, None, "pure"), share)
