@@ -1,6 +1,6 @@
 """What lots with known probabilities cost: policy="sampled" beside the same algorithm without. Held-out seeds.
 
-    python -m experiments.lots                       # everything, about half an hour on two cores
+    python -m experiments.lots                       # everything, a few minutes on two cores
     python -m experiments.lots anytime --seeds 8 --json lots.json
 
 Both play the same worlds with the same seeds. `ratio` is that of the mean regrets; its standard error is
@@ -41,13 +41,12 @@ SETTINGS: dict[str, dict[str, Setting]] = {
 }
 
 
-def measure(name: str, setting: Setting, seeds: int, first: int, more: dict[str, Any]) -> dict[str, float]:
+def measure(name: str, setting: Setting, seeds: int) -> dict[str, float]:
     """Mean regrets with their standard errors, and their ratio with its own."""
     world, horizon, given, share, told = setting
-    rivals = {"without": (name, told), "by lot": (name, {**told, "policy": "sampled", **more})}
+    rivals = {"without": (name, told), "by lot": (name, {**told, "policy": "sampled"})}
     count = max(2, round(share * seeds))
-    chosen = range(first, first + count)
-    results = dpb.run(world, rivals, horizon=horizon, seeds=chosen, record=[], **given)
+    results = dpb.run(world, rivals, horizon=horizon, seeds=count, record=[], **given)
     last = results.frame().pivot(index="seed", columns="algorithm", values="regret")
     plain, lots = last["without"], last["by lot"]
     ratio, root = lots.mean() / plain.mean(), count**0.5
@@ -65,25 +64,25 @@ def measure(name: str, setting: Setting, seeds: int, first: int, more: dict[str,
 def main() -> None:
     about = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=about)
-    parser.add_argument("algorithms", nargs="*", help="anytime, anytime-joint; both if none is given")
-    parser.add_argument("--only", help="settings whose name holds this")
+    parser.add_argument(
+        "algorithms", nargs="*", help="anytime, anytime-joint; both if none is given"
+    )
     parser.add_argument("--seeds", type=int, default=24)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--alpha", type=float, help="the width of the lots, for tuning")
     parser.add_argument("--json", help="write the numbers into this file")
     given = parser.parse_args()
     if unknown := set(given.algorithms) - set(SETTINGS):
         parser.error(f"{', '.join(sorted(unknown))}: only {', '.join(SETTINGS)} draw these lots")
     warnings.simplefilter("ignore", dpb.errors.PrivacyWarning)
-    more = {} if given.alpha is None else {"alpha": given.alpha}
     found: dict[str, dict[str, dict[str, float]]] = {}
     for name in given.algorithms or SETTINGS:
         for label, setting in SETTINGS[name].items():
-            if given.only and given.only not in label:
-                continue
-            row = measure(name, setting, given.seeds, given.first, more)
+            row = measure(name, setting, given.seeds)
             found.setdefault(name, {})[label] = row
-            print(f"{name}: {label:24}", *(f"{key} {value:.4g}" for key, value in row.items()), flush=True)
+            print(
+                f"{name}: {label:24}",
+                *(f"{key} {value:.4g}" for key, value in row.items()),
+                flush=True,
+            )
             if given.json:  # after each, so that what is done stays when it is interrupted
                 with open(given.json, "w") as file:
                     json.dump(found, file, indent=1)

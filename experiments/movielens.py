@@ -1,10 +1,13 @@
 """MovieLens 100K from a log to a launch, with one person as the unit, at (1, 1e-6) in all.
 
     python -m experiments.movielens --seeds 20        # a minute or two
+    python -m experiments.movielens --clicks 1        # one like of each person, however often they come
+    python -m experiments.movielens --clicks 1 --still
 
 A log of films shown at random: its first rows start a bandit (one release); the rest evaluate what was
 learned (another release, of the same persons, so the two add up). Then it is launched on fresh rounds,
-beside random play and the film that most people rated, counted in the clear.
+beside random play and the film that most people rated, counted in the clear. `--still` learns nothing more
+after the log.
 """
 
 from __future__ import annotations
@@ -24,11 +27,11 @@ from dpbandit import worlds
 
 LEARNED, EVALUATED, LAUNCHED = 12_000, 60_000, 20_000
 REWARDS, ROWS = 5, 3  # of one person: learned from; counted in the evaluation
-LEARNING: dict[str, Any] = {"epsilon": 0.92, "delta": 8e-7, "unit": ("user", REWARDS)}
+LEARNING: dict[str, Any] = {"epsilon": 0.92, "delta": 8e-7}
 RELEASE = (0.4, 2e-7)
 
 
-def play(world: Any, seed: int) -> dict[str, float]:
+def play(world: Any, seed: int, unit: Any, learns: bool) -> dict[str, float]:
     """One log, one evaluation, one launch."""
     rows = world.records(seed, LEARNED + EVALUATED)
     log = pa.Table.from_pylist(list(islice(rows, LEARNED)))
@@ -39,6 +42,7 @@ def play(world: Any, seed: int) -> dict[str, float]:
         user="person",
         reward_range=(0, 1),
         seed=seed,
+        unit=unit,
         **LEARNING,
     )
     found = dpb.replay(
@@ -50,7 +54,7 @@ def play(world: Any, seed: int) -> dict[str, float]:
         offered="offered",
         reward="liked",
         user="person",
-        unit=LEARNING["unit"],
+        unit=unit,
         rows_per_user=ROWS,
         reward_range=(0, 1),
         release=RELEASE,
@@ -64,7 +68,8 @@ def play(world: Any, seed: int) -> dict[str, float]:
     earned = 0.0
     for shown, rewards, person in zip(block.shown, block.rewards, people, strict=True):
         arm = bandit.select(block.pool[shown])
-        bandit.update(block.pool[shown[arm]], rewards[arm], user=person)
+        if learns:
+            bandit.update(block.pool[shown[arm]], rewards[arm], user=person)
         earned += rewards[arm]
     every = np.arange(LAUNCHED)
     mu = math.hypot(bandit.claim.mu or 0.0, found.claim.mu or 0.0)
@@ -86,11 +91,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=about)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--clicks", type=float, help="the cap of a person; instead of five rewards")
+    parser.add_argument("--still", action="store_true", help="learn nothing more after the log")
     parser.add_argument("--json", help="write the numbers into this file")
     given = parser.parse_args()
     warnings.simplefilter("ignore", dpb.errors.PrivacyWarning)
     world = worlds.MovieLens()
-    runs = [play(world, seed) for seed in range(given.first, given.first + given.seeds)]
+    unit = ("user", REWARDS) if given.clicks is None else ("person", given.clicks)
+    seeds = range(given.first, given.first + given.seeds)
+    runs = [play(world, seed, unit, not given.still) for seed in seeds]
     columns = {name: np.array([run[name] for run in runs]) for name in runs[0]}
     error = math.sqrt(len(runs))
     for name in ("random", "popular", "launched", "foretold"):

@@ -45,7 +45,7 @@ struct Spec {
     double scale, window, knee, ratio, reward_variance;
     int64_t first;
     RewardKind rewards;
-    bool empirical_bayes, neglected, find_scale;
+    bool empirical_bayes, neglected, find_scale, memory_alone;
     double life;
     Table memories;
     int64_t local;  // of the first rounds: how many rewards are made noisy by themselves, at most

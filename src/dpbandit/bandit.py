@@ -22,8 +22,8 @@ from typing import Any, Generic, NoReturn, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpbandit import codes, learning
 from dpbandit import engine as engines
-from dpbandit import learning
 from dpbandit.design import Design, keys_for
 from dpbandit.encoder import Encoder
 from dpbandit.errors import BudgetError, OptionError, PropensityError
@@ -257,8 +257,11 @@ class Bandit:
 
         It follows from releases, so it is public. Infinity if the bandit never forgets.
         """
-        memories = (math.inf, *self.design.settings.get("memories", ()))
-        return float(memories[int(self.state.engine.fields()["acting"][0]) if memories[1:] else 0])
+        settings = self.design.settings
+        memories = (math.inf, *settings.get("memories", ()))
+        if settings.get("memory_alone") or not memories[1:]:
+            return float(memories[-1])
+        return float(memories[int(self.state.engine.fields()["acting"][0])])
 
     @property
     def clipped(self) -> int:
@@ -556,7 +559,7 @@ class Bandit:
         """Raise if this many more rewards exceed the horizon."""
         horizon = self.options.horizon
         if horizon is not None and self.rounds + count > horizon:
-            learning.refuse(self, engines.HORIZON, np.empty((0, self.dim)), count)
+            engines.refuse(self, codes.HORIZON, np.empty((0, self.dim)), count)
 
     def check_process(self) -> None:
         """Raise in a forked copy, which would spend the same budget a second time."""
@@ -582,7 +585,7 @@ class Bandit:
             alpha = float(self.alphas(engine.rounds + 1, 1)[0])
         found: Any = engine.select(given, alpha) if k is None else engine.rank(given, int(k), alpha)
         if isinstance(found, int) and found < 0:
-            learning.refuse(self, found, given)
+            engines.refuse(self, found, given)
         return found
 
     def _chances(

@@ -15,22 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandit.codes import (
-    BUSY,
-    DIMENSION,
-    DUE,
-    FORKED,
-    HORIZON,
-    LEARNED,
-    NO_ARMS,
-    NO_RELEASE,
-    NOT_AN_ARRAY,
-    NOT_FINITE,
-    NOT_ONE_HOT,
-    REWARD_NOT_FINITE,
-    TOO_LONG,
-    TOO_LONG_L1,
-)
+from dpbandit import codes
 from dpbandit.errors import (
     BudgetError,
     DpbanditError,
@@ -43,8 +28,7 @@ from dpbandit.errors import (
 from dpbandit.types import Matrix, Vector
 
 if TYPE_CHECKING:
-    from dpbandit.model import Gate
-    from dpbandit.options import Options
+    from dpbandit.bandit import Bandit
 
 
 # The core's instruction sets, in words.
@@ -56,13 +40,13 @@ INSTRUCTIONS = {
 }
 
 _CONTEXT: dict[int, tuple[type[DpbanditError], str]] = {
-    NOT_AN_ARRAY: (ShapeError, "contexts must be an array of numbers"),
-    DIMENSION: (ShapeError, "a context has a different number of features than the bandit"),
-    NO_ARMS: (ShapeError, "contexts must hold at least one arm"),
-    NOT_FINITE: (NotFiniteError, "a context holds NaN or infinity"),
-    TOO_LONG: (NormError, "a context has a norm above max_norm"),
-    TOO_LONG_L1: (NormError, "a context has an L1 norm above that of public_contexts"),
-    NOT_ONE_HOT: (ShapeError, "a context must be one-hot"),
+    codes.NOT_AN_ARRAY: (ShapeError, "contexts must be an array of numbers"),
+    codes.DIMENSION: (ShapeError, "a context has a different number of features than the bandit"),
+    codes.NO_ARMS: (ShapeError, "contexts must hold at least one arm"),
+    codes.NOT_FINITE: (NotFiniteError, "a context holds NaN or infinity"),
+    codes.TOO_LONG: (NormError, "a context has a norm above max_norm"),
+    codes.TOO_LONG_L1: (NormError, "a context has an L1 norm above that of public_contexts"),
+    codes.NOT_ONE_HOT: (ShapeError, "a context must be one-hot"),
 }
 # The reward's value stays out of the message: it is private.
 REWARD_WORDS = "a reward is NaN or infinite: rewards must be finite numbers"
@@ -281,72 +265,34 @@ def new_world(spec: dict[str, Any]) -> Any:
     return World(spec)
 
 
-def raise_for(
-    code: int, *, gate: Gate, options: Options, contexts: Matrix, rounds: int, count: int = 1
-) -> NoReturn:
-    """The named error that a code stands for. Nothing was changed when a code was returned.
+def refuse(bandit: Bandit, code: int, contexts: Matrix, count: int | None = None) -> NoReturn:
+    """The named error that a negative code stands for. Nothing was changed when it was returned.
 
-    Parameters
-    ----------
-    code : int
-        What the engine said: one of the negative codes above.
-    gate : Gate
-        What contexts must be; it finds the words.
-    options : Options
-        The bandit's options.
-    contexts : array of shape (n, dim)
-        What was given.
-    rounds : int
-        How many rewards have been learned.
-    count : int
-        How many more were to be.
+    `count` is how many more rewards were to be learned; default: one for each context.
     """
+    rounds, horizon = bandit.rounds, bandit.options.horizon
+    more = len(np.atleast_1d(contexts)) if count is None else count
     if code in _CONTEXT:
-        gate.check(contexts)
+        bandit.gate.check(contexts)
         error, words = _CONTEXT[code]
         raise error(words)  # the gate in NumPy rounded a norm the other way
-    if code == REWARD_NOT_FINITE:
+    if code == codes.REWARD_NOT_FINITE:
         raise NotFiniteError(REWARD_WORDS)
-    if code == HORIZON and options.horizon is None:
+    if code == codes.HORIZON and horizon is None:
         raise HorizonError(
-            f"this bandit has learned {rounds} rewards, and {count} more do not fit: without a "
+            f"this bandit has learned {rounds} rewards, and {more} more do not fit: without a "
             "horizon toeplitz covers 2**48 (the rounding of its floats is paid for up to there), a "
             "pan-private tree 2**57 - 1, and all others 2**62 - 1, where clocks end. It still ranks; "
             "to keep learning make a new one"
         )
-    if code == HORIZON:
+    if code == codes.HORIZON:
         raise HorizonError(
-            f"this bandit was made for horizon = {options.horizon} and has learned {rounds} "
-            f"rewards; {count} more do not fit. It still ranks; to keep learning make one with a "
+            f"this bandit was made for horizon = {horizon} and has learned {rounds} "
+            f"rewards; {more} more do not fit. It still ranks; to keep learning make one with a "
             "larger horizon, or horizon=None"
         )
-    if code == BUSY:
+    if code == codes.BUSY:
         raise BudgetError("a release of this bandit has begun and was not finished")
-    if code == FORKED:
+    if code == codes.FORKED:
         raise BudgetError(FORKED_WORDS)
     raise RuntimeError(f"the engine said {code}, which is no code")
-
-
-__all__ = [
-    "BUSY",
-    "DIMENSION",
-    "DUE",
-    "FORKED",
-    "HORIZON",
-    "LEARNED",
-    "NOT_AN_ARRAY",
-    "NOT_FINITE",
-    "NOT_ONE_HOT",
-    "NO_ARMS",
-    "NO_RELEASE",
-    "REWARD_NOT_FINITE",
-    "TOO_LONG",
-    "TOO_LONG_L1",
-    "Engine",
-    "backend_for",
-    "core_status",
-    "has_core",
-    "new_engine",
-    "new_world",
-    "raise_for",
-]

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpbandit.engine import (
-    DUE,
-    HORIZON,
-    LEARNED,
-    NO_RELEASE,
-    REWARD_WORDS,
-    Engine,
-    raise_for,
-)
+from dpbandit.codes import DUE, HORIZON, LEARNED, NO_RELEASE
+from dpbandit.engine import REWARD_WORDS, Engine, refuse
 from dpbandit.errors import (
     DpbanditError,
     NoiseError,
@@ -278,18 +271,6 @@ def book(bandit: Bandit, engine: Engine, ledger: Ledger) -> tuple[Charge, Ledger
         charge.share, when=rounds, what=charge.what, group=charge.group, adds=charge.adds
     )
     return charge, later
-
-
-def refuse(bandit: Bandit, code: int, xs: Matrix, count: int | None = None) -> NoReturn:
-    """The named error for a code of the engine."""
-    raise_for(
-        code,
-        gate=bandit.gate,
-        options=bandit.options,
-        contexts=xs,
-        rounds=bandit.rounds,
-        count=np.atleast_1d(xs).shape[0] if count is None else count,
-    )
 
 
 def say_how_many(bandit: Bandit, error: BaseException, told: Told) -> None:

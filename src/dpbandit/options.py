@@ -143,7 +143,8 @@ class Options:
     @property
     def protects(self) -> Unit:
         """Who is protected: the unit that `unit` names."""
-        unit = find_unit(self.unit)
+        low, high = self.reward_range
+        unit = find_unit(self.unit, high if low == 0 else 1.0)
         return unit.with_contexts() if self.contexts_are_private else unit
 
     @property

@@ -342,7 +342,8 @@ def test_no_item_outlives_its_generation():
         ({"knee": -1}, "above 0"),
         ({"life": 0.5}, "rounds"),
         ({"life": math.nan}, "above 0"),
-        ({"memories": 5.0}, "numbers of rounds"),
+        ({"memories": "5"}, "numbers of rounds"),
+        ({"memories": -5.0}, "above 0"),
         ({"memories": (5.0, -1.0)}, "above 0"),
         ({"explore": "all"}, "'neglected', 'everything'"),
         ({"explore": "neglected", "alpha": "theory"}, "all directions"),
@@ -472,3 +473,27 @@ def test_clicks_have_no_memory_shorter_than_3000_rounds():
     given = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 0}
     bandit = dpb.make("anytime", **given, rewards="clicks")
     assert bandit.design.settings["memories"].tolist() == [27_000, 9_000, 3_000]
+
+
+def test_a_memory_that_is_asked_for_alone_acts_from_the_first_release_on():
+    bandit = dpb.make("anytime", dim=2, epsilon=2.0, delta=1e-5, memories=700, seed=0)
+    assert bandit.memory == 700
+    assert bandit.release.life == 700  # what is shown of a round does not outlast its use
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        bandit.update(rng.normal(size=2) / 4, 0.2)
+    assert bandit.memory == 700
+    assert bandit.engine.fields()["acting"].item() == 1
+    slow = dpb.make("anytime", dim=2, epsilon=2.0, delta=1e-5, memories=700, life=5_000, seed=0)
+    assert slow.release.life == 5_000
+
+
+def test_an_arm_that_nobody_plays_and_that_becomes_the_best_is_found_by_one_memory_and_lots():
+    """The arm is the best from round 15,000 on. By default the mean regret is 4,799 here, and 2,394 so."""
+    world = dpb.worlds.Moving("worst-becomes-best", 30_000)
+    given = {"horizon": 30_000, "record": [], "epsilon": 2.0, "delta": 1e-5, "workers": 1}
+    again = {"memories": 2_000, "policy": "sampled"}
+    players = {"default": ("anytime", {}), "again": ("anytime", again)}
+    results = dpb.run(world, players, seeds=range(10_000, 10_004), **given)
+    regret = results.frame().groupby("algorithm")["regret"].mean()
+    assert regret["again"] < 0.7 * regret["default"]

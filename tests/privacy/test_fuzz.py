@@ -22,7 +22,7 @@ from dpbandit.auditor.draw import names_of_proven, stories
 from dpbandit.auditor.stories import Event, Story, UnderTest, judge
 from dpbandit.auditor.watch import OTHER_PUBLIC, OTHER_RELEASES, OTHER_SCALE, TWICE
 from dpbandit.bandit import Bandit
-from dpbandit.engine import NO_RELEASE
+from dpbandit.codes import NO_RELEASE
 from dpbandit.errors import OptionError, UnknownAlgorithmError
 from dpbandit.learners.filter import FilterLearner
 from dpbandit.learners.pair import PairLearner

@@ -284,3 +284,19 @@ def test_a_plan_says_that_it_does_not_know_what_the_cap_leaves_out():
     found = dpb.plan(unit=("person", 1), **given)
     assert any("as if nobody exceeded the cap" in note for note in found.notes)
     assert not any("cap" in note for note in dpb.plan(**given).notes)
+
+
+def test_a_claim_counts_clicks_as_they_are_paid():
+    """Of clicks that are worth ½, a total of 1 is two: the claim once said at most one."""
+    for top, words in (
+        (0.5, "at most 2 of their clicks (or rewards of 1 in total) are learned from"),
+        (1.0, "at most 1 of their clicks (or rewards of 1 in total) is learned from"),
+    ):
+        bandit = dpb.make(
+            "anytime", dim=2, epsilon=1.0, delta=1e-6, reward_range=(0, top), rewards="clicks",
+            unit=("person", 1), seed=0,
+        )  # fmt: skip
+        assert words in bandit.claim.unit
+        for _ in range(5):
+            bandit.update([1.0, 0.0], top, user="ann")
+        assert bandit.counters["ann"] * 2.0**-20 * top == 1.0  # in steps of the top: 1/top clicks

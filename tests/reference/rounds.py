@@ -237,6 +237,9 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
             window=3.0,
             public_contexts=world.public,
         ),
+        "anytime, one memory": anytime(
+            rounds, memories=np.array([40.0]), memory_alone=True, life=40.0
+        ),
         "anytime, local first": anytime(rounds, **LOCAL, local_anyhow=True),
         "anytime, local in blocks": anytime(rounds, **LOCAL),
         "anytime, thompson": anytime(rounds, policy="thompson"),
@@ -276,6 +279,7 @@ PLAIN = {
     "empirical_bayes": False,
     "life": np.inf,
     "memories": np.empty(0),
+    "memory_alone": False,
     "neglected": False,
     "find_scale": False,
 }
@@ -297,6 +301,7 @@ def anytime(rounds: int, **given: Any) -> dict[str, Any]:
         "empirical_bayes": True,
         "life": 50.0,  # generations end within the rounds of a test
         "memories": np.array([300.0, 40.0]),
+        "memory_alone": False,
         "neglected": True,
         "find_scale": True,
         "local": 0,

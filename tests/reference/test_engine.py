@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from rounds import DIM, WORLDS, algorithms, anytime, arms, common, ridge, variants
 
-from dpbandit import engine as codes
+from dpbandit import codes
 from dpbandit.reference.engine import Engine, pick
 from dpbandit.reference.random import lot, normals
 

@@ -1,6 +1,7 @@
 """Slates, scores, propensities, and many decisions in one call: each arm of a slate is a decision."""
 
 import asyncio
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +13,11 @@ from test_leases import make_bandit
 import dpbandit
 from dpbandit.errors import RequestError, StoreError
 from dpbandit.model import ReleasedModel
+from dpbandit.service import rounds
+from dpbandit.service.answers import Refused
+from dpbandit.service.api import App
 from dpbandit.service.journal import Journal
+from dpbandit.service.settings import Settings
 from dpbandit.service.store import Store
 
 PATH = "/v1/bandits/shop/decisions"
@@ -130,6 +135,50 @@ def test_one_that_is_wrong_and_nothing_is_made(shop):
     many = [{"contexts": ARMS, "k": 3}] * 334
     assert shop("POST", PATH, many)[0] == 413  # slates count by their arms
     assert decisions(shop) == before
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_is_drawn_for_a_list_is_waited_for_together(tmp_path, monkeypatch, wrong):
+    """One after the other, a thousand of them took twelve seconds beside other work: each waited for
+    the thread that draws, and that for the next."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url, algorithm="private-ts", horizon=1000)
+    plain, here, seen = rounds.drawn, [], []
+    many = [{"contexts": ARMS, "propensities": True} for _ in range(150)]
+    if wrong:
+        many[120]["contexts"] = [[9.0, 9.0, 9.0]]
+
+    async def drawn(*given, **more):
+        here.append(1)
+        seen.append(len(here))
+        found = await plain(*given, **more)
+        here.pop()
+        return found
+
+    async def receive():
+        return {"type": "http.request", "body": json.dumps(many).encode()}
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        app._working[asyncio.current_task()] = time.monotonic()
+        try:
+            return json.loads((await rounds.decide(app, "shop", "key", receive))[2])
+        finally:
+            await app.stop()
+
+    monkeypatch.setattr(rounds, "drawn", drawn)
+    if wrong:
+        with pytest.raises(Refused, match="number 120 of the list: "):
+            asyncio.run(live())
+    else:
+        said = asyncio.run(live())
+        assert [int(one["decision"].split("-")[0], 16) for one in said] == [*range(1, 151)]
+        assert all(one["slate"][0]["propensity"] > 0 for one in said)
+    assert max(seen) == rounds.TOGETHER
+    store = Store(url)
+    assert store.connection.one("SELECT count(*) FROM decisions") == (0 if wrong else 150,)
+    store.close()
 
 
 def test_the_client(shop):

@@ -11,9 +11,9 @@ import time
 
 import pytest
 from harness import ARMS, Service, make_key, until
-from test_leases import make_bandit
+from test_leases import add_decisions, make_bandit
 
-from dpbandit.service import personalizer
+from dpbandit.service import batch, personalizer
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import Overloaded
 from dpbandit.service.api import App
@@ -24,6 +24,8 @@ from dpbandit.service.learner import Learner
 from dpbandit.service.settings import Settings
 
 ROUNDS = 24
+# However slow the machine: whether the lease has run out is no difference between two services.
+LEARNS = {"lease_seconds": 600.0}
 CALLS = "/v1/bandits/shop/personalizer/"
 EVENTS = CALLS + "events/{event}/reward"
 MANY = CALLS + "multislot/events/m0/reward"
@@ -50,6 +52,12 @@ TOLD = r'"(mean|standard_error|low|high|by_lot|agreement)":[0-9.e+-]+'
 # How often this test had to look is its own affair.
 ASKED = r'requests_total\{action="metrics",status="200"\}'
 TIMED = rf"^dpbandit_(start_time_seconds|decision_seconds_(sum|bucket\{{.*\}})|{ASKED}) .*$"
+
+
+@pytest.fixture(autouse=True)
+def _one_turn_learns_all(monkeypatch):
+    """However slow the machine: where a turn ends decides which model is published."""
+    monkeypatch.setattr(batch, "BATCH_SECONDS", 600.0)
 
 
 def counted(found):
@@ -141,7 +149,7 @@ def life(folder, *, rewards, caplog, env=None):
     store = connect(url)
     revoke(store, revoked)
     service = Service(url, folder, role="ranker", settings={"otel": bool(env)}, env=env)
-    learner = Learner(Settings(store=url, witness=folder / "witness", retain_rewards=0.0))
+    learner = Learner(Settings(store=url, **LEARNS, witness=folder / "witness", retain_rewards=0.0))
     call, path = service.caller(rank), "/v1/bandits/shop/rewards"
     told = service.caller(reward)
 
@@ -215,7 +223,7 @@ def visits(folder, *, other):
     make_bandit(url, reward_window=600, **given)
     rank, reward = make_key(url, "rank"), make_key(url, "reward")
     service = Service(url, folder, role="ranker", settings={})
-    learner = Learner(Settings(store=url, witness=folder / "witness"))
+    learner = Learner(Settings(store=url, **LEARNS, witness=folder / "witness"))
     call, told = service.caller(rank), service.caller(reward)
     for number in range(ROUNDS):
         user, slate = f"u{number % 4}", {"contexts": ARMS, "arms": [f"a{at}" for at in range(3)]}
@@ -264,7 +272,7 @@ def measured(folder, url, *, rewards, caplog):
         make_bandit(url, name=name, reward_window=600, **given)
     rank, reward = make_key(url, "rank"), make_key(url, "reward")
     service = Service(url, folder, role="ranker", settings={})
-    learner = Learner(Settings(store=url, witness=folder / "witness", retain_rewards=0.0))
+    learner = Learner(Settings(store=url, **LEARNS, witness=folder / "witness", retain_rewards=0.0))
     call, told = service.caller(rank), service.caller(reward)
     store = connect(url)
     first = []
@@ -288,7 +296,8 @@ def measured(folder, url, *, rewards, caplog):
             first.append(
                 {**answer, "decision": "", "slate": [*map(without, answer.get("slate", ()))]}
             )
-    until(lambda: call("GET", "/metrics")[1].count(f'"}} {ROUNDS}.0\n') >= len(MEASURED))
+    made = [f'decisions_total{{bandit="{name}"}} {ROUNDS}.0' for name in MEASURED]
+    until(lambda: all(words in call("GET", "/metrics")[1] for words in made))
     before = seen(service, rank, MEASURED)
     store.run("UPDATE decisions SET decided_at = decided_at - 1000000000")
     with caplog.at_level(logging.DEBUG):
@@ -337,6 +346,25 @@ def test_holdouts_shadows_lots_and_persons_cannot_be_told_apart_either(
         assert one == other, number
     text = found[0][2][True, "/v1/bandits/hold/privacy"][1]
     assert '"measured":{"releases":6,' in text  # something was told
+
+
+def test_when_something_was_released_is_told_to_the_second(tmp_path):
+    """A learner takes longer where there are rewards, by a millisecond or so."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    bandit = make_bandit(url)
+    add_decisions(url, bandit, 2)
+    learner = Learner(Settings(store=url, witness=tmp_path / "witness"))
+    learner.turn()
+    call = (service := Service(url, tmp_path, role="ranker", settings={})).caller(make_key(url))
+    found = call.get("/v1/bandits/shop/releases")["releases"]
+    times = [one["made_at"] for one in found] + [
+        call.get("/v1/bandits/shop")["learner"]["lease_until"]
+    ]
+    assert len(times) == 3
+    assert all(isinstance(one, int) for one in times)
+    assert 0 <= time.time() - times[1] < 60
+    learner.stop()
+    service.stop()
 
 
 def test_decisions_take_the_same_time_after_a_reward(tmp_path):

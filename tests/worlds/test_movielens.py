@@ -102,9 +102,9 @@ def test_it_runs_in_the_lab_and_without_data_it_says_where_to_get_them(
 def test_from_a_log_to_a_launch(world):
     """One seed of what docs/how-to/from-a-table.md has figures of."""
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from experiments.movielens import play
+    from experiments.movielens import REWARDS, play
 
-    run = play(world, 10_000)
+    run = play(world, 10_000, ("user", REWARDS), learns=True)
     assert run["epsilon"] <= 1
     assert run["delta"] <= 1e-6 * (1 + 1e-9)
     assert run["launched"] > run["random"] + 0.08

@@ -47,7 +47,7 @@ struct Anytime : Common {
           schedule{spec.knee, spec.ratio, spec.life},
           sum(b, items.n),
           filter(b, spec.dim + 1),
-          bank(b, spec.dim + 1, spec.memories),
+          bank(b, spec.dim + 1, spec.memories, spec.memory_alone),
           prior(b, spec.dim, spec.public_contexts),
           scale(b, root(spec.reward_variance), spec.window, spec.high - spec.low),
           local(b, spec) {

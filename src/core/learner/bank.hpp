@@ -1,7 +1,8 @@
 // What releases say about θ⁺, under hypotheses that compete: how fast the world changes. Each memory M keeps
 // a square root of the information on θ⁺, to which equations are added by reflections: a sum of squares would
 // drown small directions in rounding. It fades by M/(M + Δ) in Δ rounds; the first never fades. The one that
-// foretold the noisy releases best, of late, acts. All of it is made of what was released.
+// foretold the noisy releases best, of late, acts, or the one that is asked for alone. All of it is made of
+// what was released.
 // No prior is in it, so a prior may be chosen, and changed, when the posterior is read.
 #pragma once
 #include "../fields.hpp"
@@ -15,11 +16,13 @@ struct Bank {
     Size z;  // d + 1
     i64 count;
     const Table& memories;  // of all but the first
+    bool alone;  // the last acts, whatever was foretold
     double *roots, *targets, *scores;
     i64* acting;
     double *joined, *aim, *rows, *values;  // scratch
 
-    Bank(Block& b, i64 size, const Table& given) : z(size), count(given.rows + 1), memories(given) {
+    Bank(Block& b, i64 size, const Table& given, bool alone)
+        : z(size), count(given.rows + 1), memories(given), alone(alone) {
         roots = b.take<double>(count * z.square());
         targets = b.take<double>(count * z.s);
         scores = b.take<double>(count);
@@ -57,7 +60,7 @@ struct Bank {
             copy(seen, rows, z.square());
             copy(surprise, values, s);
             add_equations(z, own, target, rows, values, false);
-            if (k && scores[k] > scores[best] + (best ? 0 : AHEAD)) best = k;
+            if (k && (alone || scores[k] > scores[best] + (best ? 0 : AHEAD))) best = k;
         }
         *acting = best;
     }

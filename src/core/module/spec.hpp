@@ -187,12 +187,14 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             s.find_scale = r.flag("find_scale");
             s.life = r.real("life");
             s.memories = r.table("memories", 1);
+            s.memory_alone = r.flag("memory_alone");
             s.local = r.integer("local");
             s.local_anyhow = r.flag("local_anyhow");
             s.local_scale = r.real("local_scale");
             s.local_variance = r.real("local_variance");
             require(s.local >= 0 && s.local_scale >= 1 && s.local_variance > 0, "local, its scale or its variance");
             require(s.life >= 1 && s.memories.rows <= 16, "life is at least 1, and memories are at most 16");
+            require(!s.memory_alone || s.memories.rows == 1, "one memory is alone, and no other number of them");
             for (int64_t k = 0; k < s.memories.rows; k++)
                 require(s.memories.at[k] > 0, "memories are rounds, above 0");
             s.public_contexts = r.table("public_contexts");

@@ -46,7 +46,9 @@ def _draws_lots(bandit: Any, dim: int) -> bool:
     if not hasattr(bandit, "decide"):
         return False
     try:
-        bandit.propensities(np.eye(1, dim) if getattr(bandit, "one_hot", False) else np.zeros((1, dim)))
+        bandit.propensities(
+            np.eye(1, dim) if getattr(bandit, "one_hot", False) else np.zeros((1, dim))
+        )
     except DpbanditError:
         return False
     return True

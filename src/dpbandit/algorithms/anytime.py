@@ -114,15 +114,22 @@ def design(name: str, options: Options) -> Design:
         # range of rewards.
         knee = KNEE * options.dim * 2 * share / min(budget, 1e3)
     knee = min(positive("knee", knee), LONGEST_KNEE)
-    life = _rounds("life", options.own("life", max(LIFE, LIFE_IN_KNEES * knee)))
     # As people use up their caps their rewards fade, which filters that forget would take for tastes
     # that move.
     usual = MEMORIES_OF_CLICKS if rewards.are_clicks else MEMORIES
     memories = options.own("memories", () if whole_range else usual)
+    # One number is a memory that always acts: what is shown about a round must not outlast it.
+    alone = isinstance(memories, (int, float)) and not isinstance(memories, bool)
+    memories = [memories] if alone else memories
     if not isinstance(memories, (tuple, list)) or len(memories) > MOST_MEMORIES:
         raise OptionError(
-            f"memories must be at most {MOST_MEMORIES} numbers of rounds, () for none, not {memories!r}"
+            f"memories must be at most {MOST_MEMORIES} numbers of rounds, () for none, or one number "
+            f"for a memory that always acts, not {memories!r}"
         )
+    memories = [positive("memories", one) for one in memories]
+    life = max(LIFE, LIFE_IN_KNEES * knee)
+    life = max(1.0, min(life, memories[0])) if alone else life
+    life = _rounds("life", options.own("life", life))
     policy = find_policy(
         one_of("policy", options.own("policy", CENTRED_UCB.name), (CENTRED_UCB.name, SAMPLED.name))
     )
@@ -172,7 +179,8 @@ def design(name: str, options: Options) -> Design:
             "rewards": rewards.name,
             "empirical_bayes": flag("empirical_bayes", options.own("empirical_bayes", True)),
             "life": life,
-            "memories": np.array([positive("memories", one) for one in memories]),
+            "memories": np.array(memories),
+            "memory_alone": alone,
             "neglected": neglected,
             "find_scale": finds,
             **local.core(share * options.width),

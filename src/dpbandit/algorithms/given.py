@@ -46,7 +46,7 @@ class Given(TypedDict, total=False):
     first_release: int | None
     reward_variance: float | None
     empirical_bayes: bool
-    memories: Sequence[float]
+    memories: Sequence[float] | float
     life: float | None
     explore: Literal["neglected", "everything"]
     policy: Literal["centred-ucb", "thompson", "sampled"] | None

@@ -211,7 +211,7 @@ def make(  # type: ignore[empty-body]
     first_release: int | None = None,
     reward_variance: float | None = None,
     empirical_bayes: bool = True,
-    memories: Sequence[float] = (27_000.0, 9_000.0, 4_000.0, 2_000.0, 1_000.0),
+    memories: Sequence[float] | float = (27_000.0, 9_000.0, 4_000.0, 2_000.0, 1_000.0),
     life: float | None = None,
     explore: Literal["neglected", "everything"] = "neglected",
     policy: Literal["centred-ucb", "thompson", "sampled"] | None = None,
@@ -307,10 +307,10 @@ def make(  # type: ignore[empty-body]
         `find_scale` an upper bound.
     empirical_bayes : bool, default True
         `anytime`: several prior variances compete on how well they predict releases.
-    memories : list of float, default (27000, 9000, 4000, 2000, 1000)
+    memories : list of float or float, default (27000, 9000, 4000, 2000, 1000)
         `anytime`: rounds after which past information fades to about a third. These memories, and
         one that never forgets, compete on how well they predict releases. For clicks they are
-        (27000, 9000, 3000).
+        (27000, 9000, 3000). One number, not in a list: that memory always acts.
     life : float, default 10,000 or 12 knees
         `anytime`: rounds after which the interval between releases stops growing, so that releases
         stay current.
@@ -458,8 +458,8 @@ def warn_of_large_delta(claim: Claim | None, horizon: int | None, *, stacklevel:
     if not horizon and LARGE_DELTA <= claim.delta < 1:
         warnings.warn(
             f"delta = {claim.delta:g} without a horizon: δ must lie well below one over the number of "
-            "rewards, such as 1e-6. This δ would allow publishing one reward in a thousand in the "
-            "clear",
+            f"rewards, such as 1e-6. This δ would allow publishing one reward in {1 / claim.delta:,.0f} "
+            "in the clear",
             LargeDeltaWarning,
             stacklevel=stacklevel,
         )

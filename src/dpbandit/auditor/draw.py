@@ -72,7 +72,7 @@ OWN: dict[str, Callable[[Rng], Any]] = {
     "first_release": lambda rng: int(rng.integers(1, 9)),
     "reward_variance": lambda rng: _size(rng, -6, 6),
     "empirical_bayes": lambda rng: False,
-    "memories": lambda rng: _one(rng, (), (_size(rng, 0, 4),)),
+    "memories": lambda rng: _one(rng, (), (_size(rng, 0, 4),), _size(rng, 0, 4)),
     "life": lambda rng: _one(rng, 1.0, 2.5, _size(rng, 0, 3)),
     "explore": lambda rng: "everything",
     "find_scale": lambda rng: False,

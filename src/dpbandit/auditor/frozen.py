@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from dpbandit.auditor import streams
 from dpbandit.auditor.watch import used_twice
 from dpbandit.bandit import Bandit
-from dpbandit.engine import NO_RELEASE, Engine
+from dpbandit.codes import NO_RELEASE
+from dpbandit.engine import Engine
 from dpbandit.privacy.noise import RESPONSE
 from dpbandit.reference.random import NOISE, START, derive_key
 from dpbandit.types import Matrix, Vector

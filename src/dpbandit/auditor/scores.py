@@ -18,7 +18,8 @@ from dpbandit import spread
 from dpbandit.algorithms import registry
 from dpbandit.auditor.frozen import Frozen
 from dpbandit.auditor.watch import Transcript, Watch
-from dpbandit.engine import NO_RELEASE, Engine, has_core, new_engine
+from dpbandit.codes import NO_RELEASE
+from dpbandit.engine import Engine, has_core, new_engine
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.noise import Noise, find_noise
 from dpbandit.reference.random import derive_key, lot

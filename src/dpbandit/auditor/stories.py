@@ -101,7 +101,9 @@ class Story:
             "learns batches": len(self.batches) > 0,
             "pan-private": bool(given.get("pan_private")),
             "clicks": given.get("rewards") == "clicks",
-            "memories compete": self.name == "anytime" and given.get("memories") != (),
+            "memories compete": self.name == "anytime"
+            and given.get("memories") != ()
+            and not isinstance(given.get("memories"), float),
             "answers first": isinstance(given.get("local"), int),
             "answers while arms share nothing": self.blocks > 0,
             "more than ten lives": len(self.xs) > 10 * given.get("life", math.inf),

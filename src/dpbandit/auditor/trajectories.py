@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from dpbandit.algorithms.anytime import not_plain
 from dpbandit.auditor.frozen import Frozen
-from dpbandit.engine import NO_RELEASE, Engine
+from dpbandit.codes import NO_RELEASE
+from dpbandit.engine import Engine
 from dpbandit.errors import OptionError
 from dpbandit.gpu.attack import Attack, PairTrajectory, Shifts, Trajectory
 from dpbandit.gpu.plans import NOISES

@@ -1,7 +1,7 @@
 """Who is evaluated: algorithms that learn from the log as they would online, and models that do not.
 
 A player chooses, and learns from a row only where it would have seen its reward. What it chooses
-follows from what it released before: `release` builds on that, and refuses whom it does not hold for.
+follows from what it released before. `release` relies on that, and refuses players for which it is not so.
 """
 
 from __future__ import annotations

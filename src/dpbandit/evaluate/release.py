@@ -53,7 +53,7 @@ class Terms:
     claim: Claim
     learning: dict[str, float]  # of each player that learns, what it may cost: μ² or ε
     source: tuple[Source, ...]
-    shared: bool  # whether the ledger is the caller's
+    shared: bool = False  # whether the ledger is the caller's, and charged itself
 
 
 def agree(

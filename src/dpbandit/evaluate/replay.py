@@ -233,7 +233,7 @@ def replay(
     chosen = contestants.players(wanted, first.contexts.shape[1], encoder, seed)
     terms: Terms | None = None
     if release is not None:
-        unit = find_unit(options.get("unit", "reward"))
+        unit = find_unit(options.get("unit", "reward"), high if low == 0 else 1.0)
         terms = agree(release, chosen, unit, (low, high), user=user, seed=seed, ledger=ledger)
     most = len(first.contexts) if clip is None else clip
     tallies = [

@@ -82,8 +82,8 @@ def scores(
     depends on its number."""
     arrays, real = machine.arrays, machine.real
     sign, key = np.int32(2 * side - 1), np.uint64((2 * seed + side) % 2**64)
-    blocks, zero = -(-runs // THREADS), np.uint64(0)
-    out = arrays.empty(runs, dtype=np.float32)
+    blocks, out = -(-runs // THREADS), arrays.empty(runs, dtype=np.float32)
+    asked = (sign, key, np.uint64(0), np.uint64(runs), out)  # what every kernel is asked
     fixed: Definitions
     if isinstance(attack, Shifts):
         fixed = (("NOISE", NOISES[attack.noise]),)
@@ -98,11 +98,7 @@ def scores(
             np.int32(number),
             np.int32(attack.width),
             np.float64(constant),
-            sign,
-            key,
-            zero,
-            np.uint64(runs),
-            out,
+            *asked,
         )
         machine.launch("score", fixed, blocks, arguments)
         return out
@@ -113,11 +109,7 @@ def scores(
             np.int32(len(attack.rows)),
             np.int32(len(attack.steps)),
             arrays.asarray(attack.settings),
-            sign,
-            key,
-            zero,
-            np.uint64(runs),
-            out,
+            *asked,
             np.uint64(0) if injected is None else np.ascontiguousarray(injected, np.float64),
         )
         machine.launch("score_pair", fixed, blocks, arguments)
@@ -134,11 +126,7 @@ def scores(
         np.int32(len(attack.rows)),
         np.int32(len(attack.steps)),
         arrays.asarray(attack.settings),
-        sign,
-        key,
-        zero,
-        np.uint64(runs),
-        out,
+        *asked,
         np.uint64(0) if injected is None else np.ascontiguousarray(injected, dtype=real),
     )
     machine.launch("score_adaptive", fixed, blocks, arguments)

@@ -40,8 +40,8 @@ RIDGE = (
     "public_arms rates weights form smallest_eigenvalue lemma_delta printed_index forget"
 )
 FILTER = (
-    "scale window knee ratio first life reward_variance rewards empirical_bayes memories neglected "
-    "find_scale local local_anyhow local_scale local_variance public_contexts"
+    "scale window knee ratio first life reward_variance rewards empirical_bayes memories "
+    "memory_alone neglected find_scale local local_anyhow local_scale local_variance public_contexts"
 )
 KNOWN = {
     learner: {*COMMON.split(), *own.split()}

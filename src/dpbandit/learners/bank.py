@@ -3,8 +3,8 @@
 Each memory M keeps the information on θ⁺ as a triangular root R, with what it pulls towards in z: it
 grows like t² in some directions and hardly in others, and a sum of squares would drown the small
 ones. It fades by M/(M + Δ) in Δ rounds; the first memory never fades. The one that foretold the noisy
-releases best, of late, acts. All of it is made of what was released, so it costs nothing. No prior is
-in it, so that one may be chosen later.
+releases best, of late, acts, or the one that is asked for alone. All of it is made of what was
+released, so it costs nothing. No prior is in it, so that one may be chosen later.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Bank(Holder):
 
     acting = Number(int)
 
-    def __init__(self, size: int, memories: Vector) -> None:
+    def __init__(self, size: int, memories: Vector, *, alone: bool = False) -> None:
         self.memories = (math.inf, *memories.tolist())
+        self.alone = alone  # the last acts, whatever was foretold
         count = len(self.memories)
         self.roots, self.targets = np.zeros((count, size, size)), np.zeros((count, size))
         self.scores = np.zeros(count)
@@ -69,7 +70,7 @@ class Bank(Holder):
                 faded = LATELY / (LATELY + elapsed)
                 self.scores[k] = faded * self.scores[k] + likely - 0.5 * misfit
             self.roots[k], self.targets[k], _ = joined(self.roots[k], self.targets[k], rows, values)
-            if k and self.scores[k] > self.scores[best] + (0.0 if best else AHEAD):
+            if k and (self.alone or self.scores[k] > self.scores[best] + (0.0 if best else AHEAD)):
                 best = k
         self.acting = best
 

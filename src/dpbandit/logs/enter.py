@@ -17,13 +17,13 @@ from dpbandit.errors import OptionError
 from dpbandit.logs import sums as log_sums
 from dpbandit.logs.record import Log, People
 from dpbandit.logs.sums import Recipe, Sums
-from dpbandit.logs.ways import Start, Way, way_of
+from dpbandit.logs.ways import Found, Start, Way, way_of
 from dpbandit.privacy.grid import STEP, to_floats
 from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.privacy.sources import Pending
 from dpbandit.state import alone, come_true
-from dpbandit.types import Matrix, Vector
+from dpbandit.types import Matrix
 
 # Where the log's release stands in the ledger: a group of its own, because a reward is in the log
 # or online, not in both. Its noise has a number that no round has.
@@ -123,8 +123,8 @@ def _enter(bandit: Bandit, start: Start, sums: Sums, log: Log, people: People) -
     state = bandit.state
     draft = state.engine.draft()
     try:
-        noisy, scale, ledger = _release(bandit, start.recipe, sums)
-        _way(bandit).put(bandit, draft, start, sums, noisy, scale)
+        found, ledger = _release(bandit, start.recipe, sums)
+        _way(bandit).put(bandit, draft, start, found)
         draft.fields()["clipped"][0] += int(sums.counts[log_sums.CLIPPED])
         changed = {
             "engine": draft,
@@ -155,17 +155,18 @@ def _log_of(sums: Sums, people: People | None) -> Log:
     )
 
 
-def _release(bandit: Bandit, recipe: Recipe, sums: Sums) -> tuple[Vector, float, Ledger]:
-    """The noisy sum of the items, its scale, and the ledger after it, which is asked first."""
+def _release(bandit: Bandit, recipe: Recipe, sums: Sums) -> tuple[Found, Ledger]:
+    """The noisy sum of the items, and the ledger after it, which is asked first."""
     ledger = bandit.ledger
     if not recipe.whole:
-        return np.zeros(0), 0.0, ledger.after(math.inf, when=0, what="rewards in the clear")
+        later = ledger.after(math.inf, when=0, what="rewards in the clear")
+        return Found(sums, np.zeros(0), 0.0), later
     later = ledger.after(ledger.limit, when=0, what=WHAT, group=GROUP)
     apart = shift(bandit, recipe, sums)
     scale = bandit.noise.multiplier(bandit.release.budget, 1) * apart
     pending = _on_a_grid_for(apart, sums.whole)
     noisy = bandit.source.release(bandit.noise, pending, scale=scale, shift=apart, index=INDEX)
-    return noisy, scale, later
+    return Found(sums, noisy, scale), later
 
 
 def _on_a_grid_for(apart: float, whole: list[int]) -> Pending:

@@ -20,12 +20,12 @@ Totals = NDArray[np.int64]
 ASSUMPTION = (
     "warm start: the {0:,} logged rewards went into one noisy release; which rows are in the log, "
     "their contexts, users and order, and whether a row has a reward at all, are public; no reward "
-    "stands in the log twice, or is learned online again"
+    "is in the log twice or learned online again"
 )
 CONTEXTS_TOO = (
     "warm start: the {0:,} logged contexts and rewards went into one noisy release; how many rows are "
     "in the log, their users and order, and whether a row has a reward at all, are public; no round "
-    "stands in the log twice, or is learned online again"
+    "is in the log twice or learned online again"
 )
 _WORD = (1 << 64) - 1
 

@@ -31,6 +31,14 @@ class Start(NamedTuple):
     spread: Fields | None = None
 
 
+class Found(NamedTuple):
+    """What the pass over the log found, and the one release of it."""
+
+    sums: Sums
+    noisy: Vector
+    scale: float  # of the noise
+
+
 class Way(ABC):
     """How a log enters one kind of learner."""
 
@@ -39,15 +47,7 @@ class Way(ABC):
         """What to add up. `sample` are contexts of the log."""
 
     @abstractmethod
-    def put(
-        self,
-        bandit: Bandit,
-        engine: Engine,
-        start: Start,
-        sums: Sums,
-        noisy: Vector,
-        scale: float,
-    ) -> None:
+    def put(self, bandit: Bandit, engine: Engine, start: Start, found: Found) -> None:
         """Put the noisy sum, and what is public, where `engine` keeps what was before round 1."""
 
 
@@ -57,16 +57,8 @@ class InTheClear(Way):
     def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
         return Start(_recipe(bandit, tolerance, middle=0.0, width=1.0, whole=False))
 
-    def put(
-        self,
-        bandit: Bandit,
-        engine: Engine,
-        start: Start,
-        sums: Sums,
-        noisy: Vector,
-        scale: float,
-    ) -> None:
-        fields = engine.fields()
+    def put(self, bandit: Bandit, engine: Engine, start: Start, found: Found) -> None:
+        fields, sums = engine.fields(), found.sums
         fields["moments"][:] = sums.moments
         fields["moments_low"][:] = sums.moments_low
         _add_gram(fields, "", sums.gram, sums.gram_low)
@@ -84,16 +76,8 @@ class IntoMoments(Way):
         more = {"whitener": shape, "floor": float(settings["floor"]), "power": 0}
         return Start(_recipe(bandit, tolerance, **more))
 
-    def put(
-        self,
-        bandit: Bandit,
-        engine: Engine,
-        start: Start,
-        sums: Sums,
-        noisy: Vector,
-        scale: float,
-    ) -> None:
-        fields, whitener = engine.fields(), start.recipe.whitener
+    def put(self, bandit: Bandit, engine: Engine, start: Start, found: Found) -> None:
+        fields, sums, whitener = engine.fields(), found.sums, start.recipe.whitener
         contexts = sums.first + sums.first_low
         if len(whitener):
             _add_gram(fields, "", sums.second, sums.second_low)
@@ -102,7 +86,7 @@ class IntoMoments(Way):
         else:
             _add_gram(fields, "", sums.gram, sums.gram_low)
         fields["context_sum"][:] = contexts
-        fields[bandit.release.log_field][:] = self.kept(bandit, noisy)
+        fields[bandit.release.log_field][:] = self.kept(bandit, found.noisy)
         _done(engine.conclude())
 
     def kept(self, bandit: Bandit, noisy: Vector) -> Vector:
@@ -138,16 +122,8 @@ class IntoFilter(Way):
         }
         return Start(_recipe(bandit, tolerance, **more), spread)
 
-    def put(
-        self,
-        bandit: Bandit,
-        engine: Engine,
-        start: Start,
-        sums: Sums,
-        noisy: Vector,
-        scale: float,
-    ) -> None:
-        recipe = start.recipe
+    def put(self, bandit: Bandit, engine: Engine, start: Start, found: Found) -> None:
+        recipe, sums = start.recipe, found.sums
         if start.spread is not None:
             _look(engine, start.spread)
         d, weight, factor = recipe.dim, 1 / recipe.width, recipe.whitener
@@ -158,8 +134,8 @@ class IntoFilter(Way):
         fields["design"][:] = weight * (factor @ gram) * units
         fields["offset"][:] = weight * recipe.middle * (factor @ gram[:, d])
         fields["spread"][:] = weight**2 * (factor @ second @ factor.T)
-        free = len(engine.fields()["sums_low"][0]) - len(noisy)  # numbers that no log has
-        _done(engine.start(np.append(noisy, np.zeros(free)), scale))
+        free = len(engine.fields()["sums_low"][0]) - len(found.noisy)  # numbers that no log has
+        _done(engine.start(np.append(found.noisy, np.zeros(free)), found.scale))
 
 
 class IntoPair(Way):
@@ -183,25 +159,17 @@ class IntoPair(Way):
         }
         return Start(_recipe(bandit, tolerance, **more))
 
-    def put(
-        self,
-        bandit: Bandit,
-        engine: Engine,
-        start: Start,
-        sums: Sums,
-        noisy: Vector,
-        scale: float,
-    ) -> None:
+    def put(self, bandit: Bandit, engine: Engine, start: Start, found: Found) -> None:
         _, _, factor = self._sizes(bandit)
-        noisy, scale = noisy * factor, scale * factor
+        noisy, learned = found.noisy * factor, found.sums.learned
         # As many rounds with ‖u‖ = 1 would have this trace: read off the noisy matrix, within what
         # ½ ≤ ‖u‖² ≤ 1 leaves possible.
         k, settings = bandit.dim + 1, bandit.design.settings
         diagonal = noisy[k + np.cumsum([0, *range(k, 1, -1)])]
         each = math.sqrt(settings["first_eta2"] / largest_move(settings["first_eta2"]))
-        rounds = min(max(float(diagonal.sum()) / each, 0.5 * sums.learned), float(sums.learned))
+        rounds = min(max(float(diagonal.sum()) / each, 0.5 * learned), float(learned))
         engine.fields()["before"][0] = rounds
-        _done(engine.start(noisy, scale))
+        _done(engine.start(noisy, found.scale * factor))
 
     def _sizes(self, bandit: Bandit) -> tuple[float, float, float]:
         """η, s, and what an item is multiplied by to become the learner's own."""

@@ -271,15 +271,19 @@ def user(most: int) -> Unit:
     return User(words, both, ("user", most), most, [f"--user-rewards {most}"])
 
 
-def person(most: float) -> Person:
-    """A person, whose rewards add up to at most `most`, however many there are.
+def person(most: float, click: float = 1.0) -> Person:
+    """A person, whose rewards add up to at most `most`, however many there are; a click is worth
+    `click`.
 
     >>> person(1).words[37:]
     'at most 1 of their clicks (or rewards of 1 in total) is learned from'
+    >>> person(1, 0.5).words[37:]
+    'at most 2 of their clicks (or rewards of 1 in total) are learned from'
     """
+    clicks = most / click
     words = (
-        f"at most {most:.12g} of their clicks (or rewards of {most:.12g} in total) "
-        f"{'are' if most > 1 else 'is'} learned from"
+        f"at most {clicks:.12g} of their clicks (or rewards of {most:.12g} in total) "
+        f"{'are' if clicks > 1 else 'is'} learned from"
     )
     both = (
         f"their rewards' differences from predictions count for at most {most:.12g} in total, and one "
@@ -303,8 +307,9 @@ def spread(most: float) -> Spread:
     return Spread(words, words, ("spread", most), flags=[f"--user-spread {most:.12g}"])
 
 
-def find_unit(given: Any) -> Unit:
-    """The unit that an option names: 'reward', ('user', m), ('spread', m) or ('person', C).
+def find_unit(given: Any, click: float = 1.0) -> Unit:
+    """The unit that an option names: 'reward', ('user', m), ('spread', m) or ('person', C); a click
+    is worth `click`, the top of the range of rewards.
 
     >>> find_unit(("user", 4)).cap
     4
@@ -338,7 +343,7 @@ def find_unit(given: Any) -> Unit:
                     "unit's second part, the largest total of a person's rewards, must be a finite "
                     f"number above 0, not {most!r}"
                 )
-            return person(int(most) if whole else float(most))
+            return person(int(most) if whole else float(most), click)
     raise OptionError(
         f"unit must be 'reward', ('user', m), ('spread', m) or ('person', C), not {given!r}"
     )

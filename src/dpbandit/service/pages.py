@@ -144,7 +144,7 @@ def _describe(app: App, served: Served) -> dict[str, Any]:
         "seconds_until_horizon": None if left is None or rate == 0 else left / rate,
         "learner": {
             "alive": served.learner_up(catalog.store_now),
-            "lease_until": line.lease_until / 1e6,
+            "lease_until": line.lease_until // 1_000_000,  # each release prolongs it
         },
         "store_time": catalog.store_now / 1e6,
     }

@@ -432,13 +432,14 @@ class Store:
             (bandit, limit),
         )
         found = []
+        # Told to the second: where rewards are learned and erased, a learner takes a little longer.
         for number, position, made_at, charged, scale, privacy in reversed(rows):
             account = json.loads(privacy)
             found.append(
                 {
                     "model_version": number,
                     "position": position,
-                    "made_at": made_at / 1e6,
+                    "made_at": made_at // 1_000_000,
                     "releases": charged,
                     "noise_scale": scale,
                     "spent": account["spent"],

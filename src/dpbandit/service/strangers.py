@@ -1,5 +1,5 @@
-"""How often those without a key are heard. What they ask is refused anyway; beyond a rate it is
-refused without a look at the store. Whoever has a key never meets this limit.
+"""A rate limit for requests without a valid key. They are refused anyway; beyond the rate they are
+refused without a look at the store. Requests with a key never meet this limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Strangers:
         self._left: dict[bool, tuple[float, float]] = {}  # rewards → (left, when)
 
     def heard(self, *, rewards: bool) -> bool:
-        """Whether one more is heard now."""
+        """Whether one more may pass now."""
         now = time.monotonic()
         most = max(self._rate * BURST_SECONDS, 1.0)
         left, then = self._left.get(rewards, (most, now))

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from dpbandit.algorithms import registry
 from dpbandit.bandit import Bandit
-from dpbandit.engine import REWARD_NOT_FINITE, raise_for
+from dpbandit.codes import REWARD_NOT_FINITE
+from dpbandit.engine import refuse
 from dpbandit.errors import NotFiniteError, OptionError
 from dpbandit.privacy.sources import Simulation
 from dpbandit.reference.random import START
@@ -166,16 +167,9 @@ class _InEngine(Player):
 
     def _keep(self, found: Any, contexts: Matrix) -> None:
         if isinstance(found, int):
-            bandit = self.bandit
             if found == REWARD_NOT_FINITE:
                 raise NotFiniteError("the world pays a reward that is NaN or infinite")
-            raise_for(
-                found,
-                gate=bandit.gate,
-                options=bandit.options,
-                contexts=contexts,
-                rounds=bandit.rounds,
-            )
+            refuse(self.bandit, found, contexts, 1)
         self.recorded.append(found)
 
 

@@ -72,7 +72,7 @@ class Place(ABC):
 def in_order(
     numbered: Generator[tuple[int, R], None, None], count: int
 ) -> Generator[R, None, None]:
-    """So many results that come in any order, each as soon as all before it are there; one that comes again is left out.
+    """Results in order, each as soon as all before it are there. A result that comes again is dropped.
 
     >>> list(in_order((pair for pair in [(1, "b"), (0, "a"), (1, "b"), (2, "c"), (0, "a")]), 3))
     ['a', 'b', 'c']

@@ -1,4 +1,4 @@
-"""An iterator that works ahead on a thread of its own, a few items."""
+"""An iterator that reads a few items ahead, on a thread of its own."""
 
 from __future__ import annotations
 

@@ -60,12 +60,10 @@ def look(rows: Rows, recipe: Recipe) -> None:
 
 def rows_of(part: AnyPart, reading: Reading, *, threads: bool = False) -> Iterator[Rows]:
     """The rows of a part, a batch at a time."""
-    columns = reading.columns
-    batches = part.batches(
+    columns, hides = reading.columns, reading.recipe.directions > 0
+    for batch in part.batches(
         columns.names, threads=threads, numbers=columns.numbers, texts=columns.texts
-    )
-    for batch in batches:
-        hides = reading.recipe.directions > 0
+    ):
         yield read(batch, columns, reading.missing_reward, hides)
 
 

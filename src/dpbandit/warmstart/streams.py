@@ -1,6 +1,6 @@
-"""Parts of a log that are no Parquet: CSV files, Arrow files, and a stream of Arrow that comes once.
+"""Parts of a log that is not Parquet: CSV files, Arrow files, and a stream of Arrow, which can be read once.
 
-Nobody knows how many rows they have before they are read, and each is one part: one thread reads it.
+How many rows they have is unknown until they are read. Each is one part, and one thread reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rewards with heavy tails: noise of which a little is large, and money, of which a few amounts are. Not in the paper."""
+"""Rewards with heavy tails: noise that is now and then large, and money, where a few amounts are large. Not in the paper."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Tails:
 
     - "student": the paper's simulation with noise of Student's t, 2.5 degrees of freedom, scale 0.1;
     - "mixture": the same with noise ± 0.05, but ± 0.7 in one round of twenty;
-    - "money": five articles without features. Article a is bought with a chance of 10% to 20%, and then brings a
-      lognormal amount, 12 to 20 in the middle, of which a few are hundreds. Every seed draws chances and amounts.
+    - "money": five articles without features. An article is bought with a chance of 10% to 20%. It then brings a
+      lognormal amount with a median of 12 to 20; a few amounts are in the hundreds. Every seed draws its own.
       `reward_range` is what `dpb.clipping` recommends at (1, 1e-6) for 10,000 rounds: it clips 1%.
 
-    Regret counts real means, of rewards that are not clipped. The noise of a round is the same for all arms, as in the
-    paper, except that of money.
+    Regret uses the means of unclipped rewards. All arms of a round share its noise, as in the paper, except for
+    money.
 
     >>> block = Tails("money").episode(seed=0).block(20_000)
     >>> bool(block.rewards.max() > 500), round(float((block.rewards == 0).mean()), 1)

@@ -12,7 +12,7 @@ from bugs.trees import Forgetful, with_source
 from dpbandit.auditor.bounds import lower_bound
 from dpbandit.auditor.verify import as_shipped
 from dpbandit.auditor.watch import TWICE, Watch, joint_cost, record
-from dpbandit.engine import DUE, NO_RELEASE
+from dpbandit.codes import DUE, NO_RELEASE
 from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Simulation
 

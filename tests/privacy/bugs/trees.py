@@ -24,7 +24,8 @@ from dpbandit.auditor.bounds import lower_bound
 from dpbandit.auditor.scores import scores_of_releases
 from dpbandit.auditor.verify import as_shipped
 from dpbandit.auditor.watch import TWICE
-from dpbandit.engine import NO_RELEASE, new_engine
+from dpbandit.codes import NO_RELEASE
+from dpbandit.engine import new_engine
 from dpbandit.errors import BudgetError
 from dpbandit.privacy.grid import STEP
 from dpbandit.privacy.sources import Pending, Simulation
