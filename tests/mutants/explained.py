@@ -22,6 +22,10 @@ PYTHON: Reasons = {
     "words": [
         "privacy.unit:<module> | Unit('one reward', 'one context with its reward', 'reward'…"
     ],
+    "words of an error": [
+        "service.measure:_adds_squares | \"; give local='never'\" if claim.notion == 'parallel'…",
+        "service.measure:_adds_squares | claim.notion == 'parallel' → claim.notion != 'parallel'",
+    ],
     "how far to explore: arms differ, not what protects": [
         "algorithms.anytime_joint:<module> | 0.2 → 0.4",
         "algorithms.rewards:<module> | 0.6 → 1.2",
@@ -76,6 +80,12 @@ CORE: Reasons = {
     "no ratio that is allowed comes here: t·ratio rounds up to t + 1 at least": [
         "release/anytime.hpp | 1 → 2: return up > t ? up : t + 1;",
         "release/anytime.hpp | + → -: return up > t ? up : t + 1;",
+        "learner/local.hpp | 1 → 2: times->due = up > t ? up : t + 1;",
+        "learner/local.hpp | + → -: times->due = up > t ? up : t + 1;",
+    ],
+    "not reached by any stream that was tried: what was released says that the world changed suddenly": [
+        "bandit/anytime.hpp | dropped: filter.doubt(off);",
+        "bandit/anytime.hpp | dropped: bank.doubt(…",
     ],
     "a context that noise moved to exactly 0: it stays there": [
         "held.hpp | 1 → 2: double factor = square > 0 ? …"

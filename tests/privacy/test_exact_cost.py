@@ -82,18 +82,21 @@ def test_lengths_whose_squares_vanish_are_no_reason_for_no_noise(backend, ridge,
     assert cost_over_claim("dgs", np.repeat(arms, 8, axis=0), 0, backend=backend, **given) <= 1
 
 
-def test_the_inverse_that_is_bounded_is_the_one_that_is_multiplied_with():
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dim", [2, 29])
+def test_the_inverse_that_is_bounded_is_the_one_that_is_multiplied_with(backend, dim):
     """Rounding of a large A⁻¹ left it asymmetric: rows were bounded, and columns multiplied."""
     rng = np.random.default_rng(0)
-    for _ in range(60):
-        arms = unit(rng.normal(size=(2, 2)))
+    for _ in range(60 if dim == 2 else 6):
+        arms = unit(rng.normal(size=(dim // 10 + 2, dim)))
+        known = {"ridge": 1.2e-10, "public_contexts": arms, "backend": backend}
         xs = arms[[0, 1, 0, 1, 0, 1, 0, 1, *rng.integers(2, size=7)]]
-        bandit = dpb.make("dgs", dim=2, ridge=1.2e-10, public_contexts=arms, **BUDGET)
+        bandit = dpb.make("dgs", dim=dim, **known, **BUDGET)
         for x in xs:
             bandit.update(x, 1.0)
             inverse = bandit.engine.fields()["inverse"]
             assert (inverse == inverse.T).all()
-        assert cost_over_claim("dgs", xs, 7, ridge=1.2e-10, public_contexts=arms) <= 1
+        assert cost_over_claim("dgs", xs, 7, **known) <= 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -19,6 +19,7 @@ import pytest
 from harness import Caller, free_port, make_key, until
 
 from dpbandit.service import blueprint
+from dpbandit.service.measure import HOLDOUT, REWARD_STEPS, WEIGHT_STEPS, Measure, Tally
 from dpbandit.service.trusted import TrustedStore as Store
 
 DIM = 4
@@ -41,6 +42,8 @@ CAPPED = {
     "unit": ["person", 1],
     "options": {"first_release": 20, "knee": 200.0},
 }
+# A share of decisions by lot, and what they earned beside the others, told by stretches.
+MEASURED = {**CONFIG, "holdout": 0.4, "measure_every": 25, "measure_share": 0.5}
 PEOPLE = 100
 LEASE = 0.5
 KILLS = [("kill", "learner"), ("kill", "ranker")]
@@ -218,6 +221,11 @@ def test_killed_again_and_again_what_persons_add_up_to_is_as_true_as_the_sums(tm
     )
 
 
+@pytest.mark.slow
+def test_killed_again_and_again_each_reward_is_in_one_stretch(store_url, tmp_path):
+    _kill_again_and_again(store_url, tmp_path, MEASURED, kills=100, rewards=1000, pause=0.7)
+
+
 def _kill_again_and_again(store_url, tmp_path, config, *, kills, rewards, pause):
     key = make_key(store_url)
     nursery = Nursery(tmp_path, store_url, config)
@@ -355,6 +363,9 @@ def _check(store, visitors, seen, kills, rewards):
     assert kept.ledger.to_dict() == replay.ledger.to_dict()
     assert store.model(1)[1]["theta"] == replay.theta.tolist()
 
+    if line.config.get("holdout"):
+        _check_stretches(store, line, taken)
+
     # many learners took part, each with a larger token; budgets only grew; nothing seen was changed
     tokens = [row[5] for row in releases]
     assert tokens == sorted(tokens)
@@ -362,6 +373,30 @@ def _check(store, visitors, seen, kills, rewards):
     assert seen["spent"] == sorted(seen["spent"])
     assert not seen["changed"]
     assert len(seen["releases"]) > 10
+
+
+def _check_stretches(store, line, taken):
+    """Each round that was learned is in one stretch; what a stretch holds is what was sent, and what
+    was told is that and one draw of noise for each."""
+    db = store.connection
+    lots = dict(db.all("SELECT seq, by_lot FROM decisions WHERE bandit = 1"))
+    kept = Measure.from_text(store.measure(1))
+    told, left = kept.told[HOLDOUT], kept.open.get(HOLDOUT, Tally())
+    assert told.rounds + left.rounds == line.learned
+    assert told.rounds == kept.every * told.stretches == kept.every * kept.releases > 0
+
+    def sums(start, end):
+        found = [0, 0]
+        for seq in range(start, end):
+            steps = round(taken.get(seq, 0.0) * REWARD_STEPS)
+            found[0] += steps * lots[seq]
+            found[1] += steps * (WEIGHT_STEPS - lots[seq])
+        return found
+
+    assert list(left.sums) == sums(told.rounds + 1, line.learned + 1)
+    assert told.hits == sum(lots[seq] > 0 for seq in range(1, told.rounds + 1))
+    for noisy, true in zip(told.sums, sums(1, told.rounds + 1), strict=True):
+        assert abs(noisy - true) < 6 * kept.scale * np.sqrt(told.stretches)  # by chance: 2e-9
 
 
 @pytest.mark.parametrize("role", ["all"])

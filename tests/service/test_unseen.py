@@ -24,6 +24,8 @@ from dpbandit.service.learner import Learner
 from dpbandit.service.settings import Settings
 
 ROUNDS = 24
+# However slow the machine: whether the lease has run out is no difference between two services.
+LEARNS = {"lease_seconds": 600.0}
 CALLS = "/v1/bandits/shop/personalizer/"
 EVENTS = CALLS + "events/{event}/reward"
 MANY = CALLS + "multislot/events/m0/reward"
@@ -147,7 +149,7 @@ def life(folder, *, rewards, caplog, env=None):
     store = connect(url)
     revoke(store, revoked)
     service = Service(url, folder, role="ranker", settings={"otel": bool(env)}, env=env)
-    learner = Learner(Settings(store=url, witness=folder / "witness", retain_rewards=0.0))
+    learner = Learner(Settings(store=url, **LEARNS, witness=folder / "witness", retain_rewards=0.0))
     call, path = service.caller(rank), "/v1/bandits/shop/rewards"
     told = service.caller(reward)
 
@@ -221,7 +223,7 @@ def visits(folder, *, other):
     make_bandit(url, reward_window=600, **given)
     rank, reward = make_key(url, "rank"), make_key(url, "reward")
     service = Service(url, folder, role="ranker", settings={})
-    learner = Learner(Settings(store=url, witness=folder / "witness"))
+    learner = Learner(Settings(store=url, **LEARNS, witness=folder / "witness"))
     call, told = service.caller(rank), service.caller(reward)
     for number in range(ROUNDS):
         user, slate = f"u{number % 4}", {"contexts": ARMS, "arms": [f"a{at}" for at in range(3)]}
@@ -270,7 +272,7 @@ def measured(folder, url, *, rewards, caplog):
         make_bandit(url, name=name, reward_window=600, **given)
     rank, reward = make_key(url, "rank"), make_key(url, "reward")
     service = Service(url, folder, role="ranker", settings={})
-    learner = Learner(Settings(store=url, witness=folder / "witness", retain_rewards=0.0))
+    learner = Learner(Settings(store=url, **LEARNS, witness=folder / "witness", retain_rewards=0.0))
     call, told = service.caller(rank), service.caller(reward)
     store = connect(url)
     first = []
@@ -294,7 +296,8 @@ def measured(folder, url, *, rewards, caplog):
             first.append(
                 {**answer, "decision": "", "slate": [*map(without, answer.get("slate", ()))]}
             )
-    until(lambda: call("GET", "/metrics")[1].count(f'"}} {ROUNDS}.0\n') >= len(MEASURED))
+    made = [f'decisions_total{{bandit="{name}"}} {ROUNDS}.0' for name in MEASURED]
+    until(lambda: all(words in call("GET", "/metrics")[1] for words in made))
     before = seen(service, rank, MEASURED)
     store.run("UPDATE decisions SET decided_at = decided_at - 1000000000")
     with caplog.at_level(logging.DEBUG):

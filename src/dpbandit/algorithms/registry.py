@@ -458,8 +458,8 @@ def warn_of_large_delta(claim: Claim | None, horizon: int | None, *, stacklevel:
     if not horizon and LARGE_DELTA <= claim.delta < 1:
         warnings.warn(
             f"delta = {claim.delta:g} without a horizon: δ must lie well below one over the number of "
-            "rewards, such as 1e-6. This δ would allow publishing one reward in a thousand in the "
-            "clear",
+            f"rewards, such as 1e-6. This δ would allow publishing one reward in {1 / claim.delta:,.0f} "
+            "in the clear",
             LargeDeltaWarning,
             stacklevel=stacklevel,
         )

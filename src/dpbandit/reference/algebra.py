@@ -49,9 +49,14 @@ def below(lower: Matrix, right: Matrix | Vector) -> Matrix:
 
 
 def inverse(m: Matrix) -> Matrix:
-    """m⁻¹, for a symmetric m that is positive definite but for rounding."""
+    """m⁻¹, for a symmetric m that is positive definite but for rounding.
+
+    Symmetric itself: LAPACK's is so up to rounding alone, which is more than the noise of `dgs` where
+    m is nearly singular and its known arms are not what makes it so.
+    """
     try:
-        return np.asarray(np.linalg.inv(m))
+        found = np.asarray(np.linalg.inv(m))
+        return 0.5 * (found + found.T)
     except np.linalg.LinAlgError:
         half = below(_with_pivots(m), np.eye(len(m)))
         return half.T @ half

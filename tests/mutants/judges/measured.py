@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from judges.bandits import mu_worth
 from judges.budgets import exact_delta
 from judges.common import close, judge, refused
 
@@ -26,16 +26,6 @@ def helpers(name: str) -> Any:
     if PRIVACY not in sys.path:
         sys.path.append(PRIVACY)
     return importlib.import_module(name)
-
-
-@functools.cache
-def mu_for(epsilon: float, delta: float) -> float:
-    """The μ that is worth ε and δ, to twelve digits."""
-    low, high = 0.0, 200.0
-    for _ in range(70):
-        middle = (low + high) / 2
-        low, high = (middle, high) if exact_delta(epsilon, middle) < delta else (low, middle)
-    return low
 
 
 def claim_of(epsilon: float, delta: float, mu: float | None, notion: str, **more: Any) -> Any:
@@ -98,16 +88,16 @@ def terms_of_an_evaluation_add_up() -> Any:
     pure = player("p", claim_of(0.5, 0.0, None, "pure"))
     both = player("b", claim_of(1.5, 1e-6, None, "parallel"))
     fixed = player("f", None)
-    mu_of_pure = 2 * float(helpers_ndtri(math.exp(0.5) / (1 + math.exp(0.5))))
-    answered = 2 * float(helpers_ndtri(math.exp(1.5) / (1 + math.exp(1.5))))
+    mu_of_pure = 2 * float(normal_quantile(math.exp(0.5) / (1 + math.exp(0.5))))
+    answered = 2 * float(normal_quantile(math.exp(1.5) / (1 + math.exp(1.5))))
     for players, learned in (
         ([gaussian], 0.25**2),
         ([gaussian, pure, fixed], 0.25**2 + mu_of_pure**2),
-        ([both, fixed], max(answered, mu_for(1.5, 1e-6)) ** 2),
+        ([both, fixed], max(answered, mu_worth(1.5, 1e-6)) ** 2),
         ([fixed], 0.0),
     ):
         terms = agree((0.7, 1e-5), players)
-        whole = mu_for(0.7, 1e-5 * (1 - SHARE))
+        whole = mu_worth(0.7, 1e-5 * (1 - SHARE))
         close(terms.budget, whole / math.sqrt(len(players)), 1e-8)
         close(sum(terms.learning.values()), learned, 1e-8)
         close(terms.claim.mu, math.sqrt(whole**2 + learned), 1e-8)
@@ -143,7 +133,7 @@ def terms_of_an_evaluation_add_up() -> Any:
     assert sum("do not learn here" in each for each in words) == 1
     assert [words.count("a"), len(set(words))] == [1, len(words)]
     # A ledger that is handed on pays for what came before, too.
-    whole = mu_for(1.0, 1e-6 * (1 - SHARE)) ** 2
+    whole = mu_worth(1.0, 1e-6 * (1 - SHARE)) ** 2
     ledger = Ledger(limit=2.5 * whole, currency="mu²")
     for count in (1, 2):
         ledger = module._charge(agree((1.0, 1e-6), [fixed], ledger=ledger), ["f"])
@@ -174,7 +164,7 @@ def terms_of_an_evaluation_add_up() -> Any:
     return seen
 
 
-def helpers_ndtri(share: float) -> float:
+def normal_quantile(share: float) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(share))
@@ -206,7 +196,15 @@ def noise_of_an_estimate_is_for_the_heaviest() -> Any:
         limit = 10 * noise.share(noise.multiplier(budget, 1))
         claim = claim_of(1.0, 1e-6 if noise is GAUSSIAN else 0.0, None, "gdp")
         terms = Terms(
-            who, noise, budget, claim.delta, Ledger(limit, noise.currency), claim, {}, (Asked(),)
+            who,
+            noise,
+            budget,
+            claim.delta,
+            Ledger(limit, noise.currency),
+            claim,
+            {},
+            (Asked(),),
+            False,
         )
         for weights, whole, clip in (((2**39, 2**40), 3 * 2**38, 4.0), ((), 0, 1.0)):
             largest = (sum(weights) if unit != "reward" else max(weights, default=0)) or 1
@@ -231,13 +229,33 @@ def noise_of_an_estimate_is_for_the_heaviest() -> Any:
             close(spreads[0].deviation, spread, 1e-12)
             close(ledger.total, noise.share(noise.multiplier(budget, 1)), 1e-12)
             assert ledger.fingerprint != terms.ledger.fingerprint
+            assert terms.ledger.total == 0.0
             seen += [totals, ledger.fingerprint]
+            shared = replace(terms, shared=True, ledger=Ledger(2.5 * ledger.total, noise.currency))
+            for count in (1, 2):
+                found = module.show(shared, [tally])[2]
+                close(shared.ledger.total, count * ledger.total, 1e-12)
+                assert (shared.ledger.total, shared.ledger.fingerprint) == (
+                    found.total,
+                    found.fingerprint,
+                )
+            before, drawn = shared.ledger.to_dict(), len(seen)
+            refused("BudgetError", lambda s=shared, y=tally: module.show(s, [y]))
+            assert (shared.ledger.to_dict(), len(seen)) == (before, drawn)
     # So fine that the grid takes its part of δ and no more.
     claim = claim_of(2.0, 1e-9, None, "gdp")
     for count in (1, 3):
         edge = math.sqrt((1 + math.exp(2.0)) * count / 4 / (SHARE * 1e-9)) * 2.0**-40 * 0.4
         terms = Terms(
-            find_unit("reward"), GAUSSIAN, 0.4, 1e-9, Ledger(1.0, "mu²"), claim, {}, (Asked(),)
+            find_unit("reward"),
+            GAUSSIAN,
+            0.4,
+            1e-9,
+            Ledger(1.0, "mu²"),
+            claim,
+            {},
+            (Asked(),),
+            False,
         )
         module._fine_enough(terms, edge * 1.001, count)
         refused(
@@ -406,7 +424,7 @@ def budgets_of_stretches_and_learner_compose() -> Any:
     for share in (0.001, 0.1, 0.9):
         held, claim = stretches.held_of(stretches.config_of(measure_share=share))
         mu = math.hypot(held.bandit.claim.mu, math.sqrt(held.measure.cost))
-        whole = mu_for(stretches.EPSILON, stretches.DELTA * (1 - SHARE))
+        whole = mu_worth(stretches.EPSILON, stretches.DELTA * (1 - SHARE))
         assert mu <= whole * (1 + 1e-9)
         close(mu, whole, 1e-6)
         close(held.measure.cost, share * whole**2, 2e-3)
@@ -433,7 +451,7 @@ def budgets_of_stretches_and_learner_compose() -> Any:
     close(users.measure.scale, 3 * alone.measure.scale, 1e-6)
     for chance, weight in ((None, 4096), (1.0, 410), (0.5, 819), (0.2, 2048), (0.01, 4096)):
         assert module.weight_of(chance) == weight
-    gaussian = claim_of(1.0, 1e-5, mu_for(1.0, 1e-5 * (1 - SHARE)), "gdp")
+    gaussian = claim_of(1.0, 1e-5, mu_worth(1.0, 1e-5 * (1 - SHARE)), "gdp")
     for share in (0.1, 0.5):
         epsilon = module.paid_on_top(gaussian, share)
         mu = gaussian.mu / math.sqrt(1 - share)
