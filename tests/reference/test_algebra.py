@@ -31,6 +31,8 @@ def test_ordinary_matrices_have_ordinary_factors():
     np.testing.assert_allclose(lower @ lower.T, m, rtol=1e-12)
     np.testing.assert_allclose(algebra._with_pivots(m), lower, rtol=1e-12)
     np.testing.assert_allclose(algebra.inverse(m) @ m, np.eye(5), atol=1e-12)
+    nearly = np.outer(HALF[0], HALF[0]) + 1e-11 * np.eye(5)
+    assert (algebra.inverse(nearly) == algebra.inverse(nearly).T).all()
     np.testing.assert_allclose(algebra.inverse_if_positive(m), algebra.inverse(m))
     np.testing.assert_allclose(algebra.solved(m, HALF), np.linalg.solve(m, HALF))
     np.testing.assert_allclose(algebra.below(lower, HALF), np.linalg.solve(lower, HALF))
