@@ -323,6 +323,8 @@ def test_killed_at_any_moment_while_it_moves_nothing_is_there_without_its_note(h
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         there = any(line.name == f"b{number}" for line in store.lines())
+        # However busy the machine is, some kills come before the end and some after it.
+        seconds *= 0.8 if there else 1.25
         noted = moved_to(path)
         assert noted is not None or not there
         seen.add((there, noted is not None))
