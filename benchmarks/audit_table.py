@@ -101,7 +101,7 @@ def table(made, counts: Path) -> list[dict]:
                     "delta": delta,
                     "found_epsilon": bound.epsilon,
                     "true_epsilon": true_epsilon(what, delta),
-                    "runs_a_side": int(found["runs"]),
+                    "runs_a_side": int(found[f"{name}/runs"]),
                     "seconds": float(found[f"{name}/seconds"]),
                     "confidence": CONFIDENCE,
                     "device": str(found["device"]),
@@ -122,10 +122,13 @@ def true_epsilon(what, delta: float) -> float | None:
 
 
 def markdown(rows: list[dict]) -> str:
-    runs = rows[0]["runs_a_side"]
+    runs = max(row["runs_a_side"] for row in rows)
+    fewer = [f"`{r['algorithm']}` {r['runs_a_side']:,}" for r in rows if r["runs_a_side"] < runs]
+    apart = f" ({', '.join(fewer)})" if fewer else ""
     lines = [
-        f"Attacked with {runs:,} runs a side on one {rows[0]['device']}: T = {HORIZON}, d = {DIM}, ε = {EPSILON:g} requested, "
-        f"confidence {CONFIDENCE:g}. Made by `benchmarks/audit_table.py`.",
+        f"Attacked with {runs:,} runs a side{apart} on one",
+        f"{rows[0]['device']}: T = {HORIZON}, d = {DIM}, ε = {EPSILON:g} requested, confidence {CONFIDENCE:g}. Made by",
+        "`benchmarks/audit_table.py`.",
         "The likelihood ratio of all releases is the score, a threshold is chosen on half of the runs and tried on the other, and",
         "the bound is Clopper and Pearson's: a found ε above the claimed one would refute the claim; one below it proves nothing.",
         "The exact ε is that of the very pair of streams attacked, where it has a formula.",

@@ -45,6 +45,11 @@ def main() -> None:
     hit.add_argument("file", type=Path)
     hit.add_argument("out", type=Path)
     hit.add_argument("--runs", type=int, default=100_000_000)
+    hit.add_argument(
+        "--learning-runs",
+        type=int,
+        help="where every run learns for itself (anytime-joint); without it as many as --runs",
+    )
     hit.add_argument("--seed", type=int, default=0)
     for command in (run, hit):
         command.add_argument(
@@ -93,15 +98,18 @@ def _run(given: Any) -> None:
 
 def _attack(given: Any) -> None:
     where = machine(given.device)
-    arrays: dict[str, Any] = {"runs": np.array(given.runs)}
+    arrays: dict[str, Any] = {}
     for name, what in attacks.load(given.file).items():
+        learns = isinstance(what, attacks.PairTrajectory)
+        runs = given.learning_runs or given.runs if learns else given.runs
         # This one compiles: the time of the next is the attack's.
-        attacks.attack(where, what, runs=min(given.runs, 10_000), seed=given.seed)
-        found = attacks.attack(where, what, runs=given.runs, seed=given.seed)
+        attacks.attack(where, what, runs=min(runs, 10_000), seed=given.seed)
+        found = attacks.attack(where, what, runs=runs, seed=given.seed)
         for part in ("thresholds", "train", "test", "train_runs", "test_runs"):
             arrays[f"{name}/{part}"] = np.asarray(getattr(found.counts, part))
         arrays[f"{name}/seconds"] = np.array(found.seconds)
-        told = {"algorithm": name, "runs_a_side": given.runs, "seconds": round(found.seconds, 3)}
+        arrays[f"{name}/runs"] = np.array(runs)
+        told = {"algorithm": name, "runs_a_side": runs, "seconds": round(found.seconds, 3)}
         print(json.dumps(told), flush=True)
     arrays["device"] = np.array(where.name)
     np.savez_compressed(given.out, **arrays)
