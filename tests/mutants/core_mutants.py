@@ -545,6 +545,7 @@ def main() -> int:
             places = places[::step][: given.sample]
         found: list[Verdict] = []
         before = runner.begin_anew(given.out)
+        places.sort(key=lambda place: _words(place) not in before.open)
         for verdict in run(library, places, given.workers, before, given.share):
             found.append(verdict)
             runner.report(verdict, given.out, len(found), start)

@@ -57,6 +57,7 @@ LONGEST = 10.0  # seconds of a processor for one mutant: a loop without end
 SLOWER = 5  # times as long as its judges take may a mutant take, and two seconds more
 SEED = 20_240
 SHARE, FEWEST = 0.15, 12  # of the judges' work that one mutant gets, and of judges
+OPEN = ("survived", "unreached")  # verdicts that somebody must explain
 LOT = 12  # mutants of one function that one worker tries before others may
 LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver decide
 
@@ -483,8 +484,10 @@ class Before:
     def __init__(self, found: Iterable[Verdict] = ()) -> None:
         self.found: dict[tuple[str, ...], Verdict] = {}
         self.passed: set[str] = set()  # answers that noticed nothing
+        self.open: set[str] = set()  # mutants that a number changed by, or that nothing reached
         for verdict in found:
             self.found[tuple(verdict.seen)] = verdict
+            (self.open.add if verdict.verdict in OPEN else self.open.discard)(verdict.words)
             if verdict.verdict == "equivalent":
                 self.passed |= set(verdict.seen)
 
@@ -877,6 +880,7 @@ def main() -> int:
     start = time.perf_counter()
     found: list[Verdict] = []
     before = begin_anew(given.out)
+    mutants.sort(key=lambda m: str(m) not in before.open)
     say = functools.partial(print, flush=True)
     for verdict in run(mutants, given.workers, before, given.share, given.out, say):
         found.append(verdict)

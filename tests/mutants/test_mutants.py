@@ -165,7 +165,7 @@ def unexplained(file: Path, reasons: explained.Reasons) -> list[str]:
     """Survivors that nobody explained, and explanations of nothing."""
     used, wrong = set(), []
     for row in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-        if row["verdict"] in ("survived", "unreached"):
+        if row["verdict"] in runner.OPEN:
             line = explained.line_for(reasons, row["where"], row["change"])
             used.add(line)
             if not line:
