@@ -30,6 +30,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -354,8 +355,9 @@ def build(folder: Path, only: str) -> tuple[Path, list[Place]]:
             [*include, "-DNDEBUG", "-fno-strict-aliasing", "-c", str(home / "src/nb_combined.cpp")],
         ),
     )
-    for name, arguments in units:
-        words = compile_(folder, *arguments, "-o", name)
+    with ThreadPoolExecutor() as together:
+        said = list(together.map(lambda unit: compile_(folder, *unit[1], "-o", unit[0]), units))
+    for (name, _), words in zip(units, said, strict=True):
         if words:
             raise RuntimeError(f"{name} does not compile:\n{words[:3000]}")
     library = folder / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
