@@ -7,14 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from bugs.bent import Bent
 
 import dpbandit as dpb
 from dpbandit.auditor.bounds import lower_bound
 from dpbandit.auditor.scores import scores_of_releases
 from dpbandit.auditor.watch import fixed_slate, shown, used_twice
 from dpbandit.bandit import Bandit
-from dpbandit.codes import DUE
 from dpbandit.learners.joint import pack
 from dpbandit.learners.pair import PairLearner
 from dpbandit.privacy.sources import Pending
@@ -251,83 +249,6 @@ def test_the_ledger_never_exceeds_its_limit_and_counts_what_the_first_people_pay
     assert 0 <= bandit.ledger.remaining < 0.01 * bandit.ledger.limit
 
 
-# ------------------------------------------------------------------------------- planted bugs
-
-
-def test_planted_eta_larger_than_the_noise_allows_for():
-    """Directions weigh as η² = 1, and the noise is that of items which η² = ⅛ leaves at size 1."""
-    heavy = {"first_eta2": 1.0, "later_eta2": 1.0}
-    size = math.sqrt(largest_move(1.0) / largest_move(0.125))
-    scale = make().spec["scale"] / size
-    assert worst(lambda: redesigned(scale=scale, **heavy)) > 1.2
-    assert worst(lambda: redesigned(**heavy)) <= 1
-
-
-def test_planted_a_whitener_from_clean_contexts():
-    """A whitener that looked at a context moves everybody's items after it."""
-
-    class Looks(Bent):
-        first = None
-
-        def prepare(self, x, reward, inside=True):
-            if self.first is None:
-                self.first = np.array(x)
-                fields = dict(self.inner.fields())
-                fields = {name: np.array(field) for name, field in fields.items()}
-                fields["whiteners"][0, 0] = 1.0 + self.first[0]
-                self.inner.load_fields(fields)
-            return self.inner.prepare(x, reward, inside)
-
-        def learn_many(self, xs, rs, told=None):
-            return 0, DUE  # the long way: every round is prepared
-
-    def factory():
-        bandit = make()
-        bandit.engine = Looks(bandit.engine)
-        bandit.short_way = False
-        return bandit
-
-    xs, rs = stream()
-    xs[0] = [0.9, 0.0]
-    assert cost_over_claim(factory, xs, rs, 0, -xs[0], -100.0) > 1.2
-
-
-def test_planted_a_slate_that_is_looked_at():
-    class Looks(Bent):
-        def select(self, contexts, *given):
-            fields = {name: np.array(field) for name, field in self.inner.fields().items()}
-            fields["estimate"] += 1e-3 * contexts.sum()
-            self.inner.load_fields(fields)
-            return self.inner.select(contexts, *given)
-
-    def factory():
-        bandit = make()
-        bandit.engine = Looks(bandit.engine)
-        return bandit
-
-    xs, rs = stream(rounds=40)
-    slates = np.random.default_rng(4).normal(size=(40, 3, 2)) / 4
-    _, told, one = play(factory, xs, rs, slates=slates)
-    offered = slates.copy()
-    offered[5] *= -1
-    _, _, two = play(factory, xs, rs, script=told, slates=offered)
-    assert one[12:] != two[12:]
-
-
-def test_planted_one_draw_for_both_sums():
-    xs, rs = stream()
-    bandit = make()
-    noisy, values, scales = bandit.engine.trace(
-        xs, rs, np.ones(ROUNDS, dtype=bool), noise_key=5, start_key=0
-    )
-    shown = scales > 0
-    noise = noisy[shown] - values[shown]
-    noise[:, 3:6] = noise[:, :3]  # the Gram matrix's first numbers get the moments' noise
-    bad = values[shown] + noise
-    each = np.repeat(scales[shown], values.shape[1])
-    assert used_twice(bad.ravel(), values[shown].ravel(), each)
-
-
 # ------------------------------------------------------------------------------- persons
 
 PERSON = {"reward_range": (0.0, 1.0), "knee": 4.0, "first_release": 6, "ratio": 1.05}
@@ -466,7 +387,9 @@ def logged_person(logged, online, *, turned=0, longer=1.0, **more):
     others, rewards = xs.copy(), rs.copy()
     rewards[visits] = 0.0
     others[turned] = -1.0
-    rs[turned] = rewards[turned] = 0.0 if turned < LOGGED else 0.5  # what is taken off, or predicted
+    rs[turned] = rewards[turned] = (
+        0.0 if turned < LOGGED else 0.5
+    )  # what is taken off, or predicted
     script, told = None, []
     for contexts, earned in ((xs, rs), (others, rewards)):
         bandit = person(**(GIVEN | {"dim": 1}), **more)
@@ -497,16 +420,6 @@ def test_rows_a_little_longer_than_allowed_are_paid_for(monkeypatch):
     """Single precision makes a norm of 1 + 10⁻⁶. It is in the log's units, not above the claim."""
     monkeypatch.setattr("dpbandit.warmstart.start.NORM_TOLERANCE", 1e-6)
     assert 0.9999 < logged_person(1, 6, longer=1 + 9.9e-7) <= 1
-
-
-def test_planted_a_log_that_nobody_remembers():
-    """Who was in the log is a stranger online, with a first visit and a cap of their own once more."""
-    from dpbandit.logs.record import People
-
-    assert logged_person(3, 6) <= 1
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(People, "count", lambda people, name: 0)
-        assert logged_person(3, 6) > 1.05
 
 
 def test_what_a_log_counts_of_a_person_is_their_first_row_and_whole_steps():

@@ -49,7 +49,8 @@ def scan(
 def add(rows: Rows, recipe: Recipe, sums: Sums) -> None:
     """Add up the rows. Of a person whose contexts are private the Gram matrix has one visit."""
     if rows.again is None:
-        return absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
+        absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
+        return
     for these, how in ((~rows.again, recipe), (rows.again, recipe.without_directions)):
         absorb(rows.contexts[these], rows.rewards[these], rows.status[these], how, sums)
 
