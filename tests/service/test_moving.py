@@ -112,10 +112,13 @@ def visit(settings, users, value=1.0, name="news"):
     return found, {names[bytes(person)]: count for person, count in counts}
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [*UNITS, "visitor"])
 def test_it_learns_on_as_it_would_have_where_it_was_made(settings, tmp_path, unit):
     path = tmp_path / "bandit.npz"
-    bandit = started(path, UNITS[unit], "tree-gauss", horizon=100)
+    if unit == "visitor":  # a person whose contexts are private too
+        bandit = started(path, ("person", 1), "anytime-joint", dim=3, first_release=2, knee=4.0)
+    else:
+        bandit = started(path, UNITS[unit], "tree-gauss", horizon=100)
     new, claim = move(settings, path)
     assert new
     assert claim["epsilon"] == 1.0
@@ -144,6 +147,10 @@ def test_it_learns_on_as_it_would_have_where_it_was_made(settings, tmp_path, uni
     if unit == "user":
         assert counts == {"ann": 3, "bob": 3, "carl": 2, "dora": 3}
         assert there.rounds == 4  # bob once, dora twice, carl once: each had so many left
+    elif unit == "visitor":
+        assert (counts["ann"], counts["bob"]) == (1 + (1 << 20), 1 + (1 << 20))  # in the log
+        assert 1 < counts["carl"] < counts["dora"]
+        assert there.rounds == len(VISITS)
     else:
         assert counts == dict.fromkeys(("ann", "bob", "carl", "dora"), 1 << 20)
         assert there.rounds == len(VISITS)

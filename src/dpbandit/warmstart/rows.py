@@ -23,6 +23,8 @@ class Rows(NamedTuple):
     rewards: Vector
     status: Status
     users: NDArray[np.uint64] | None
+    # Where contexts are private and persons come often: whether this one came before.
+    again: NDArray[np.bool_] | None = None
 
 
 def contexts_of(batch: Any, columns: Columns, status: Status) -> Matrix:
