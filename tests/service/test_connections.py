@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import Service, certificate, make_key, until
+from harness import ARMS, BANDIT, Service, certificate, make_key, until
 
 MOST = 12
 PATIENT, WHOLE = (
@@ -186,5 +186,30 @@ def test_a_tls_handshake_that_does_not_end_is_ended(tmp_path):
                 while safe.recv(1000):
                     pass
             assert time.monotonic() - began < 8
+    finally:
+        service.stop()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_strangers_take_no_open_file_that_the_service_needs(tmp_path, tls):
+    """A system may allow fewer open files than connections are allowed."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    key = make_key(url)
+    few = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"]
+    safe = certificate(tmp_path) if tls else None
+    service = Service(url, tmp_path, role="ranker", prefix=few, tls=safe)
+    try:
+        call = service.caller(key)
+        assert call("POST", "/v1/bandits", BANDIT)[0] == 201
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                for _ in range(100):
+                    silent = stack.enter_context(socket.socket())
+                    silent.setblocking(False)
+                    silent.connect_ex(("127.0.0.1", service.port))
+                for one in (call, service.caller(key)):
+                    asked = {"contexts": ARMS}
+                    assert one("POST", "/v1/bandits/shop/decisions", asked)[0] == 201
+        assert "72 connections at a time, not 10000" in service.log.read_text()
     finally:
         service.stop()
