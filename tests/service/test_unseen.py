@@ -314,9 +314,16 @@ def measured(folder, url, *, rewards, caplog):
     until(lambda: all(line.endswith(" 0.0") for line in waiting(call)))
     after = seen(service, rank, MEASURED)
     again = [asks(name, 0)[0] for name in MEASURED]
-    gone = [
-        service.caller(make_key(url))("DELETE", f"/v1/bandits/{name}/users/u1") for name in MEASURED
-    ]
+    several = [{"contexts": ARMS[:1], "user": "u2", "request": f"{at} of a list"} for at in "ab"]
+    again += call("POST", "/v1/bandits/people/decisions", several)[:1]
+    admin = service.caller(make_key(url))
+    gone = [admin("DELETE", f"/v1/bandits/{name}/users/u1") for name in MEASURED]
+    live = admin("POST", "/v1/bandits/shade/live")
+    gone.append(
+        (live[0], {name: live[1][name] for name in ("live", "decisions", "learned", "claim")})
+    )
+    gone.append(admin("POST", "/v1/bandits/hold/live"))
+    gone.append(admin("DELETE", "/v1/bandits/lots"))
     learner.stop()
     store.close()
     service.stop()
