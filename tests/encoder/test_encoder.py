@@ -261,8 +261,21 @@ def test_a_transformer_of_scikit_learn():
 def test_sizing_says_when_there_are_too_many_columns():
     traffic = {"arms": 5, "rounds": 2_000, "epsilon": 1.0, "delta": 1e-6}
     small = dpb.sizing(dpb.Encoder({"n": dpb.Number(0, 1)}), **{**traffic, "epsilon": 50.0})
-    large = dpb.sizing(dpb.Encoder({"id": dpb.Hashed(100)}), **traffic)
+    large = dpb.sizing(dpb.Encoder({"id": dpb.Hashed(100)}), **{**traffic, "rounds": 300})
     assert small.enough
     assert not large.enough
     assert "too many columns" in str(large)
     assert "too many" not in str(small)
+
+
+def test_sizing_asks_about_contexts_as_declared():
+    fields = {"country": dpb.Category(["de", "fr"]), "article": dpb.Category(["a", "b", "c"])}
+    encoder = dpb.Encoder(fields, item=["article"], crosses=[("country", "article")])
+    asked = {"arms": 3, "click_rate": 0.05, "epsilon": 1.0, "delta": 1e-6}
+    few, many = (dpb.sizing(encoder, rounds=rounds, **asked) for rounds in (100, 20_000))
+    # With contexts that fill all columns, 100 rounds seemed to be enough.
+    assert few.gain < 0.1 and not few.enough
+    assert many.gain > 0.3 and many.enough
+    told = dpb.sizing(dpb.Encoder({"id": dpb.Hashed(2_000)}), rounds=100, **asked)
+    assert (told.gain, told.enough) == (None, False)
+    assert "too many columns" in str(told)

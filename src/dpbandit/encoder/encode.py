@@ -23,13 +23,14 @@ from dpbandit.encoder import features as kinds
 from dpbandit.encoder.features import Category, Feature, Hashed, Number
 from dpbandit.errors import OptionError, SaveError, ShapeError, nearest
 from dpbandit.frames import is_frame
-from dpbandit.types import Matrix
+from dpbandit.types import Matrix, Vector
 
 FORMAT = 1
 # A bound on blocks: their squares, added up in floats in any order, are then off by less than SLACK
 # leaves (2 · 2⁻⁴⁰ against 1,000 · 2⁻⁵³).
 MOST_BLOCKS = 1_000
 SLACK = 1.0 - 2.0**-40
+MANY = 0.25  # of rows with no known category: perhaps they are spelt in another way
 LARGEST = 100_000  # columns; no private bandit learns that many
 
 
@@ -233,6 +234,21 @@ class Encoder:
             if set(block) & set(self.private):
                 found += range(start, end)
         return found
+
+    def doubt(self, contexts: Sequence[Vector] | Matrix) -> str:
+        """A warning if many of these contexts have none of the known categories of a field; or ""."""
+        rows, found = np.asarray(contexts), []
+        for block, start in zip(self._blocks, self._starts, strict=True):
+            feature = self.features[block[0]] if len(block) == 1 else None
+            if isinstance(feature, Category) and len(rows):
+                share = float(np.mean(rows[:, start + len(feature.known)] != 0))
+                found += [f"{block[0]!r} in {share:.0%}"] if share > MANY else []
+        if not found:
+            return ""
+        return (
+            f"rows where a category is missing, or none of those declared: {', '.join(found)} of the "
+            "rows looked at. Are they spelt alike? 007 is not 7"
+        )
 
     def to_record(self) -> dict[str, Any]:
         """The whole declaration, ready for JSON; public."""
