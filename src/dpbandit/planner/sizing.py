@@ -128,7 +128,7 @@ def _slates(encoder: Encoder, arms: int, seed: int) -> NDArray[np.float64]:
                 dict(zip(drawn, values, strict=True))
                 for values in zip(*drawn.values(), strict=True)
             ]
-            found[i] = encoder.transform(rows)
+            found[i] = encoder.contexts(rows)
             continue
         drawn = {name: _values(declared[name], arms, rng) for name in encoder.item_fields}
         items = [
