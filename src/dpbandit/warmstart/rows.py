@@ -33,7 +33,7 @@ def contexts_of(batch: Any, columns: Columns, status: Status) -> Matrix:
         pa = arrow("pyarrow")
         fields = list(columns.context)
         try:
-            found = columns.encoder.transform(pa.Table.from_batches([batch]).select(fields))
+            found = columns.encoder.contexts(pa.Table.from_batches([batch]).select(fields))
         except OptionError as error:
             raise LogError(f"a row cannot be encoded: {error}. Nothing was released") from None
         return np.ascontiguousarray(found)

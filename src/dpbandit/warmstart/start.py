@@ -146,6 +146,8 @@ def warm_start(
         )
     longest = float(options.get("max_norm", 1.0))
     sample = np.empty((0, columns.dim)) if private else peek(opened, columns, longest)
+    if encoder is not None and (doubt := encoder.doubt(sample)):
+        warnings.warn(doubt, LogWarning, stacklevel=2)
     given = {**options, "dim": columns.dim}
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
