@@ -116,13 +116,13 @@ export function health(bandit) {
   return { badge, tone, learner: tone === "plain" ? "Done" : "Stopped", lease, notice: reason };
 }
 
-// What a shadow and a holdout earned: releases with noise, which the budget paid for. [words, how they came about]
+// What a shadow and a holdout earned: releases with noise, paid for by the budget. [words, how they were made]
 export function earnings(told) {
   if (!told) return ["", ""];
   const about = (one) => (one ? `${number(one.mean, 4)} (${number(one.low, 4)} to ${number(one.high, 4)})` : "not known yet");
   const words = [];
   if (told.shadow) words.push(`In the shadow it agreed in ${number(100 * told.shadow.agreement, 1)}% of ${number(told.shadow.rounds)} rounds. What was shown earned ${about(told.shadow.shown)} a round; what it would have earned: ${about(told.shadow.would_have_earned)}.`);
   if (told.holdout) words.push(`Its lift a round over random play: ${about(told.holdout.lift)}, from ${number(told.holdout.by_lot)} rounds of that.`);
-  const how = `Means with 95% intervals, told with noise after every ${number(told.every)} rounds and paid for by the budget; ${number(told.releases)} so far.`;
-  return [words.join(" ") || "Nothing was told yet.", how];
+  const how = `Means with 95% intervals, released with noise after every ${number(told.every)} rounds and paid for by the budget; ${number(told.releases)} so far.`;
+  return [words.join(" ") || "Nothing was released yet.", how];
 }
