@@ -86,7 +86,7 @@ def stream(seed=0, rounds=ROUNDS, dim=2):
     return xs, rng.uniform(-2, 2, size=rounds)
 
 
-def worst(make, positions=(0, 1, 30, 80, 159), tries=12):
+def worst(make, positions=(0, 1, 30, 159), tries=6):
     """The largest cost over neighbours: reversed, turned, nearby and other contexts, far rewards."""
     xs, rs = stream()
     rng, most = np.random.default_rng(1), 0.0
@@ -125,7 +125,7 @@ def test_the_lemma_by_brute_force():
 
 @pytest.mark.parametrize("backend", ["core", "reference"])
 def test_replacing_a_whole_round_costs_the_claim_at_most_and_nearly_all_of_it(backend):
-    fewer = {} if backend == "core" else {"positions": (1, 80), "tries": 3}
+    fewer = {} if backend == "core" else {"positions": (80,), "tries": 2}
     found = worst(lambda: make(backend=backend), **fewer)
     assert found <= 1
     assert found > 0.9 or backend == "reference"
