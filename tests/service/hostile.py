@@ -371,7 +371,7 @@ class Attack:
                         await asyncio.sleep(0.2)
                 if time.monotonic() - began >= self.deadline:
                     raise TimeoutError
-                writer.transport.resume_reading()
+                return
             async with asyncio.timeout(self.deadline):
                 while await reader.read(1 << 16):
                     pass
