@@ -379,6 +379,16 @@ class Encoder:
         return self
 
 
+def encoder_of(given: Any) -> Encoder | None:
+    """An encoder or None, or an error."""
+    if given is None or isinstance(given, Encoder):
+        return given
+    raise OptionError(
+        f"encoder must be a dpb.Encoder, not {type(given).__name__}: a file is read by "
+        "dpb.Encoder.load(path)"
+    )
+
+
 class Slate:
     """Items on offer, with everything that does not depend on the person computed once."""
 
