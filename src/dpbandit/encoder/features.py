@@ -83,7 +83,7 @@ class Category:
             raise OptionError(f"a category needs a list of its known values, not {known!r}")
         texts = tuple(text_of(value) for value in known)
         if None in texts or len(set(texts)) < len(texts):
-            raise OptionError("the known values of a category must differ, and none be missing")
+            raise OptionError("the known values of a category must differ, and none may be missing")
         object.__setattr__(self, "known", texts)
         object.__setattr__(self, "_places", {text: (i, 1.0) for i, text in enumerate(texts)})
         object.__setattr__(self, "_unseen", (len(texts), 1.0))

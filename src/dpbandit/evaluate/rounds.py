@@ -221,7 +221,7 @@ class _Encoded:
         names = [text_of(item[action]) for item in items]
         self.index = {name: i for i, name in enumerate(names)}
         if len(self.index) < len(items) or None in self.index or not items:
-            raise OptionError(f"every item needs another {action!r}, and none may be missing")
+            raise OptionError(f"every item needs its own {action!r}, and none may be missing")
         self.encoder, self.person, self.places = encoder, person, places
         self.items = [{name: item[name] for name in encoder.item_fields} for item in items]
         self.acted, self.listed = acted, listed
