@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import RollbackError, SaveError
 from dpbandit.model import ReleasedModel, encoder_for
-from dpbandit.saving import FIELD, FORMAT, Arrays
+from dpbandit.saving import FIELD, FORMAT, Arrays, note_beside
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
@@ -61,12 +61,6 @@ _RECORD = {
 def unpack(packed: bytes, name: Path | str = "this") -> Bandit:
     """The bandit in the bytes that `pack` made."""
     return _unpack(io.BytesIO(packed), name, None)
-
-
-def note_beside(path: Path) -> Path:
-    """The file that says of a saved bandit that it moved into the store of a service."""
-    real = path.resolve()
-    return real.with_name(f"{real.name}.moved")
 
 
 def moved_to(path: Path) -> dict[str, Any] | None:

@@ -223,7 +223,7 @@ def revoke_key(
     store: Store,
     json_: Json = False,
 ) -> None:
-    """Revoke a key. Rankers stop accepting it within a second.
+    """Revoke a key. Rankers stop accepting it within two seconds.
 
     [dim]Example:[/dim]  dpbandit keys revoke 3fa95c0e12ab --store sqlite:///bandits.db
     """
