@@ -29,7 +29,7 @@ from dpbandit.release.pair import Pair, packed_size
 from dpbandit.types import Matrix
 
 DESCRIPTION = "two sums released indefinitely, moments and directions; Thompson sampling: contexts are private too"
-REFERENCE = "this project (dpbandit proofs)"
+REFERENCE = "this project; see dpbandit proofs"
 CLAIM = "joint, as GDP, proven"
 OPTIONS = (
     "rewards",

@@ -285,7 +285,7 @@ class Encoder:
         try:
             given = dict(record)
             if given.pop("format") != FORMAT:
-                raise SaveError(f"an encoder of a format other than {FORMAT}")
+                raise SaveError(f"the encoder has a format other than {FORMAT}")
             declared = {n: kinds.from_record(f) for n, f in given.pop("features")}
             return cls(declared, **given)
         except (KeyError, TypeError, OptionError) as error:
