@@ -78,7 +78,7 @@ PROVEN = [
 
 @pytest.mark.parametrize(("name", "options"), PROVEN)
 def test_every_proven_algorithm_holds_on_ordinary_degenerate_and_searched_contexts(name, options):
-    result = dpb.verify(name, epsilon=1.5, delta=1e-4, horizon=130, dim=3, tries=60, **options)
+    result = dpb.verify(name, epsilon=1.5, delta=1e-4, horizon=67, dim=3, tries=25, **options)
     assert result.holds, str(result)
     assert len(result.cases) == (9 if "reward_range" in options else 10)
     assert result.claim.status == "proven"
