@@ -23,16 +23,6 @@ from dpbandit.service.witness import Witness
 
 
 @pytest.fixture
-def settings(store_url, tmp_path):
-    return Settings(
-        store=store_url,
-        role="learner",
-        witness=tmp_path / "elsewhere" / "witness",
-        lease_seconds=0.2,
-    )
-
-
-@pytest.fixture
 def here(tmp_path):
     """SQLite is enough where it does not matter which store it is."""
     url = f"sqlite:///{tmp_path}/store.db"
