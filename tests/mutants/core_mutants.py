@@ -30,6 +30,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -354,8 +355,9 @@ def build(folder: Path, only: str) -> tuple[Path, list[Place]]:
             [*include, "-DNDEBUG", "-fno-strict-aliasing", "-c", str(home / "src/nb_combined.cpp")],
         ),
     )
-    for name, arguments in units:
-        words = compile_(folder, *arguments, "-o", name)
+    with ThreadPoolExecutor() as together:
+        said = list(together.map(lambda unit: compile_(folder, *unit[1], "-o", unit[0]), units))
+    for (name, _), words in zip(units, said, strict=True):
         if words:
             raise RuntimeError(f"{name} does not compile:\n{words[:3000]}")
     library = folder / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -426,41 +428,53 @@ def _words(place: Place) -> str:
 
 
 def run(
-    library: Path, places: list[Place], workers: int, before: runner.Before, share: float
+    library: Path,
+    everywhere: list[Place],
+    places: list[Place],
+    workers: int,
+    before: runner.Before,
+    share: float,
 ) -> Iterator[Verdict]:
+    """The verdicts on these places; everywhere are all that are in the library."""
     os.environ["DPBANDIT_ARCH"] = "v2"
     sys.meta_path.insert(0, Replaced(library))
     runner.import_ours()
     import warnings
 
     warnings.simplefilter("ignore")
-    everywhere = places
     loaded = ctypes.CDLL(str(library))
     switch = ctypes.c_int.in_dll(loaded, "dpb_mutant")
     touched = (ctypes.c_ubyte * MOST).in_dll(loaded, "dpb_seen")
-    assert len(places) < MOST
+    assert len(everywhere) < MOST
     judges = judges_of_the_core()
 
-    def baseline() -> Any:
-        found, costs, seconds, reached, prints = {}, {}, {}, {}, {}
+    def seeing(part: int) -> list[runner.Seeing]:
+        found = []
         profile, texts = runner.Profile(), runner.Texts()
-        for name, judge in judges.items():
+        for name, judge in [*judges.items()][part::workers]:
             ctypes.memset(touched, 0, MOST)
             begun = time.process_time()
             saw, ran = profile.of(judge)
-            seconds[name] = time.process_time() - begun
-            found[name] = runner.digest(saw)
-            costs[name] = runner.cost_of(profile.calls)
-            reached[name] = {number for number, flag in enumerate(touched) if flag}
-            lines = {(p.file, p.text) for p in everywhere if p.number in reached[name]}
-            python = runner.print_of(name, ran, found[name], texts)
-            prints[name] = runner.fingerprint(python, sorted(lines))
-        return found, costs, seconds, reached, prints
+            taken_s = time.process_time() - begun
+            seen = runner.digest(saw)
+            places_seen = {number for number, flag in enumerate(touched) if flag}
+            lines = {(p.file, p.text) for p in everywhere if p.number in places_seen}
+            python = runner.print_of(name, ran, seen, texts)
+            print_ = runner.fingerprint(python, sorted(lines))
+            cost = runner.cost_of(profile.calls)
+            found.append(runner.Seeing(name, seen, cost, taken_s, places_seen, print_))
+        return found
 
-    taken = runner.collect(*runner.in_child(lambda: runner._or_words(baseline), 600))
-    if not isinstance(taken, tuple):
-        raise RuntimeError(f"the judges refuse the core without any mutant: {taken}")
-    digests, costs, seconds, reached, prints = taken
+    taken = runner.in_parts(seeing, workers)
+    for part in taken:
+        if not isinstance(part, list):
+            raise RuntimeError(f"the judges refuse the core without any mutant: {part}")
+    each = runner.interleaved(taken)
+    digests = {one.judge: one.seen for one in each}
+    costs = {one.judge: one.cost for one in each}
+    seconds = {one.judge: one.seconds for one in each}
+    reached = {one.judge: one.reached for one in each}
+    prints = {one.judge: one.print_ for one in each}
     order = sorted(judges, key=lambda name: costs[name] * len(reached[name]) ** 2)
 
     killers: dict[str, float] = defaultdict(float)
@@ -493,11 +507,18 @@ def run(
     def longest(place: Place) -> float:
         return runner.long_enough(seconds[name] for name in wanted[place.number])
 
-    for place, verdict, by, taken_s in runner.in_children(tried, work, workers, longest):
+    def note(place: Place, verdict: str, by: str) -> None:
         if verdict == "killed":
             for name in killers:
                 killers[name] *= 0.9  # neighbouring lines are killed by the same judges
             killers[by.rpartition(": ")[0]] += 1.0
+
+    def near(place: Place) -> tuple[str, int]:
+        return place.file, place.line // 8
+
+    for place, verdict, by, taken_s in runner.in_children(
+        tried, work, workers, longest, near, note
+    ):
         seen = runner.followed(verdict, by, answers[place.number])
         yield _verdict(place, verdict, by, taken_s)._replace(seen=seen)
 
@@ -513,6 +534,7 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, help="add verdicts here as they come, a line each; go on there"
     )
+    parser.add_argument("--open", action="store_true", help="as of runner.py")
     parser.add_argument("--folder", type=Path, help="build here, or use what was built here before")
     given = parser.parse_args()
     runner.prepare()
@@ -521,7 +543,7 @@ def main() -> int:
         folder = given.folder or Path(passing)
         folder.mkdir(parents=True, exist_ok=True)
         library, places = built_before(folder) or build(folder, given.only)
-        places = [place for place in places if place.file in COVERED]
+        everywhere = places = [place for place in places if place.file in COVERED]
         print(
             f"{len(places)} mutants in one library, built in {time.perf_counter() - start:.0f} s",
             flush=True,
@@ -531,7 +553,9 @@ def main() -> int:
             places = places[::step][: given.sample]
         found: list[Verdict] = []
         before = runner.begin_anew(given.out)
-        for verdict in run(library, places, given.workers, before, given.share):
+        if given.open:
+            places = [place for place in places if _words(place) in before.open]
+        for verdict in run(library, everywhere, places, given.workers, before, given.share):
             found.append(verdict)
             runner.report(verdict, given.out, len(found), start)
     count = Counter(verdict.verdict for verdict in found)

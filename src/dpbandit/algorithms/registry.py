@@ -30,6 +30,7 @@ from dpbandit.bandit import Bandit
 from dpbandit.defaults import LARGE_DELTA, REWARD_RANGE
 from dpbandit.design import Design
 from dpbandit.encoder import Encoder
+from dpbandit.encoder.encode import encoder_of
 from dpbandit.errors import (
     LargeDeltaWarning,
     OptionError,
@@ -277,8 +278,8 @@ def make(  # type: ignore[empty-body]
     context_noise : float, default 0
         σ of Corollary 1's perturbation of contexts.
     holdout : float, default 0
-        The share of decisions that the lot makes alone, every arm equally likely: 0.02, say. Any
-        other algorithm can then be evaluated from the log (`Bandit.decide`, `dpb.replay`).
+        The share of decisions made at random, every arm equally likely: 0.02, say. Any other
+        algorithm can then be evaluated from the log (`Bandit.decide`, `dpb.replay`).
     theta_norm, zeta, reward_noise : float, default 1.0, 0.05, 0.5
         S, ζ and R, only for alpha='theory'.
     backend : {'core', 'reference'}, optional
@@ -316,8 +317,8 @@ def make(  # type: ignore[empty-body]
         stay current.
     policy : {'centred-ucb', 'thompson', 'sampled'}, optional
         `anytime` plays the highest bound ('centred-ucb') and `anytime-joint` samples its posterior
-        ('thompson'). With 'sampled' both draw lots with probabilities in closed form, so that
-        propensities are exact.
+        ('thompson'). With 'sampled' both draw a random arm, with probabilities in closed form,
+        so that propensities are exact.
     explore : {'neglected', 'everything'}, default 'neglected'
         `anytime`: the uncertainty that the bonus covers: directions that play neglects, or all.
     find_scale : bool, default True where possible
@@ -390,8 +391,7 @@ def construct_with_encoder(name: str, options: Mapping[str, Any]) -> Any:
     given = {key: value for key, value in options.items() if key != "encoder"}
     if encoder is None:
         return construct(name, given)
-    if not isinstance(encoder, Encoder):
-        raise OptionError(f"encoder must be a dpb.Encoder, not {type(encoder).__name__}")
+    encoder_of(encoder)
     if given.setdefault("dim", encoder.dim) != encoder.dim:
         raise OptionError(
             f"dim = {given['dim']} was asked for, and the encoder has {encoder.dim} columns"
