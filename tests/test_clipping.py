@@ -1,8 +1,6 @@
 """What clipping does to money: the noise it speaks of is a bandit's, and its numbers are the sample's."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -111,39 +109,34 @@ def test_what_makes_no_sense_is_refused(changes, error, words):
 # ------------------------------------------------------------------------------ the command line
 
 
-def cli(*arguments):
-    command = [sys.executable, "-m", "dpbandit.cli", "plan", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
-
-
-def test_the_command_line_says_and_shows_it(tmp_path, money):
+def test_the_command_line_says_and_shows_it(dpbandit_, tmp_path, money):
     file, picture = tmp_path / "invented.csv", tmp_path / "clipping.png"
     arms = np.where(np.arange(len(money)) % 2, "left", "right")
     file.write_text(
         "arm,reward\n" + "".join(f"{a},{r}\n" for a, r in zip(arms, money, strict=True))
     )
     asked = ["--rewards-sample", str(file), "--delta", "1e-6", "--epsilon", "1"]
-    ran = cli(*asked, "--reward-range", "0", "1000", "--out", str(picture))
-    assert ran.returncode == 0, ran.stderr
+    ran = dpbandit_("plan", *asked, "--reward-range", "0", "1000", "--out", str(picture))
+    assert ran.status == 0, ran.err
     mine = dpb.clipping(money, arm=arms, reward_range=(0, 1000), **BUDGET)
-    assert mine.headline() in ran.stdout
-    assert "must be public or invented" in ran.stdout
-    assert "proven at ε = 1, δ = 1e-06 for one reward" in ran.stdout
+    assert mine.headline() in ran.out
+    assert "must be public or invented" in ran.out
+    assert "proven at ε = 1, δ = 1e-06 for one reward" in ran.out
     assert picture.stat().st_size > 1_000
-    ran = cli(*asked, "--json")
-    record = json.loads(ran.stdout)
+    ran = dpbandit_("plan", *asked, "--json")
+    record = json.loads(ran.out)
     assert record["recommended"]["high"] == mine.recommended.high
     assert record["setting"]["status"] == "proven"
     assert record["asked"] is None
 
 
-def test_with_algorithms_named_the_command_line_plans_for_them(tmp_path):
+def test_with_algorithms_named_the_command_line_plans_for_them(dpbandit_, tmp_path):
     file = tmp_path / "invented.csv"
     file.write_text("arm,reward\n" + "a,0\na,9\nb,3\nb,1\n" * 50)
     asked = ["local", "--dim", "2", "--arms", "2", "--horizon", "100", "--json"]
-    ran = cli("--rewards-sample", str(file), *asked)
-    assert ran.returncode == 0, ran.stderr
-    record = json.loads(ran.stdout)
+    ran = dpbandit_("plan", "--rewards-sample", str(file), *asked)
+    assert ran.status == 0, ran.err
+    record = json.loads(ran.out)
     best = record["clipping"]["recommended"]
     assert record["setting"]["reward_range"] == [best["low"], best["high"]]
     assert "local" in record["algorithms"]
@@ -159,11 +152,11 @@ def test_with_algorithms_named_the_command_line_plans_for_them(tmp_path):
         ("1\n2\n", ["anytime", "--click-rate", "0.1"], "leave rewards_sample out"),
     ],
 )
-def test_mistakes_are_one_line(tmp_path, text, more, words):
+def test_mistakes_are_one_line(dpbandit_, tmp_path, text, more, words):
     file = tmp_path / "sample.csv"
     if text is not None:
         file.write_text(text)
-    ran = cli("--rewards-sample", str(file), *more)
-    assert ran.returncode == 2
-    assert words in " ".join(ran.stderr.split())
-    assert "Traceback" not in ran.stderr
+    ran = dpbandit_("plan", "--rewards-sample", str(file), *more)
+    assert ran.status == 2
+    assert words in " ".join(ran.err.split())
+    assert "Traceback" not in ran.err

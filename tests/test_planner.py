@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -738,24 +737,14 @@ def test_mistakes_are_named(changes, error, words):
 # ------------------------------------------------------------------ the command line
 
 
-def cli(*arguments, **kwargs):
-    return subprocess.run(
-        [sys.executable, "-m", "dpbandit.cli", "plan", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **kwargs,
-    )
-
-
-def test_the_command_line_plans_and_draws(tmp_path):
+def test_the_command_line_plans_and_draws(dpbandit_, tmp_path):
     np.save(tmp_path / "sample.npy", np.eye(4))
-    ran = cli(
-        "toeplitz", "tree-gauss", "--dim", "4", "--arms", "3", "--horizon", "300", "--delta", "1e-4", "--contexts",
+    ran = dpbandit_(
+        "plan", "toeplitz", "tree-gauss", "--dim", "4", "--arms", "3", "--horizon", "300", "--delta", "1e-4", "--contexts",
         str(tmp_path / "sample.npy"), "--known-contexts", "--out", str(tmp_path / "plan.svg"), "--json",
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    record = json.loads(ran.stdout)
+    assert ran.status == 0, ran.err
+    record = json.loads(ran.out)
     assert record["recommended"] == "toeplitz"
     assert record["recommended_status"] == "proven"
     assert set(record) == {
@@ -768,26 +757,26 @@ def test_the_command_line_plans_and_draws(tmp_path):
     assert (tmp_path / "plan.svg").stat().st_size > 1_000
 
 
-def test_the_command_line_answers_what_one_can_afford(tmp_path):
+def test_the_command_line_answers_what_one_can_afford(dpbandit_, tmp_path):
     (tmp_path / "sample.csv").write_text("a,b\n1,0\n0,1\n0.6,0.8\n")
-    ran = cli(
-        "anytime", "--dim", "2", "--arms", "2", "--horizon", "300", "--delta", "1e-4", "--afford", "100%", "--contexts",
+    ran = dpbandit_(
+        "plan", "anytime", "--dim", "2", "--arms", "2", "--horizon", "300", "--delta", "1e-4", "--afford", "100%", "--contexts",
         str(tmp_path / "sample.csv"), "--json",
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    record = json.loads(ran.stdout)
+    assert ran.status == 0, ran.err
+    record = json.loads(ran.out)
     assert record["status"] == "proven"
     assert record["within"] == 1.0
 
 
-def test_the_command_line_compares_protections(tmp_path):
+def test_the_command_line_compares_protections(dpbandit_, tmp_path):
     (tmp_path / "visits.csv").write_text("1\n2\n9\n")
     asked = ["--protections", "--click-rate", "0.2", "--horizon", "300", "--delta", "1e-4"]
     asked += ["--dim", "2", "--arms", "3"]
-    ran = cli(*asked, "--visits", str(tmp_path / "visits.csv"))
-    assert ran.returncode == 0, ran.stderr
-    assert "recommended: protect a person" in ran.stdout
-    assert "4 a person on average, as 3 people came" in ran.stdout
+    ran = dpbandit_("plan", *asked, "--visits", str(tmp_path / "visits.csv"))
+    assert ran.status == 0, ran.err
+    assert "recommended: protect a person" in ran.out
+    assert "4 a person on average, as 3 people came" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -803,11 +792,11 @@ def test_the_command_line_compares_protections(tmp_path):
         (["--private-contexts"], "goes with --protections"),
     ],
 )
-def test_mistakes_on_the_command_line_are_one_line(arguments, words):
-    ran = cli(*arguments)
-    assert ran.returncode == 2
-    assert words in " ".join(ran.stderr.split())
-    assert "Traceback" not in ran.stderr
+def test_mistakes_on_the_command_line_are_one_line(dpbandit_, arguments, words):
+    ran = dpbandit_("plan", *arguments)
+    assert ran.status == 2
+    assert words in " ".join(ran.err.split())
+    assert "Traceback" not in ran.err
 
 
 # ------------------------------------------------------------------------------- which algorithm

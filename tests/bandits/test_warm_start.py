@@ -668,12 +668,7 @@ def test_a_warm_bandit_has_less_regret_than_a_cold_one(name):
 # ------------------------------------------------------------------------------- the command line
 
 
-def command(*arguments, cwd):
-    code = [sys.executable, "-m", "dpbandit.cli", "warm-start", *map(str, arguments)]
-    return subprocess.run(code, capture_output=True, text=True, timeout=300, cwd=cwd)
-
-
-def test_the_command_makes_a_bandit_and_does_not_write_over_one(tmp_path):
+def test_the_command_makes_a_bandit_and_does_not_write_over_one(dpbandit_, tmp_path):
     table, x, _ = log_of(1000, layout="columns", who=[f"u{i % 300}" for i in range(1000)])
     pq.write_table(table, tmp_path / "log.parquet")
     given = [
@@ -690,9 +685,9 @@ def test_the_command_makes_a_bandit_and_does_not_write_over_one(tmp_path):
         "--out",
         "b.npz",
     ]
-    ran = command(*given, "--json", "--export", "model.json", cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    report = json.loads(ran.stdout)
+    ran = dpbandit_("warm-start", *given, "--json", "--export", "model.json")
+    assert ran.status == 0, ran.err
+    report = json.loads(ran.out)
     assert report["log"]["learned"] == 600
     assert report["log"]["over_cap"] == 400
     assert report["claim"]["noise"] == "real"
@@ -701,10 +696,11 @@ def test_the_command_makes_a_bandit_and_does_not_write_over_one(tmp_path):
     bandit.update(x[0], 0.5, user="u1")
     assert bandit.rounds == 0
     assert dpb.load(tmp_path / "model.json").theta == pytest.approx(bandit.theta)
-    again = command(*given, cwd=tmp_path)
-    assert again.returncode == 2
-    assert "budget a second time" in " ".join(again.stderr.split())
-    wrong = command(
+    again = dpbandit_("warm-start", *given)
+    assert again.status == 2
+    assert "budget a second time" in " ".join(again.err.split())
+    wrong = dpbandit_(
+        "warm-start",
         "log.parquet",
         "--context",
         "a,b",
@@ -715,8 +711,7 @@ def test_the_command_makes_a_bandit_and_does_not_write_over_one(tmp_path):
         "1e-6",
         "--out",
         "c.npz",
-        cwd=tmp_path,
     )
-    assert wrong.returncode == 2
-    assert "no column 'click'" in " ".join(wrong.stderr.split())
+    assert wrong.status == 2
+    assert "no column 'click'" in " ".join(wrong.err.split())
     assert not (tmp_path / "c.npz").exists()
