@@ -304,6 +304,7 @@ def anytime(rounds: int, **given: Any) -> dict[str, Any]:
         "memory_alone": False,
         "neglected": True,
         "find_scale": True,
+        "widest": 1.0,
         "local": 0,
         "local_anyhow": False,
         "local_scale": 1.0,
