@@ -66,7 +66,7 @@ def _gap(standings: pd.DataFrame) -> str:
     return "\n\n".join(
         [
             "The default is `anytime`, made with the range of rewards and the public contexts and "
-            'nothing else; who has clicks adds `rewards="clicks"`. Its whole regret over that of '
+            'nothing else; for clicks, add `rewards="clicks"`. Its whole regret over that of '
             f"the best proven line, chosen after the fact, at {budget}; where regret is unknown, the "
             "best line's reward over its own. Bold: beyond "
             f"{default.BAR:g} × and not tied with the best. `dpbandit bench default` prints it."

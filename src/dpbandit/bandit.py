@@ -408,7 +408,7 @@ class Bandit:
     ) -> Propensities:
         """The probability with which `select` plays each row now, and its standard error.
 
-        Available where lots are drawn: policy='sampled', random play, Thompson sampling, and
+        Available where arms are sampled: policy='sampled', random play, Thompson sampling, and
         anything with a `holdout`. It uses released values only, so it costs no privacy, and it
         changes nothing. Exact, except for Thompson sampling with more than two arms.
 

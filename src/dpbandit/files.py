@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpbandit.errors import RollbackError, SaveError
 from dpbandit.model import ReleasedModel, encoder_for
-from dpbandit.saving import FIELD, FORMAT, Arrays
+from dpbandit.saving import FIELD, FORMAT, Arrays, note_beside
 
 if TYPE_CHECKING:
     from dpbandit.bandit import Bandit
@@ -28,6 +30,19 @@ OLD = (
     "it was saved by dpbandit 0.1, whose float sums cannot continue as integers. Load it with dpbandit "
     "0.1 and export its model, which this version reads and ranks with. To keep learning, make a new "
     "bandit"
+)
+# What NumPy and zipfile raise over a file of any bytes: TypeError where it is one bare array, and
+# RuntimeError where a damaged header calls a part encrypted or patched.
+DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    TypeError,
+    RuntimeError,
+    BadZipFile,
+    TokenError,
+    zlib.error,
 )
 _RECORD = {
     "format",
@@ -46,12 +61,6 @@ _RECORD = {
 def unpack(packed: bytes, name: Path | str = "this") -> Bandit:
     """The bandit in the bytes that `pack` made."""
     return _unpack(io.BytesIO(packed), name, None)
-
-
-def note_beside(path: Path) -> Path:
-    """The file that says of a saved bandit that it moved into the store of a service."""
-    real = path.resolve()
-    return real.with_name(f"{real.name}.moved")
 
 
 def moved_to(path: Path) -> dict[str, Any] | None:
@@ -117,7 +126,7 @@ def _unpack(source: Path | io.BytesIO, path: Path | str, receipt: dict[str, Any]
         with np.load(source, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         record = json.loads(arrays.pop("record").tobytes())
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile):
+    except DAMAGE:
         # NumPy's own message may recommend loading code from the file.
         raise SaveError(
             f"{path} is neither a saved bandit nor an exported model, or it is damaged: give a file "

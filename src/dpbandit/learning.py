@@ -137,12 +137,14 @@ def learn_of_users(bandit: Bandit, xs: Matrix, rs: Vector, user: Any, told: Told
         apart = unit.counts_are_public or state.log is None
         key = name if apart else f"{hash_name(name):016x}"
         count = state.counts.get(key, unit.nothing)
-        before = count if state.log is None else state.people.count(name) + count
+        logged = 0 if state.log is None else state.people.count(name)
         points = instrument(bandit, x) if unit.needs_instruments else None
         taken = (
-            unit.take(reward, before, width, bits, points) if learns else Taken(reward, 1, False)
+            unit.take(reward, count + logged if logged else count, width, bits, points)
+            if learns
+            else Taken(reward, 1, False)
         )
-        counted = Counted(key, count, taken.counts)
+        counted = Counted(key, count, taken.counts, logged=logged)
         if taken.learns:
             learn_of_user(bandit, x, taken.reward, counted, told)
         else:
@@ -163,7 +165,7 @@ def learn_of_user(bandit: Bandit, x: Vector, reward: float, user: Counted, told:
     if bandit.backend == "core" and not (bandit.design.in_the_clear and not state.ledger.releases):
         one: list[int] = []
         # Nothing changes yet: the core's word in `one` is what counts the user.
-        counted = Counted(user.name, user.before, user.each, one)
+        counted = Counted(user.name, user.before, user.each, one, user.logged)
         come_true(bandit, state.learned(state.engine, state.ledger, counted), told, rows=0)
         told.append(one)
         code = state.engine.learn(x, reward, one, *user.known_to(bandit))
@@ -196,7 +198,8 @@ def learn_with_release(
         known = () if user is None else user.known_to(bandit)
         ledger = _round(bandit, draft, state.ledger, x, reward, inside, *known)
         if user is not None and known:
-            user = Counted(user.name, user.before, user.each, (1, draft.growth))
+            told_by_it = (1, draft.growth)
+            user = Counted(user.name, user.before, user.each, told_by_it, user.logged)
         come_true(bandit, state.learned(draft, ledger, user), told)
     finally:
         # Where the draft came true the old engine stays on hold: nobody learns into it any more.

@@ -235,7 +235,7 @@ class ReleasedModel:
         return order[:most], scores
 
     def _scores(self, given: Matrix) -> Vector:
-        """Of all arms; the same where the lot alone decides."""
+        """Of all arms; the same where the choice is random."""
         if self.holdout > 0 and random.random() < self.holdout:
             return np.zeros(len(given))
         return self.policy.scores(self.view, given, self.alpha, random.getrandbits(64), 0)

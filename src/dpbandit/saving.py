@@ -72,8 +72,23 @@ def _moment(bandit: Bandit) -> tuple[State, dict[str, int], Engine]:
     return state, state.user_counts, state.engine.copy()
 
 
+def note_beside(path: Path) -> Path:
+    """The file that says of a saved bandit that it moved into the store of a service."""
+    real = path.resolve()
+    return real.with_name(f"{real.name}.moved")
+
+
+def check_free(path: Path) -> None:
+    """Refuse a name whose file moved into a service: the note would speak of the new one."""
+    if (note := note_beside(path)).exists():
+        raise SaveError(
+            f"{note} says that {path.name} moved into a service: give this one another name"
+        )
+
+
 def save(bandit: Bandit, path: str | Path) -> None:
     """Write the file in one step: readers see the old file or the new one, never half of it."""
+    check_free(Path(path))
     packed, target = pack(bandit), Path(path)
     try:  # mkstemp makes it 0600
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)

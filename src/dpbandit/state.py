@@ -47,17 +47,21 @@ class Batch(NamedTuple):
 
 class Counted:
     """A user's pending count: the count before, `each` per learned row (first in `told`), and the
-    engine's own count (second in `told`).
+    engine's own count (second in `told`). `logged` is what a log counted of them.
     """
 
-    __slots__ = ("before", "each", "name", "told")
+    __slots__ = ("before", "each", "logged", "name", "told")
 
-    def __init__(self, name: str, before: Any, each: Any = 1, told: Sequence[int] = (1,)) -> None:
+    def __init__(
+        self, name: str, before: Any, each: Any = 1, told: Sequence[int] = (1,), logged: int = 0
+    ) -> None:
         self.name, self.before, self.each, self.told = name, before, each, told
+        self.logged = logged
 
     def known_to(self, bandit: Bandit) -> tuple[int, ...]:
-        """The count before, for an engine that counts itself."""
-        return (self.before,) if bandit.options.protects.counted_by_engine else ()
+        """All that was counted before, for an engine that counts itself."""
+        counts = bandit.options.protects.counted_by_engine
+        return (self.before + self.logged,) if counts else ()
 
     @property
     def count(self) -> Any:

@@ -156,6 +156,26 @@ def test_a_file_that_is_no_bandit_is_named(tmp_path, content):
     assert "pickle" not in str(refused.value)  # NumPy would recommend to load code
 
 
+def test_one_array_of_numpy_is_no_bandit(tmp_path):
+    """`np.load` opens it, and hands back an array where an archive is expected."""
+    np.save(tmp_path / "x.npy", np.arange(3))
+    with pytest.raises(SaveError, match="neither a saved bandit"):
+        dpb.load(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("flag", [0x01, 0x20])
+def test_a_damaged_flag_in_an_archive_is_named(tmp_path, flag):
+    """zipfile then takes a part for encrypted, or patched, and raises RuntimeError."""
+    path = tmp_path / "x.npz"
+    dpb.make("linucb", dim=2).save(path)
+    content = bytearray(path.read_bytes())
+    directory = content.index(b"PK\x01\x02")
+    content[directory + 8] |= flag
+    path.write_bytes(content)
+    with pytest.raises(SaveError, match="damaged"):
+        dpb.load(path)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(SaveError, match="cannot read"):
         dpb.load(tmp_path / "nowhere")

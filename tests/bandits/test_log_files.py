@@ -1,6 +1,7 @@
 """A log as CSV, as an Arrow file or stream, with texts and an encoder: the same bandit, and no silent losses."""
 
 import traceback
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -191,3 +192,102 @@ def test_a_frame_with_columns_in_another_order_is_refused(tmp_path, kind):
             with pytest.raises(errors.ShapeError, match="learned from b, a, in this order"):
                 one.update(frame(wrong, kind), [1.0, 0.0])
     assert bandit.rounds == 2
+
+
+def named(rows=2_000):
+    """Names that a reader of CSV would take for numbers, missing values or truths."""
+    rng = np.random.default_rng(7)
+    columns = {
+        "country": rng.choice(["de", "NA"], rows),
+        "zip": rng.choice(["01067", "02067", "10115"], rows),
+        "version": rng.choice(["1.0", "1.1"], rows),
+        "premium": rng.choice(["True", "False"], rows),
+        "article": rng.choice(["007", "008", "100"], rows),
+        "visitor": [f"{v:03d}" for v in rng.integers(0, 900, rows)],
+        "clicked": rng.integers(0, 2, rows),
+    }
+    return pa.table(columns)
+
+
+NAMED = {
+    "country": dpb.Category(["de", "NA"]),
+    "zip": dpb.Category(["01067", "02067", "10115"]),
+    "version": dpb.Category(["1.0", "1.1"]),
+    "premium": dpb.Category([True, False]),
+    "article": dpb.Category(["007", "008", "100"]),
+}
+
+
+def test_names_in_a_csv_file_stay_as_they_stand_there(tmp_path):
+    """007 became 7, and NA nothing: half of the rows taught nothing, and the budget was spent."""
+    encoder = dpb.Encoder(NAMED, item=["article"])
+    asked = {**GIVEN, "encoder": encoder, "user": "visitor", "unit": ("user", 2)}
+    log = named()
+    found = []
+    for kind in ("csv", "parquet"):
+        file = written(tmp_path, kind, log)
+        started = dpb.warm_start(file, "tree-gauss", horizon=5_000, **asked)
+        replayed = dpb.replay(file, "tree-gauss", horizon=5_000, action="article", **asked)
+        found.append((started.theta.tolist(), replayed.of("tree-gauss").to_dict()))
+        assert replayed.used == log.num_rows
+        # Online, the same names are the same persons.
+        often = Counter(log.column("visitor").to_pylist()).most_common(1)[0]
+        assert often[1] >= 2
+        before = started.rounds
+        started.update(np.zeros(encoder.dim), 1.0, user=often[0])
+        assert started.rounds == before
+    assert found[0] == found[1]
+
+
+def test_whole_numbers_in_a_csv_file_may_have_a_point(tmp_path):
+    """pandas writes 17.0 where another row's value is missing."""
+    encoder = dpb.Encoder({"id": dpb.Hashed(50), "kind": dpb.Category([1, 2])})
+    lines = [f"{i % 9}{end},{1 + i % 2}{end},1" for i in range(60) for end in ("", ".0")]
+    (tmp_path / "log.csv").write_text("\n".join(["id,kind,clicked", *lines, ",,0"]))
+    with_points = dpb.warm_start(tmp_path / "log.csv", encoder=encoder, **GIVEN)
+    log = [{"id": i % 9, "kind": 1 + i % 2, "clicked": 1} for i in range(60) for _ in range(2)]
+    log = pa.Table.from_pylist([*log, {"id": None, "kind": None, "clicked": 0}])
+    assert (
+        with_points.theta.tolist() == dpb.warm_start(log, encoder=encoder, **GIVEN).theta.tolist()
+    )
+    (tmp_path / "log.csv").write_text("id,kind,clicked,who\n1,1,1,17.0\n1,1,1,\n")
+    for call in (
+        lambda: dpb.warm_start(
+            tmp_path / "log.csv", encoder=encoder, user="who", unit=("user", 1), **GIVEN
+        ),
+        lambda: dpb.replay(
+            tmp_path / "log.csv",
+            "random",
+            user="who",
+            items=np.eye(3),
+            action="id",
+            reward="clicked",
+            reward_range=(0, 1),
+        ),
+    ):
+        with pytest.raises(errors.LogError, match=r"pandas makes 17.0 of 17"):
+            call()
+    # Numbers at the head, and a point far below: one person all the same.
+    lines = ["1,1,1,17," + "x" * 5_000] * 300 + ["1,1,1,17.0,x"]
+    (tmp_path / "log.csv").write_text("\n".join(["id,kind,clicked,who,long", *lines]))
+    started = dpb.warm_start(
+        tmp_path / "log.csv",
+        "toeplitz",
+        horizon=10,
+        encoder=encoder,
+        user="who",
+        unit=("user", 1),
+        **GIVEN,
+    )
+    assert started.log.learned == 1
+
+
+def test_categories_that_no_row_has_are_said_before_anything_is_spent():
+    log = named().to_pandas()
+    log["zip"], log["article"] = log["zip"].astype(int), log["article"].astype(int)
+    asked = {**GIVEN, "encoder": dpb.Encoder(NAMED, item=["article"])}
+    with pytest.warns(errors.LogWarning, match=r"'zip' in \d\d%, 'article' in \d\d% of the rows"):
+        dpb.warm_start(log, **asked)
+    log["article"] = "007"
+    with pytest.warns(errors.LogWarning, match=r"'zip' in \d\d% of the rows"):
+        dpb.replay(log, "random", action="article", **asked)

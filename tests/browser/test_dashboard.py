@@ -345,6 +345,25 @@ def test_nothing_is_cut_off_at_any_width(open_page, shop, width):
     assert small == 0
 
 
+def test_a_chart_of_little_traffic_shows_its_whole_scale(open_page, shop):
+    """The scale was the words "under 0.1" once, which the picture cut off."""
+
+    def little(route):
+        answer = route.fetch()
+        bandits = answer.json()["bandits"]
+        slow = [{**bandit, "decisions_per_second": 0.02} for bandit in bandits]
+        route.fulfill(response=answer, json={**answer.json(), "bandits": slow})
+
+    page = open_page()
+    page.route("**/v1/bandits?*", little)
+    page.route("**/v1/bandits", little)
+    sign_in(page, shop[1])
+    page.clock.fast_forward(5 * SECONDS)
+    svg = card(page, "shop").locator("svg[aria-label*='at most under 0.1']")
+    svg.wait_for(timeout=20 * SECONDS)
+    assert svg.locator("text").all_text_contents() == ["0", "0.1"]
+
+
 def test_nothing_moves_for_those_who_asked_for_that(open_page, shop):
     page = open_page(reduced_motion="reduce")
     sign_in(page, shop[1])

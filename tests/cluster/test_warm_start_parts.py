@@ -17,6 +17,7 @@ from dpbandit.spread.threads import Threads
 from dpbandit.warmstart import caps, source
 
 CAPPED = {"user": "who", "unit": ("user", 3)}
+PERSONS = {"user": "who", "unit": ("person", 1)}
 NO_STEPS = np.empty(0, dtype=np.int64)
 GIVEN = {"epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "seed": 0}
 
@@ -62,7 +63,7 @@ def log(tmp_path, monkeypatch):
     return tmp_path, x, reward, who
 
 
-@pytest.mark.parametrize("options", [{}, CAPPED], ids=["rewards", "users"])
+@pytest.mark.parametrize("options", [{}, CAPPED, PERSONS], ids=["rewards", "users", "persons"])
 @pytest.mark.parametrize("name", ["anytime", "tree-gauss", "anytime-joint"])
 def test_parts_read_elsewhere_in_any_order_give_the_same_bandit_to_the_last_bit(log, options, name):
     horizon = {"tree-gauss": {"horizon": 10}, "anytime-joint": {"dim": 4}}.get(name, {})
@@ -88,7 +89,9 @@ def test_parts_read_elsewhere_in_any_order_give_the_same_bandit_to_the_last_bit(
     )
     assert shares[-1] >= 9_000
     for user in ("u0", "u7", "u399"):
-        assert two.people.count(user) == one.people.count(user) == (3 if options else 0)
+        left = two.people.count(user)
+        assert left == one.people.count(user)
+        assert left > 3 if options is PERSONS else left == (3 if options else 0)
 
 
 def test_a_users_first_good_rows_count_wherever_they_are_read(log):

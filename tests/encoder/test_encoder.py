@@ -205,6 +205,33 @@ def test_a_bandit_keeps_its_encoder_whatever_becomes_of_the_callers(tmp_path):
     assert another.set_params(private=[]).private == []
 
 
+def test_what_is_no_table_of_records_is_said():
+    from scipy.sparse import csr_array
+
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    table = pd.DataFrame(records())
+    for given, words in (
+        (table.iloc[0], "row.to_dict"),
+        (pl.DataFrame(table).to_series(0), "row.to_dict"),
+        (pl.LazyFrame(table), "collect"),
+        (csr_array(np.eye(3)), "sparse"),
+    ):
+        with pytest.raises(errors.ShapeError, match=words):
+            declared().transform(given)
+
+
+def test_what_is_no_person_is_said():
+    pd = pytest.importorskip("pandas")
+    slate, person = declared().slate(ITEMS), PEOPLE[0]
+    assert np.array_equal(slate.contexts(pd.Series(person)), slate.contexts(person))
+    row = next(pd.DataFrame([person]).itertuples(index=False))
+    for given in (None, 7, "age", list(person), [person, person], row, pd.DataFrame([person])):
+        with pytest.raises(errors.ShapeError, match="one person is a dict of fields, not"):
+            slate.contexts(given)
+    with pytest.raises(errors.ShapeError, match="no 'country'; the fields are age, country"):
+        slate.contexts(pd.Series({"age": 31}))
+
+
 def test_what_is_wrong_is_said():
     number = dpb.Number(0, 1)
     for wrong in (
@@ -258,11 +285,92 @@ def test_a_transformer_of_scikit_learn():
     assert np.array_equal(piped.transform(frame[fields]), encoder.transform(frame[fields]))
 
 
+def test_a_transformer_that_may_give_frames():
+    """ColumnTransformer puts its steps into a set, and passes `set_output` on."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pytest.importorskip("sklearn")
+    from sklearn.base import clone
+    from sklearn.compose import ColumnTransformer
+
+    encoder = declared()
+    table = pd.DataFrame(records()).iloc[::-1]
+    both = ColumnTransformer([("mine", encoder, list(table))], remainder="passthrough")
+    found = both.set_output(transform="pandas").fit_transform(table.assign(more=1.0))
+    assert list(found.index) == list(table.index)
+    assert np.array_equal(found.to_numpy()[:, :-1], declared().transform(table))
+    framed = clone(declared().set_output(transform="polars"))
+    assert isinstance(framed.transform(table), pl.DataFrame)
+    assert framed.transform(table).columns == list(framed.get_feature_names_out())
+    assert isinstance(framed.contexts(table), np.ndarray)
+    assert isinstance(framed.set_output(transform="default").transform(table), np.ndarray)
+    assert hash(declared()) == hash(declared())  # as they are equal
+    with pytest.raises(errors.OptionError, match="'arrow'"):
+        framed.set_output(transform="arrow")
+
+
+class AnyNumbers(dpb.Encoder):
+    """A stand-in for scikit-learn's checks, which choose the number of columns."""
+
+    def __init__(self, low=-3.0, high=3.0):
+        self.low, self.high = low, high
+        super().__init__({"x0": dpb.Number(-3.0, 3.0)})
+
+    def get_params(self, deep=True):
+        return {"low": self.low, "high": self.high}
+
+    def set_params(self, **given):
+        self.__dict__.update(given)
+        return self
+
+    def fit(self, X, y=None):
+        count = X.shape[1] if hasattr(X, "shape") else np.asarray(X).shape[1]
+        dpb.Encoder.__init__(self, {f"x{i}": dpb.Number(-3.0, 3.0) for i in range(count)})
+        return super().fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:Estimator AnyNumbers does not inherit")
+def test_the_checks_of_scikit_learn_pass_where_they_apply():
+    pytest.importorskip("sklearn", minversion="1.6")
+    from sklearn.utils.estimator_checks import check_estimator
+
+    declares = "its columns are declared, before any data"
+    words = "its own words say what is wrong"
+    apart = {
+        "check_no_attributes_set_in_init": declares,
+        "check_dont_overwrite_parameters": declares,
+        "check_transformers_unfitted_stateless": declares,
+        "check_fit1d": declares,
+        "check_transformer_data_not_an_array": "records are dicts, JSON, frames or arrays",
+        "check_estimators_empty_data_messages": "no record has no contexts: nothing is wrong",
+        "check_complex_data": "fit looks at names alone",
+        "check_n_features_in_after_fitting": words,
+        "check_fit2d_predict1d": words,
+    }
+    found = check_estimator(AnyNumbers(), expected_failed_checks=apart, on_skip=None)
+    assert sum(one["status"] == "passed" for one in found) >= 30
+    assert {one["check_name"] for one in found if one["status"] == "failed"} == set()
+
+
 def test_sizing_says_when_there_are_too_many_columns():
     traffic = {"arms": 5, "rounds": 2_000, "epsilon": 1.0, "delta": 1e-6}
     small = dpb.sizing(dpb.Encoder({"n": dpb.Number(0, 1)}), **{**traffic, "epsilon": 50.0})
-    large = dpb.sizing(dpb.Encoder({"id": dpb.Hashed(100)}), **traffic)
+    large = dpb.sizing(dpb.Encoder({"id": dpb.Hashed(100)}), **{**traffic, "rounds": 300})
     assert small.enough
     assert not large.enough
     assert "too many columns" in str(large)
     assert "too many" not in str(small)
+
+
+def test_sizing_asks_about_contexts_as_declared():
+    fields = {"country": dpb.Category(["de", "fr"]), "article": dpb.Category(["a", "b", "c"])}
+    encoder = dpb.Encoder(fields, item=["article"], crosses=[("country", "article")])
+    asked = {"arms": 3, "click_rate": 0.05, "epsilon": 1.0, "delta": 1e-6}
+    few, many = (dpb.sizing(encoder, rounds=rounds, **asked) for rounds in (100, 20_000))
+    # With contexts that fill all columns, 100 rounds seemed to be enough.
+    assert few.gain < 0.1
+    assert not few.enough
+    assert many.gain > 0.3
+    assert many.enough
+    told = dpb.sizing(dpb.Encoder({"id": dpb.Hashed(2_000)}), rounds=100, **asked)
+    assert (told.gain, told.enough) == (None, False)
+    assert "too many columns" in str(told)

@@ -7,6 +7,7 @@ import pytest
 from dpbandit.algorithms import registry
 from experiments.leaderboard import grid
 from experiments.reproduction import setting
+from experiments.reproduction.drawings import DRAW
 from experiments.speed import measure
 
 
@@ -18,7 +19,16 @@ def nothing_registered_stays():
 
 
 @pytest.fixture
-def small(monkeypatch):
+def plain_figures(monkeypatch):
+    """Drawing takes longer than all else; `test_reproduction.py` draws every figure once."""
+    from matplotlib.figure import Figure
+
+    for name in DRAW:
+        monkeypatch.setitem(DRAW, name, lambda tables: Figure(figsize=(1, 1)))
+
+
+@pytest.fixture
+def small(monkeypatch, plain_figures):
     tiny = grid.Profile("tiny", {100: 4}, {100: 4}, (grid.Budget(2.0, 1e-5),))
     monkeypatch.setattr(grid, "profile", lambda name: tiny)
     shrunk = replace(setting.PROFILES["quick"], horizon=200, seeds=4)

@@ -441,26 +441,33 @@ def run(
     assert len(places) < MOST
     judges = judges_of_the_core()
 
-    def baseline() -> Any:
-        found, costs, seconds, reached, prints = {}, {}, {}, {}, {}
+    def seeing(part: int) -> list[runner.Seeing]:
+        found = []
         profile, texts = runner.Profile(), runner.Texts()
-        for name, judge in judges.items():
+        for name, judge in [*judges.items()][part::workers]:
             ctypes.memset(touched, 0, MOST)
             begun = time.process_time()
             saw, ran = profile.of(judge)
-            seconds[name] = time.process_time() - begun
-            found[name] = runner.digest(saw)
-            costs[name] = runner.cost_of(profile.calls)
-            reached[name] = {number for number, flag in enumerate(touched) if flag}
-            lines = {(p.file, p.text) for p in everywhere if p.number in reached[name]}
-            python = runner.print_of(name, ran, found[name], texts)
-            prints[name] = runner.fingerprint(python, sorted(lines))
-        return found, costs, seconds, reached, prints
+            taken_s = time.process_time() - begun
+            seen = runner.digest(saw)
+            places_seen = {number for number, flag in enumerate(touched) if flag}
+            lines = {(p.file, p.text) for p in everywhere if p.number in places_seen}
+            python = runner.print_of(name, ran, seen, texts)
+            print_ = runner.fingerprint(python, sorted(lines))
+            cost = runner.cost_of(profile.calls)
+            found.append(runner.Seeing(name, seen, cost, taken_s, places_seen, print_))
+        return found
 
-    taken = runner.collect(*runner.in_child(lambda: runner._or_words(baseline), 600))
-    if not isinstance(taken, tuple):
-        raise RuntimeError(f"the judges refuse the core without any mutant: {taken}")
-    digests, costs, seconds, reached, prints = taken
+    taken = runner.in_parts(seeing, workers)
+    for part in taken:
+        if not isinstance(part, list):
+            raise RuntimeError(f"the judges refuse the core without any mutant: {part}")
+    each = runner.interleaved(taken)
+    digests = {one.judge: one.seen for one in each}
+    costs = {one.judge: one.cost for one in each}
+    seconds = {one.judge: one.seconds for one in each}
+    reached = {one.judge: one.reached for one in each}
+    prints = {one.judge: one.print_ for one in each}
     order = sorted(judges, key=lambda name: costs[name] * len(reached[name]) ** 2)
 
     killers: dict[str, float] = defaultdict(float)
@@ -493,11 +500,18 @@ def run(
     def longest(place: Place) -> float:
         return runner.long_enough(seconds[name] for name in wanted[place.number])
 
-    for place, verdict, by, taken_s in runner.in_children(tried, work, workers, longest):
+    def note(place: Place, verdict: str, by: str) -> None:
         if verdict == "killed":
             for name in killers:
                 killers[name] *= 0.9  # neighbouring lines are killed by the same judges
             killers[by.rpartition(": ")[0]] += 1.0
+
+    def near(place: Place) -> tuple[str, int]:
+        return place.file, place.line // 8
+
+    for place, verdict, by, taken_s in runner.in_children(
+        tried, work, workers, longest, near, note
+    ):
         seen = runner.followed(verdict, by, answers[place.number])
         yield _verdict(place, verdict, by, taken_s)._replace(seen=seen)
 
@@ -531,6 +545,7 @@ def main() -> int:
             places = places[::step][: given.sample]
         found: list[Verdict] = []
         before = runner.begin_anew(given.out)
+        places.sort(key=lambda place: _words(place) not in before.open)
         for verdict in run(library, places, given.workers, before, given.share):
             found.append(verdict)
             runner.report(verdict, given.out, len(found), start)

@@ -30,19 +30,20 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import math
 import os
 import pickle
 import random
 import re
-import select
 import signal
 import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -56,6 +57,8 @@ LONGEST = 10.0  # seconds of a processor for one mutant: a loop without end
 SLOWER = 5  # times as long as its judges take may a mutant take, and two seconds more
 SEED = 20_240
 SHARE, FEWEST = 0.15, 12  # of the judges' work that one mutant gets, and of judges
+OPEN = ("survived", "unreached")  # verdicts that somebody must explain
+LOT = 12  # mutants of one function that one worker tries before others may
 LAST_DIGITS = 1e-8  # of a number: what rounding and the tolerance of a solver decide
 
 
@@ -69,7 +72,8 @@ class Verdict(NamedTuple):
     seen: tuple[str, ...] = ()  # a hash for each answer that it follows from
 
 
-class Baseline(NamedTuple):
+@dataclass(eq=False)
+class Baseline:
     """What the judges see of the code as it ships."""
 
     digests: dict[str, Seen]
@@ -78,6 +82,33 @@ class Baseline(NamedTuple):
     reached: dict[str, set[str]]  # by judge: module:function
     imported: set[str]  # what runs while modules are imported
     prints: dict[str, str]  # by judge: a hash of its words, and of what it saw
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, list[str]]:
+        """Those that run a function or what is in it, by its name; or anything of a module, by
+        `module:`; or anything. Those first that are quick and run little else."""
+        costs = {judge: self.costs[judge] * len(ran) ** 2 for judge, ran in self.reached.items()}
+        found: dict[str, list[str]] = {"": []}
+        for judge in sorted(costs, key=lambda judge: costs[judge]):
+            names = {""}
+            for each in self.reached[judge]:
+                module, _, function = each.partition(":")
+                parts = function.split(".")
+                names |= {f"{module}:{'.'.join(parts[:n])}" for n in range(len(parts) + 1)}
+            for name in names:
+                found.setdefault(name, []).append(judge)
+        return found
+
+
+class Seeing(NamedTuple):
+    """What one judge sees of the code as it ships: a row of the baseline."""
+
+    judge: str
+    seen: Seen
+    cost: float
+    seconds: float
+    reached: set[Any]  # module:function, or numbers of places of the core
+    print_: str
 
 
 class Changed(importlib.abc.Loader, importlib.abc.MetaPathFinder):
@@ -105,6 +136,8 @@ def prepare() -> None:
     """Import what others wrote, and nothing of ours. A process that forks must have one thread."""
     assert "numpy" not in sys.modules, "NumPy's threads are there already"
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    # The same last digits on every machine: a verdict that one found is one on another.
+    os.environ["OPENBLAS_CORETYPE"] = "Haswell"
     import mpmath  # noqa: F401
     import opendp.domains
     import opendp.measurements
@@ -299,7 +332,7 @@ def print_of(judge: str, ran: set[str], saw: Seen, texts: Texts) -> str:
     return fingerprint(own, BANDITS.get(judge.partition(": ")[2]), saw.bits)
 
 
-def baseline_for(file: Path | None) -> Baseline:
+def baseline_for(file: Path | None, workers: int) -> Baseline:
     """The baseline, or the one that is kept beside the verdicts, if not a letter has changed."""
     paths = sorted([*root().rglob("*.py"), *root().glob("_core*"), *Path(HERE).rglob("*.py")])
     print_ = fingerprint([(path.name, path.read_bytes()) for path in paths])
@@ -308,37 +341,62 @@ def baseline_for(file: Path | None) -> Baseline:
         was, found = pickle.loads(kept.read_bytes())
         if was == print_:
             return found  # type: ignore[no-any-return]
-    found = take_baseline()
+    found = take_baseline(workers)
     if kept is not None:
         kept.write_bytes(pickle.dumps((print_, found)))
     return found
 
 
-def take_baseline() -> Baseline:
+def take_baseline(workers: int) -> Baseline:
     """Run every judge on the code as it ships, noting which functions it runs."""
     texts = Texts()
 
-    def work() -> Baseline:
+    def work(part: int) -> tuple[list[Seeing], set[str]]:
         profile = Profile()
         _, imported = profile.of(import_ours)
         import judges
 
-        digests, costs, seconds, reached, prints = {}, {}, {}, {}, {}
-        for name, judge in judges.JUDGES.items():
+        found = []
+        for name, judge in [*judges.JUDGES.items()][part::workers]:
             forget()
             begun = time.process_time()
-            seen, ran = profile.of(judge)
-            seconds[name] = time.process_time() - begun
-            costs[name] = cost_of(profile.calls)
+            saw, ran = profile.of(judge)
+            seconds = time.process_time() - begun
             ran |= getattr(judge, "reaches", set())
-            reached[name] = {each for each in ran if not each.startswith("/")}
-            digests[name] = digest(seen)
-            prints[name] = print_of(name, ran, digests[name], texts)
-        return Baseline(digests, costs, seconds, reached, imported, prints)
+            ours = {each for each in ran if not each.startswith("/")}
+            seen = digest(saw)
+            print_ = print_of(name, ran, seen, texts)
+            found.append(Seeing(name, seen, cost_of(profile.calls), seconds, ours, print_))
+        return found, imported
 
-    # Errors are wanted here.
-    found = collect(*in_child(lambda: _or_words(work), 900))
-    if not isinstance(found, Baseline):
+    taken = [_accepted(found) for found in in_parts(work, workers)]
+    each = interleaved([found for found, _ in taken])
+    return Baseline(
+        {one.judge: one.seen for one in each},
+        {one.judge: one.cost for one in each},
+        {one.judge: one.seconds for one in each},
+        {one.judge: one.reached for one in each},
+        taken[0][1],
+        {one.judge: one.print_ for one in each},
+    )
+
+
+def in_parts(work: Callable[[int], Any], workers: int) -> list[Any]:
+    """What work returns for each part, each in a process of its own, or words on how that ended."""
+    parts = [
+        in_child(lambda part=part: _or_words(lambda: work(part)), 900)  # type: ignore[misc]
+        for part in range(workers)
+    ]
+    return [collect(*part) for part in parts]
+
+
+def interleaved(parts: list[list[Any]]) -> list[Any]:
+    """The first of each, the second of each, and so on: what `every[part::len(parts)]` took apart."""
+    return [one for row in itertools.zip_longest(*parts) for one in row if one is not None]
+
+
+def _accepted(found: Any) -> tuple[list[Seeing], set[str]]:
+    if not isinstance(found, tuple):
         raise RuntimeError(f"the judges refuse the code as it ships: {found}")
     return found
 
@@ -378,21 +436,13 @@ def concerned(mutant: Mutant, baseline: Baseline, share: float) -> list[str]:
     Outside functions all do, those first that run something of its module. What nearly every bandit
     runs is tried on a bandit of each algorithm, not on every form of it.
     """
+    by_name = baseline.by_name
     name = place_of(mutant)
     if mutant.outside or name in baseline.imported:
-        near = [
-            judge
-            for judge, ran in baseline.reached.items()
-            if any(each.startswith(f"{mutant.module}:") for each in ran)
-        ]
-        found = near if len(near) >= 10 else list(baseline.reached)
+        near = by_name.get(f"{mutant.module}:", [])
+        found = near if len(near) >= 10 else by_name[""]
     else:
-        found = [
-            judge
-            for judge, ran in baseline.reached.items()
-            if any(each == name or each.startswith(f"{name}.") for each in ran)
-        ]
-    found.sort(key=lambda judge: baseline.costs[judge] * len(baseline.reached[judge]) ** 2)
+        found = by_name.get(name, [])
     return nearest(fewer(found), baseline.costs, share)
 
 
@@ -434,8 +484,10 @@ class Before:
     def __init__(self, found: Iterable[Verdict] = ()) -> None:
         self.found: dict[tuple[str, ...], Verdict] = {}
         self.passed: set[str] = set()  # answers that noticed nothing
+        self.open: set[str] = set()  # mutants that a number changed by, or that nothing reached
         for verdict in found:
             self.found[tuple(verdict.seen)] = verdict
+            (self.open.add if verdict.verdict in OPEN else self.open.discard)(verdict.words)
             if verdict.verdict == "equivalent":
                 self.passed |= set(verdict.seen)
 
@@ -555,7 +607,7 @@ def run(
     say: Callable[[str], None],
 ) -> Iterator[Verdict]:
     """The verdict on each, in the order in which they end; first those that were found before."""
-    sources, baseline = targets.sources(), baseline_for(out)
+    sources, baseline = targets.sources(), baseline_for(out, workers)
     texts, answers, again, wanted = Texts(), {}, [], {}
     for mutant in mutants:
         asked = concerned(mutant, baseline, share)
@@ -672,8 +724,11 @@ def _run(
     def longest(mutant: Mutant) -> float:
         return long_enough(baseline.seconds[judge] for judge in wanted[mutant.name])
 
-    for mutant, verdict, by, seconds in in_children(reached, work, workers, longest):
+    def note(mutant: Mutant, verdict: str, by: str) -> None:
         killers[place_of(mutant)][by.rpartition(": ")[0]] += verdict == "killed"
+
+    found = in_children(reached, work, workers, longest, place_of, note)
+    for mutant, verdict, by, seconds in found:
         if verdict == "again":
             again.append(mutant)
         else:
@@ -694,25 +749,57 @@ def in_children(
     work: Callable[[Any], Any],
     workers: int,
     longest: Callable[[Any], float],
+    near: Callable[[Any], Hashable],
+    note: Callable[[Any, str, str], None],
 ) -> Iterator[tuple[Any, str, str, float]]:
-    """What work says of each, in a process of its own: verdict, by whom, and how long it worked."""
-    running: dict[int, tuple[Any, int]] = {}
+    """What work says of each, in a process of its own: verdict, by whom, and how long it worked.
 
-    def finish() -> tuple[Any, str, str, float]:
-        ready, _, _ = select.select([read for _, read in running.values()], [], [])
-        pid = next(p for p, (_, read) in running.items() if read == ready[0])
-        one, read = running.pop(pid)
-        found, seconds = collect_timed(pid, read)
-        verdict, by = found if isinstance(found, tuple) else ("killed", found)
-        return one, verdict, by, seconds
+    Each worker is a process that forks in turn, so that no two wait for one to fork. It takes a few
+    that are near each other at a time, and notes what was said of each before it goes on.
+    """
+    every = list(given)
+    lots: dict[Hashable, list[int]] = {}
+    for number, one in enumerate(every):
+        lots.setdefault(near(one), []).append(number)
+    jobs = [lot[at : at + LOT] for lot in lots.values() for at in range(0, len(lot), LOT)]
+    # What is next, four bytes each: a pipe holds 2¹⁶, and gives to one reader at a time.
+    assert len(jobs) < 2**14
+    next_, tokens = os.pipe()
+    os.write(tokens, b"".join(number.to_bytes(4, "little") for number in range(len(jobs))))
+    os.close(tokens)
+    said, say = os.pipe()
 
-    for one in given:
-        pid, read = in_child(lambda one=one: work(one), longest(one))  # type: ignore[misc]
-        running[pid] = one, read
-        if len(running) >= workers:
-            yield finish()
-    while running:
-        yield finish()
+    def take() -> None:
+        while token := os.read(next_, 4):
+            for number in jobs[int.from_bytes(token, "little")]:
+                one = every[number]
+                found, seconds = collect_timed(*in_child(lambda one=one: work(one), longest(one)))  # type: ignore[misc]
+                verdict, by = found if isinstance(found, tuple) else ("killed", found)
+                note(one, verdict, by)
+                # Lines shorter than 4,096 bytes are never mixed.
+                os.write(say, f"{json.dumps([number, verdict, by[:2_000], seconds])}\n".encode())
+
+    pids = []
+    for _ in range(min(workers, len(jobs))):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.close(said)
+                take()
+                status = 0
+            finally:
+                os._exit(status)
+        pids.append(pid)
+    os.close(say)
+    os.close(next_)
+    with os.fdopen(said, encoding="utf-8") as lines:
+        for line in lines:
+            number, verdict, by, seconds = json.loads(line)
+            yield every[number], verdict, by, seconds
+    ended = [os.waitpid(pid, 0)[1] for pid in pids]
+    if any(ended):
+        raise RuntimeError(f"workers ended with {ended}")
 
 
 def try_sample() -> list[str]:
@@ -793,6 +880,7 @@ def main() -> int:
     start = time.perf_counter()
     found: list[Verdict] = []
     before = begin_anew(given.out)
+    mutants.sort(key=lambda m: str(m) not in before.open)
     say = functools.partial(print, flush=True)
     for verdict in run(mutants, given.workers, before, given.share, given.out, say):
         found.append(verdict)

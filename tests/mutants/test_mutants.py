@@ -131,6 +131,28 @@ def test_an_answer_is_kept_until_what_it_follows_from_changes():
     assert crashed == tuple(other.values())
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_try_everything_once_and_note_what_was_said_before_they_go_on(workers):
+    said = []
+    found = runner.in_children(
+        range(7),
+        lambda one: ("killed", f"{one} after {said[-1:]}"),
+        workers,
+        lambda one: 5.0,
+        lambda one: one > 3,
+        lambda one, verdict, by: said.append(one),
+    )
+    verdicts = {one: (verdict, by) for one, verdict, by, _ in found}
+    assert sorted(verdicts) == list(range(7))
+    assert {verdict for verdict, _ in verdicts.values()} == {"killed"}
+    assert verdicts[2][1] == "2 after [1]"
+    assert not said  # each worker has its own
+
+
+def test_every_part_of_the_judges_is_asked_in_their_order():
+    assert runner.interleaved([[0, 3, 6], [1, 4], [2, 5]]) == list(range(7))
+
+
 def test_words_of_a_function_are_kept_without_remarks_and_layout():
     one, outside = operators.texts_of('A = 1\n\ndef f(x):\n    """Words."""\n    return x  # so\n')
     two, same = operators.texts_of('A = 1\ndef f(x):\n    "Others."\n    return (x)\n')
@@ -143,7 +165,7 @@ def unexplained(file: Path, reasons: explained.Reasons) -> list[str]:
     """Survivors that nobody explained, and explanations of nothing."""
     used, wrong = set(), []
     for row in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-        if row["verdict"] in ("survived", "unreached"):
+        if row["verdict"] in runner.OPEN:
             line = explained.line_for(reasons, row["where"], row["change"])
             used.add(line)
             if not line:

@@ -18,6 +18,13 @@ from bugs.arms import (
     plant_overlapping_batches,
 )
 from bugs.bent import Bug
+from bugs.contexts import (
+    plant_eta_too_large,
+    plant_log_that_nobody_remembers,
+    plant_one_draw_for_both_sums,
+    plant_slate_that_is_looked_at,
+    plant_whitener_of_clean_contexts,
+)
 from bugs.evaluations import (
     plant_evaluation_of_single_rows,
     plant_learning_that_is_not_charged,
@@ -110,6 +117,17 @@ BUGS = [
         "a spread user's λ_max without the number of rewards",
         "verify",
         plant_eigenvalue_for_a_group,
+    ),
+    Bug("contexts private: a slate that is looked at", "verify", plant_slate_that_is_looked_at),
+    Bug(
+        "contexts private: a whitener of clean contexts", "verify", plant_whitener_of_clean_contexts
+    ),
+    Bug("contexts private: η too large for the noise", "verify", plant_eta_too_large),
+    Bug("contexts private: one draw for both sums", "verify", plant_one_draw_for_both_sums),
+    Bug(
+        "contexts private: a log whose persons are strangers online",
+        "verify",
+        plant_log_that_nobody_remembers,
     ),
     Bug(
         "contexts private: a person's second visit in the Gram matrix too",

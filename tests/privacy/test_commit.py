@@ -137,14 +137,16 @@ def test_an_interrupt_leaves_all_or_nothing(name, backend):
 def test_an_interrupt_at_any_bytecode_leaves_all_or_nothing(name, backend):
     stride = 1 if backend == "core" else 5
     at_every_bytecode(name, lambda b: b.update([0.6, 0.8], 0.5), stride, backend=backend)
-    given = {"backend": backend, "unit": ("user", 3)}
-    at_every_bytecode(name, lambda b: b.update([0.6, 0.8], 0.5, user="u"), stride, **given)
+    units = [("user", 3)] + [("person", 1)] * (name in ("tree-gauss", "anytime"))
+    for unit in units:
+        given = {"backend": backend, "unit": unit, "reward_range": (0.0, 1.0)}
+        at_every_bytecode(name, lambda b: b.update([0.6, 0.8], 0.5, user="u"), stride, **given)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["linucb", "tree-gauss", "anytime", "spread"])
 def test_an_interrupt_leaves_a_users_count_as_true_as_the_sums(name, backend):
-    stride = 3 if backend == "core" else 211
+    stride = 7 if backend == "core" else 211
     name, kind = ("anytime", "spread") if name == "spread" else (name, "user")
     given = {"backend": backend, "unit": (kind, 3)}
     at_every_bytecode(name, lambda b: b.update([0.6, 0.8], 0.5, user="u"), stride, **given)
@@ -153,7 +155,7 @@ def test_an_interrupt_leaves_a_users_count_as_true_as_the_sums(name, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["tree-gauss", "anytime", "anytime-joint", "a release of it"])
 def test_an_interrupt_leaves_what_a_persons_rewards_add_up_to_as_true_as_the_sums(name, backend):
-    stride = 3 if backend == "core" else 211
+    stride = 11 if backend == "core" else 211
     more = {}
     if name == "a release of it":  # many steps of its schedule are computed there
         name, stride, more = "anytime-joint", max(stride, 61), {"first_release": 3, "knee": 9.0}

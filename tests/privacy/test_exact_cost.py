@@ -161,7 +161,7 @@ def test_no_interrupt_lets_a_user_beyond_the_cap(name, backend):
     def call(bandit):
         bandit.update([1.0, 0.0], 1.0, user="u")
 
-    at, stride = 1, 1 if backend == "core" else 13
+    at, stride = 1, 3 if backend == "core" else 61
     while True:
         bandit = dpb.make(name, dim=2, unit=("user", 1), horizon=64, backend=backend, **BUDGET)
         if not interrupted(bandit, at, call):

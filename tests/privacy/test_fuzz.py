@@ -39,9 +39,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning"
 
 
 def test_what_ships_holds_on_some_hundred_stories():
-    result = dpb.fuzz(seed=11, cases=400)
+    result = dpb.fuzz(seed=11, cases=200)
     assert result.holds, str(result)
-    assert (result.cases, result.complete) == (400, True)
+    assert (result.cases, result.complete) == (200, True)
     assert set(result.counts) == set(names_of_proven())
     assert max(result.highest.values()) > 0.999, "stories that use a claim to the full are drawn"
 
@@ -417,6 +417,7 @@ PLANTS = [
         FilterLearner,
         "prepare",
         answered_and_summed,
+        slow=True,  # `planted.py` finds it by exact cost
     ),
     on_reference(
         "a prediction made of the clean sum",

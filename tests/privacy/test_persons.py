@@ -15,7 +15,7 @@ from dpbandit import files, saving
 from dpbandit.auditor import warm
 from dpbandit.auditor.watch import fixed_slate, joint_cost, record, shown
 from dpbandit.errors import OptionError
-from dpbandit.logs.users import Persons, Steps
+from dpbandit.logs.users import Steps, persons_of
 from dpbandit.privacy.unit import person
 from dpbandit.spread import Place
 
@@ -213,7 +213,8 @@ def test_one_pass_over_a_log_takes_what_updates_would_take():
     names = rng.integers(30, size=2000).astype(np.uint64)
     rewards = np.where(rng.random(2000) < 0.3, rng.random(2000) * 1.2, 0.0)
     unit, steps = person(1.5), Steps(1.0, 20)
-    persons, taken = Persons(unit, steps), []
+    persons, taken = persons_of(unit, 1.0, 20), []
+    assert (persons.steps, persons.cap) == (steps, 3 << 19)
     for start in range(0, 2000, 170):  # in batches
         part = slice(start, start + 170)
         taken += persons.take(names[part], steps.of(rewards[part])).tolist()
@@ -225,6 +226,23 @@ def test_one_pass_over_a_log_takes_what_updates_would_take():
         assert steps.worth(np.array([found]))[0] == expected.reward
     people = persons.people()
     assert {int(h): int(c) for h, c in zip(people.hashes, people.counts, strict=True)} == sums
+
+
+def test_one_pass_over_a_log_with_private_contexts_takes_first_visits_and_whole_steps_of_the_cap():
+    rng = np.random.default_rng(2)
+    names = rng.integers(1, 60, 1000).astype(np.uint64)
+    rewards = np.where(rng.random(1000) < 0.3, rng.random(1000) * 1.2, 0.0)
+    visitors, taken = persons_of(person(1.5).with_contexts(), 1.0, 20), []
+    for start in range(0, 1000, 170):
+        part = slice(start, start + 170)
+        taken += visitors.take(names[part], visitors.steps.of(rewards[part])).tolist()
+    left: dict[int, int] = {}
+    for name, reward, found in zip(names.tolist(), rewards.tolist(), taken, strict=True):
+        learned = min(int(min(reward, 1.0) / 1.5 * 2**20), left.get(name, 1 << 20))
+        assert divmod(found, 2) == (learned, name not in left)
+        left[name] = left.get(name, 1 << 20) - learned
+    for name, rest in left.items():
+        assert visitors.people().count_of_hash(name) == 1 + (1 << 20) - rest
 
 
 class Elsewhere(Place):

@@ -14,6 +14,7 @@ import pytest
 from harness import ARMS, BANDIT, free_port, make_key
 
 import dpbandit
+from dpbandit.client import calls
 from dpbandit.errors import (
     AccessError,
     DpbanditError,
@@ -231,6 +232,16 @@ def test_mistakes_are_found_before_anything_is_sent(monkeypatch):
         client.reward("shop", 7, 1.0)
     with pytest.raises(OptionError):
         client.bandit("..")
+    # 17.0 would be another person than 17, who is the same as "17".
+    for user in (17.0, True, b"17", "", None):
+        with pytest.raises(OptionError, match="text or whole numbers"):
+            client.erase_user("shop", user)
+    for user in (17.0, True, b"17", ""):
+        with pytest.raises(OptionError, match="text or whole numbers"):
+            client.decide("shop", [[1.0]], user=user)
+    assert {calls.question([[1.0]], user=user)["user"] for user in (17, np.int64(17), "17")} == {
+        "17"
+    }
 
 
 # ---------------------------------------------------------------------- once, whatever happens in between

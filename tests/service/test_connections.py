@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import Service, certificate, make_key, until
+from harness import ARMS, BANDIT, Service, certificate, make_key, until
 
 MOST = 12
 PATIENT, WHOLE = (
@@ -95,20 +95,22 @@ def test_answers_that_nobody_reads_are_not_kept_for_ever(small):
         until(lambda: not held(), 8)
 
 
-@pytest.mark.parametrize("path", ["/v1/bandits/none/rewards", "/v1/bandits/none/decisions"])
-def test_who_is_gone_before_the_answer_is_in_no_log(small, path):
+def test_who_is_gone_before_the_answer_is_in_no_log(small):
     """Requests behind one another, from a caller who goes, and from one whose answers nobody reads."""
     service, key = small
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
-    asks = head.encode() + b"content-length: 2\r\n\r\n{}"
-    for wait in (0.0, 0.001, 0.003, 0.005, 0.01) * 4:
-        with connected(service) as goes:
-            goes.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            goes.sendall(asks * 3)
-            time.sleep(wait)
-    with connected(service, buffer=4096) as deaf:
-        deaf.sendall((asks + b"GET /dashboard.js HTTP/1.1\r\nhost: x\r\n\r\n") * 300)
-        time.sleep(5)  # longer than it may be unread
+    with contextlib.ExitStack() as stack:
+        for what in ("rewards", "decisions"):
+            head = f"POST /v1/bandits/none/{what} HTTP/1.1\r\nhost: x\r\n"
+            head += f"authorization: Bearer {key}\r\n"
+            asks = head.encode() + b"content-length: 2\r\n\r\n{}"
+            for wait in (0.0, 0.001, 0.003, 0.005, 0.01) * 4:
+                with connected(service) as goes:
+                    goes.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    goes.sendall(asks * 3)
+                    time.sleep(wait)
+            deaf = stack.enter_context(connected(service, buffer=4096))
+            deaf.sendall((asks + b"GET /dashboard.js HTTP/1.1\r\nhost: x\r\n\r\n") * 300)
+        time.sleep(4)  # longer than they may be unread
     assert answers(service)
     assert "Traceback" not in service.log.read_text()
 
@@ -167,24 +169,45 @@ def test_a_tls_handshake_that_does_not_end_is_ended(tmp_path):
     service = Service(url, tmp_path, *options, role="ranker", tls=certificate(tmp_path))
     try:
         with contextlib.ExitStack() as stack:
-            began = time.monotonic()
+            left = []
             for sent in (b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"):
-                silent = stack.enter_context(connected(service))
-                silent.sendall(sent)
-                with contextlib.suppress(ConnectionError):
-                    while silent.recv(1000):
-                        pass
-            assert time.monotonic() - began < 15
+                left.append(stack.enter_context(connected(service)))
+                left[-1].sendall(sent)
             # One that has shaken hands, and rests in the middle of a head, ends as without TLS.
             context = ssl.create_default_context(cafile=service.tls)
-            safe = stack.enter_context(
-                context.wrap_socket(connected(service), server_hostname="127.0.0.1")
-            )
+            safe = context.wrap_socket(connected(service), server_hostname="127.0.0.1")
+            left.append(stack.enter_context(safe))
             safe.sendall(PATIENT)
             began = time.monotonic()
-            with contextlib.suppress(OSError):
-                while safe.recv(1000):
-                    pass
+            for silent in left:
+                with contextlib.suppress(OSError):
+                    while silent.recv(1000):
+                        pass
             assert time.monotonic() - began < 8
+    finally:
+        service.stop()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_strangers_take_no_open_file_that_the_service_needs(tmp_path, tls):
+    """A system may allow fewer open files than connections are allowed."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    key = make_key(url)
+    few = ["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"]
+    safe = certificate(tmp_path) if tls else None
+    service = Service(url, tmp_path, role="ranker", prefix=few, tls=safe)
+    try:
+        call = service.caller(key)
+        assert call("POST", "/v1/bandits", BANDIT)[0] == 201
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                for _ in range(100):
+                    silent = stack.enter_context(socket.socket())
+                    silent.setblocking(False)
+                    silent.connect_ex(("127.0.0.1", service.port))
+                for one in (call, service.caller(key)):
+                    asked = {"contexts": ARMS}
+                    assert one("POST", "/v1/bandits/shop/decisions", asked)[0] == 201
+        assert "72 connections at a time, not 10000" in service.log.read_text()
     finally:
         service.stop()

@@ -22,6 +22,7 @@ from test_restore import decide as decided
 from test_store import copied, learn
 
 import dpbandit as dpb
+from dpbandit.cli import app
 from dpbandit.errors import CapError, OptionError, RollbackError, SaveError, StoreError
 from dpbandit.files import moved_to
 from dpbandit.logs.record import hash_name
@@ -112,10 +113,13 @@ def visit(settings, users, value=1.0, name="news"):
     return found, {names[bytes(person)]: count for person, count in counts}
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [*UNITS, "visitor"])
 def test_it_learns_on_as_it_would_have_where_it_was_made(settings, tmp_path, unit):
     path = tmp_path / "bandit.npz"
-    bandit = started(path, UNITS[unit], "tree-gauss", horizon=100)
+    if unit == "visitor":  # a person whose contexts are private too
+        bandit = started(path, ("person", 1), "anytime-joint", dim=3, first_release=2, knee=4.0)
+    else:
+        bandit = started(path, UNITS[unit], "tree-gauss", horizon=100)
     new, claim = move(settings, path)
     assert new
     assert claim["epsilon"] == 1.0
@@ -144,6 +148,10 @@ def test_it_learns_on_as_it_would_have_where_it_was_made(settings, tmp_path, uni
     if unit == "user":
         assert counts == {"ann": 3, "bob": 3, "carl": 2, "dora": 3}
         assert there.rounds == 4  # bob once, dora twice, carl once: each had so many left
+    elif unit == "visitor":
+        assert (counts["ann"], counts["bob"]) == (1 + (1 << 20), 1 + (1 << 20))  # in the log
+        assert 1 < counts["carl"] < counts["dora"]
+        assert there.rounds == len(VISITS)
     else:
         assert counts == dict.fromkeys(("ann", "bob", "carl", "dora"), 1 << 20)
         assert there.rounds == len(VISITS)
@@ -243,6 +251,19 @@ def test_another_store_is_refused_by_the_note(here, tmp_path):
     (tmp_path / "bandit.npz.moved").write_text("{}")
     with pytest.raises(SaveError, match="cannot be read"):
         move(here, path)
+
+
+def test_a_name_that_moved_is_not_used_again(here, tmp_path):
+    """The note beside it would speak of a bandit that never was there."""
+    path = tmp_path / "bandit.npz"
+    started(path)
+    move(here, path)
+    with pytest.raises(SaveError, match=r"bandit.npz moved into a service: give this one"):
+        started(path)
+    path.unlink()
+    asked = ["warm-start", "log.parquet", "--reward-range", "0", "1", "--out", str(path)]
+    with pytest.raises(SaveError, match="another name"):  # before the log is opened
+        app(asked, standalone_mode=False)
 
 
 def test_an_old_copy_of_the_store_does_not_learn_again(settings, tmp_path):
@@ -546,7 +567,7 @@ def test_the_command_and_a_service_that_counts_whom_the_log_had(store_url, serve
     service = serve(store_url)
     call = Caller(service.port, make_key(store_url))
     assert call.get("/v1/bandits/news")["log"] == {
-        "rows": 5, "learned": 4, "bad": dict.fromkeys(started(file).log.bad, 0), "over_cap": 1, "users": 3,
+        "rows": 5, "learned": 4, "bad": dict.fromkeys(started(tmp_path / "same.npz").log.bad, 0), "over_cap": 1, "users": 3,
     }  # fmt: skip
     for user in ("ann", "bob", "dora"):
         assert reward(call, decide(call, "news", user=user), 1.0, "news")[0] == 200

@@ -2,9 +2,11 @@
 through a release: two services with the same decisions, one of which is told rewards."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
+import sqlite3
 import statistics
 import threading
 import time
@@ -13,6 +15,7 @@ import pytest
 from harness import ARMS, Service, make_key, until
 from test_leases import add_decisions, make_bandit
 
+from dpbandit.errors import StoreError
 from dpbandit.service import batch, personalizer
 from dpbandit.service.access import AccessLog
 from dpbandit.service.answers import Overloaded
@@ -311,9 +314,16 @@ def measured(folder, url, *, rewards, caplog):
     until(lambda: all(line.endswith(" 0.0") for line in waiting(call)))
     after = seen(service, rank, MEASURED)
     again = [asks(name, 0)[0] for name in MEASURED]
-    gone = [
-        service.caller(make_key(url))("DELETE", f"/v1/bandits/{name}/users/u1") for name in MEASURED
-    ]
+    several = [{"contexts": ARMS[:1], "user": "u2", "request": f"{at} of a list"} for at in "ab"]
+    again += call("POST", "/v1/bandits/people/decisions", several)[:1]
+    admin = service.caller(make_key(url))
+    gone = [admin("DELETE", f"/v1/bandits/{name}/users/u1") for name in MEASURED]
+    live = admin("POST", "/v1/bandits/shade/live")
+    gone.append(
+        (live[0], {name: live[1][name] for name in ("live", "decisions", "learned", "claim")})
+    )
+    gone.append(admin("POST", "/v1/bandits/hold/live"))
+    gone.append(admin("DELETE", "/v1/bandits/lots"))
     learner.stop()
     store.close()
     service.stop()
@@ -443,6 +453,50 @@ def test_what_is_noted_of_reports_is_noted_by_the_day(monkeypatch, tmp_path):
             log.note("key", "rewards", "shop", status)
     assert {bucket for bucket, *_ in log._entries} == {0}
     assert {status for *_, status in log._entries} == {200, 401, 404, 413, 503}
+
+
+def test_a_log_that_cannot_be_written_does_not_show_that_it_had_entries(tmp_path):
+    async def says(entries):
+        log = AccessLog(f"sqlite:///{tmp_path}/none/store.db")
+        log.start()
+        for status in entries:
+            log.note("key", "rewards", "shop", status)
+        with pytest.raises(StoreError) as failed:
+            await log.write()
+        log.stop()
+        return str(failed.value)
+
+    assert asyncio.run(says([])) == asyncio.run(says([200, 404]))
+
+
+def test_an_end_with_a_store_that_hangs_names_no_report(tmp_path):
+    """They are answered, and neither their number nor their place in the program is in the log."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url, reward_window=600)
+    key = make_key(url)
+    settings = {"shutdown_seconds": 2.0, "log_level": "debug"}
+    service = Service(url, tmp_path, role="ranker", settings=settings)
+    asked = {"contexts": ARMS}
+    made = service.caller(key)("POST", "/v1/bandits/shop/decisions", asked)[1]["decision"]
+    statuses = []
+
+    def report():
+        body = {"decision": made, "reward": 1.0}
+        statuses.append(service.caller(key)("POST", "/v1/bandits/shop/rewards", body)[0])
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        reports = [threading.Thread(target=report) for _ in range(3)]
+        for one in reports:
+            one.start()
+        time.sleep(0.5)
+        service.stop()
+        for one in reports:
+            one.join()
+    assert statuses == [503] * 3
+    lines = service.log.read_text().splitlines()
+    assert all(" dpbandit.service " in line for line in lines), lines
+    assert "reward" not in "".join(lines)
 
 
 def test_a_bug_in_reports_is_said_once(tmp_path, caplog):

@@ -210,8 +210,9 @@ struct TwoSums : Common {
         directions.learn(noisy_gram, of_directions, eta(v), Schedule::shown(other), other, scale, of(own_targets, v),
                          own_information + v);
         if (!t) {  // of a log the Gram matrix itself is known, but for noise, not a mean that it samples
-            own_information[v] = rounds * rounds / (scale * scale);
-            for (i64 i = 0; i < l.square(); i++) of(own_targets, v)[i] = rounds / (scale * scale) * noisy_gram[i];
+            own_information[v] = of_directions * of_directions / (scale * scale);
+            for (i64 i = 0; i < l.square(); i++)
+                of(own_targets, v)[i] = of_directions / (scale * scale) * noisy_gram[i];
         }
         times->rounds_shown = t;
         times->releases++;

@@ -68,8 +68,10 @@ dpb::LogRecipe read_recipe(nb::dict given, std::vector<std::vector<double>>& tab
     require(o.dim >= 1 && o.max_norm > 0 && o.size > 0 && o.low < o.high && o.width > 0, "dim, norms or ranges");
     require(o.whitener.rows == 0 || (o.whitener.rows == k && o.whitener.columns == k), "the whitener is k × k");
     require(o.power == -1 || o.power == 0 || o.power == 2, "power is -1, 0 or 2");
-    // Items of any size would not fit the grid.
-    require(!o.whole || (o.clips && o.middle == 0.5 * (o.low + o.high) && o.width == o.high - o.low),
+    // Items of any size would not fit the grid: v is at most ½, from the middle or from the end.
+    const bool centred = o.middle == 0.5 * (o.low + o.high) && o.width == o.high - o.low;
+    const bool from_low = o.middle == o.low && o.width >= 2 * (o.high - o.low);
+    require(!o.whole || (o.clips && (centred || from_low)),
             "private items are of clipped, centred and scaled rewards");
     require(o.whole || o.whitener.rows == 0, "rewards in the clear have no whitener");
     require(o.directions >= 0 && o.directions <= 16 && (o.directions == 0 || o.whitener.rows), "directions");

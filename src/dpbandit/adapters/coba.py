@@ -41,7 +41,7 @@ class CobaLearner(Learner):
     the number of buckets that features are hashed into, with signs. Other options are those of
     `dpb.make`; without a `seed` the noise is real.
 
-    Where lots are drawn (policy="sampled", holdout, Thompson sampling, random play) propensities are reported; UCB
+    If arms are sampled (policy="sampled", holdout, Thompson sampling, random play) propensities are reported; UCB
     algorithms have none, and report none.
 
     >>> learner = CobaLearner("anytime", epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=1)

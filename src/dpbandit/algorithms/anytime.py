@@ -152,7 +152,7 @@ def design(name: str, options: Options) -> Design:
         )
     if neglected and by_lot:
         raise OptionError(
-            "policy='sampled' draws lots from the whole posterior: explore='neglected' does not go "
+            "policy='sampled' samples arms from the whole posterior: explore='neglected' does not go "
             "with it"
         )
     first = options.own("first_release", None)

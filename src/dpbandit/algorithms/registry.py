@@ -277,8 +277,8 @@ def make(  # type: ignore[empty-body]
     context_noise : float, default 0
         σ of Corollary 1's perturbation of contexts.
     holdout : float, default 0
-        The share of decisions that the lot makes alone, every arm equally likely: 0.02, say. Any
-        other algorithm can then be evaluated from the log (`Bandit.decide`, `dpb.replay`).
+        The share of decisions made at random, every arm equally likely: 0.02, say. Any other
+        algorithm can then be evaluated from the log (`Bandit.decide`, `dpb.replay`).
     theta_norm, zeta, reward_noise : float, default 1.0, 0.05, 0.5
         S, ζ and R, only for alpha='theory'.
     backend : {'core', 'reference'}, optional
@@ -316,8 +316,8 @@ def make(  # type: ignore[empty-body]
         stay current.
     policy : {'centred-ucb', 'thompson', 'sampled'}, optional
         `anytime` plays the highest bound ('centred-ucb') and `anytime-joint` samples its posterior
-        ('thompson'). With 'sampled' both draw lots with probabilities in closed form, so that
-        propensities are exact.
+        ('thompson'). With 'sampled' both draw a random arm, with probabilities in closed form,
+        so that propensities are exact.
     explore : {'neglected', 'everything'}, default 'neglected'
         `anytime`: the uncertainty that the bonus covers: directions that play neglects, or all.
     find_scale : bool, default True where possible

@@ -220,13 +220,14 @@ def _first(bandit: Bandit, xs: Matrix, reward: float) -> Matrix:
     engine = bandit.engine.copy()
     low, high = bandit.options.reward_range
     rest, middle = np.zeros(bandit.dim), (low + high) / 2
+    kinds, which = np.unique(xs, axis=0, return_inverse=True)  # of a long stream many are equal
 
     def values() -> Iterator[Vector]:
-        for x in np.ascontiguousarray(xs):
+        for x in kinds:
             engine.reset()
             scale = engine.prepare(x, reward)
             while scale == NO_RELEASE:
                 scale = engine.prepare(rest, middle)
             yield engine.pending()
 
-    return np.array(list(values()))
+    return np.array(list(values()))[which.ravel()]

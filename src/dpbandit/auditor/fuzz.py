@@ -117,15 +117,15 @@ class Fuzzing:
         lines = [
             f"{verdict}: {len(self.findings)} of {self.cases:,} stories cost more than claimed "
             f"[seed {self.seed}, {self.seconds:.0f} s, {rate:.0f} a second]",
-            "a story is a bandit, its stream, and a neighbour that sees the same noisy values; "
-            "the number is the highest exact cost over all releases, divided by the claim (1: fully "
-            "used)",
+            "a story is a bandit, its stream, and a neighbour that sees the same noisy values. Each "
+            "line: how many stories, and their highest exact cost over all releases, divided by the "
+            "claim (1: fully used)",
         ]
         for name, count in sorted(self.counts.items()):
-            lines.append(f"  {name:<28} {count:>9,} {self.highest.get(name, 0.0):>14.10f}")
-        lines.append("ingredients of the stories")
+            lines.append(f"  {name:<34} {count:>9,} {self.highest.get(name, 0.0):>14.10f}")
+        lines.append("what was in the stories")
         for part, (count, highest) in sorted(self.parts.items()):
-            lines.append(f"  {part:<28} {count:>9,} {highest:>14.10f}")
+            lines.append(f"  {part:<34} {count:>9,} {highest:>14.10f}")
         lines += [f"  FOUND {finding}" for finding in self.findings]
         lines += [f"  ERROR {finding}" for finding in self.errors]
         return "\n".join(lines)

@@ -56,6 +56,15 @@ _PACKAGE = str(Path(dpbandit.__file__).parent) + os.sep
 _AUDITOR = str(Path(__file__).parent) + os.sep
 
 Kind = Literal["save", "interrupt", "look", "nan", "long", "wide", "offer"]
+_WORDS: dict[Kind, str] = {
+    "save": "saved and loaded",
+    "interrupt": "Ctrl-C",
+    "look": "memory inspected once",
+    "nan": "a reward that is NaN",
+    "long": "a context over max_norm",
+    "wide": "a context of another dim",
+    "offer": "another slate scored",
+}
 
 
 @dataclass(frozen=True)
@@ -92,21 +101,21 @@ class Story:
         given = self.options
         unit = given.get("unit", "reward")
         yield f"unit {unit if isinstance(unit, str) else unit[0]}"
-        yield from sorted({f"with {event.kind}" for event in self.events})
+        yield from sorted({_WORDS[event.kind] for event in self.events})
         there = {
             "private contexts": self.other_xs is not None,
             "person with private contexts": self.other_xs is not None and unit[0] == "person",
             "public contexts": given.get("public_contexts") is not None,
             "starts from a log": self.logged > 0,
-            "learns batches": len(self.batches) > 0,
+            "learns in batches": len(self.batches) > 0,
             "pan-private": bool(given.get("pan_private")),
             "clicks": given.get("rewards") == "clicks",
             "memories compete": self.name == "anytime"
             and given.get("memories") != ()
             and not isinstance(given.get("memories"), float),
-            "answers first": isinstance(given.get("local"), int),
-            "answers while arms share nothing": self.blocks > 0,
-            "more than ten lives": len(self.xs) > 10 * given.get("life", math.inf),
+            "local answers: the first rewards": isinstance(given.get("local"), int),
+            "local answers: disjoint arms": self.blocks > 0,
+            "over ten times the life": len(self.xs) > 10 * given.get("life", math.inf),
             "reference engine": given.get("backend") == "reference",
             "over 1,000 rounds": len(self.xs) > 1000,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -13,6 +13,9 @@ from dpbandit import defaults
 from dpbandit.cli import names
 from dpbandit.cli.options import Json, PersonClicks, UserRewards, unit_of
 from dpbandit.cli.shared import app, interrupted, new_table, note, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from dpbandit.encoder import Encoder
 
 
 @app.command("evaluate")
@@ -115,6 +118,7 @@ def evaluate(
     options |= {"epsilon": epsilon, **unit_of(user_rewards, person_clicks)}
     if all(not isinstance(one, str) for one in chosen.values()):
         options = unit_of(user_rewards, person_clicks)
+    declared = None if encoder is None else Encoder.load(encoder)
     with bar("starting") as show, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LogWarning)
         try:
@@ -128,8 +132,8 @@ def evaluate(
                 user=user,
                 offered=offered,
                 contexts=contexts,
-                items=None if items is None else _table(items),
-                encoder=None if encoder is None else Encoder.load(encoder),
+                items=None if items is None else _table(items, declared, action),
+                encoder=declared,
                 release=None if release_epsilon is None else (release_epsilon, release_delta),
                 rows_per_user=rows_per_user,
                 reward_range=reward_range,
@@ -163,12 +167,14 @@ def evaluate(
         interrupted(f"these are estimates from the first {found.rows:,} rows")
 
 
-def _table(path: Path) -> Any:
+def _table(path: Path, encoder: Encoder | None, action: str) -> Any:
     """A small public table, as records."""
     if path.suffix.lower() == ".json":
         return json.loads(path.read_text())
-    from dpbandit.warmstart.source import open_log
+    from dpbandit.warmstart.source import open_log, texts_of
 
     source = open_log(path)
     names = source.schema.names
-    return [row for part in source.parts for b in part.batches(names) for row in b.to_pylist()]
+    texts = {action: frozenset[str](), **({} if encoder is None else texts_of(encoder))}
+    batches = (b for part in source.parts for b in part.batches(names, texts=texts))
+    return [row for batch in batches for row in batch.to_pylist()]

@@ -223,7 +223,7 @@ def revoke_key(
     store: Store,
     json_: Json = False,
 ) -> None:
-    """Revoke a key. Rankers stop accepting it within a second.
+    """Revoke a key. Rankers stop accepting it within two seconds.
 
     [dim]Example:[/dim]  dpbandit keys revoke 3fa95c0e12ab --store sqlite:///bandits.db
     """
@@ -266,24 +266,24 @@ def import_(
     bandit: Bandit,
     store: Store,
     reward_window: float | None = Option(
-        None, help="Seconds in which a decision's reward may be reported; half an hour."
+        None, help="Seconds in which a decision's reward may be reported; default 1800."
     ),
     default_reward: float | None = Option(
-        None, help="What is learned where none was; the lower end of the range."
+        None, help="The reward of a decision without one; default: the lower end of the range."
     ),
-    shadow: bool = Option(False, "--shadow", help="Another system decides until it goes live."),
-    holdout: float = Option(0.0, help="The part of the decisions in which a lot decides."),
+    shadow: bool = Option(False, "--shadow", help="Another system decides until this bandit goes live."),
+    holdout: float = Option(0.0, help="The share of decisions made at random."),
     measure_share: float | None = Option(
-        None, help="The part of the budget that tells what a shadow or a holdout earned; 0.1."
+        None, help="Share of the budget for measuring what a shadow or a holdout earned; default 0.1."
     ),
-    measure_every: int | None = Option(None, help="After how many rounds of it; 1,000."),
+    measure_every: int | None = Option(None, help="Measured rounds between two such releases; default 1,000."),
     json_: Json = False,
 ) -> None:
-    """Move a bandit that was started from a log into a store: it learns on there, and only there.
+    """Move a bandit that was started from a log into a store: it keeps learning there, and only there.
 
-    Model, ledger and claim go with it, and the log's users are counted on. A shadow or a holdout is
-    paid on top, so the claim grows. The same again changes nothing. Needs the store itself, like
-    all of these: the file holds what no ranker may see.
+    Model, ledger and claim move with it, and so do the counts of the log's users. A shadow or a
+    holdout is charged on top, so the claim grows. Running the command again changes nothing. It
+    needs access to the store, like all commands of this group: the file holds clean statistics.
 
     [dim]Example:[/dim]  dpbandit store import bandit.npz --bandit news --store sqlite:///bandits.db
     """

@@ -87,6 +87,7 @@ def warm_start(
     from dpbandit.cli.progress import bar
     from dpbandit.encoder import Encoder
     from dpbandit.errors import LogWarning, OptionError, PrivacyWarning
+    from dpbandit.saving import check_free
     from dpbandit.warmstart.start import warm_start as start
 
     for target in (file, export):
@@ -95,6 +96,8 @@ def warm_start(
                 f"{target} exists: starting again from the same log spends its rewards' budget a second time. If you mean to, "
                 "name another file, or remove this one first"
             )
+        if target is not None:
+            check_free(target)
         room_for(target)
     named = {"delta": delta, "alpha": alpha, "noise": noise, "seed": seed, "horizon": horizon}
     options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}

@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from dpbandit.client import calls
 from dpbandit.client.calls import Call, Contexts, Decision, Ranked, Reports
-from dpbandit.errors import OptionError
 
 T = TypeVar("T")
 
@@ -99,7 +98,7 @@ class Client:
         bandit: str,
         contexts: Contexts,
         arms: Sequence[str] | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         *,
         request: str | None = None,
         k: int | None = None,
@@ -117,7 +116,7 @@ class Client:
             One row per arm.
         arms : list of str, optional
             Names of the arms; the chosen one is returned as `arm_id`.
-        user : str, optional
+        user : str or int, optional
             Whose decision it is; required if the bandit protects users.
         request : str, optional
             Your own id, for a decision that must survive a crash of the caller: the same id gives
@@ -236,12 +235,10 @@ class Client:
         """Take a bandit out of the shadow: from now on it decides. Needs an admin key."""
         return self._send(calls.post(f"{calls.place(bandit)}/live", {}, dict))
 
-    def erase_user(self, bandit: str, user: str) -> dict[str, Any]:
+    def erase_user(self, bandit: str, user: str | int) -> dict[str, Any]:
         """Erase a person's decisions and rewards; needs an admin key. Releases cannot be undone:
         `status` says so, and `decisions` is the number erased."""
-        if not isinstance(user, str) or not user:
-            raise OptionError("erase_user needs the user's name, as given with the decisions")
-        path = f"{calls.place(bandit)}/users/{quote(user, safe='')}"
+        path = f"{calls.place(bandit)}/users/{quote(calls.name_of(user), safe='')}"
         return self._send(Call("DELETE", path, None, dict))
 
     def bandits(self, *, after: str = "") -> list[dict[str, Any]]:

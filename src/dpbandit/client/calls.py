@@ -16,6 +16,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -253,10 +254,24 @@ def numbers(contexts: Contexts) -> list[list[float]]:
         raise ShapeError("contexts must be one row of numbers per arm: [[…], […]]") from None
 
 
+def name_of(user: Any) -> str:
+    """A person's name: text, or a whole number, which is the same person as its digits.
+
+    >>> name_of("17") == name_of(17)
+    True
+    """
+    if isinstance(user, Integral) and not isinstance(user, bool):
+        return str(int(user))
+    if isinstance(user, str) and user:
+        return user
+    # 17.0 would be another person than 17.
+    raise OptionError(f"users are named by text or whole numbers, not {type(user).__name__}")
+
+
 def question(
     contexts: Contexts,
     arms: Sequence[str] | None = None,
-    user: str | None = None,
+    user: str | int | None = None,
     *,
     request: str | None = None,
     k: int | None = None,
@@ -270,7 +285,7 @@ def question(
     if arms is not None:
         body["arms"] = [str(arm) for arm in arms]
     if user is not None:
-        body["user"] = user
+        body["user"] = name_of(user)
     if k is not None:
         body["k"] = k
     if propensities:

@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 from dpbandit.encoder import features as kinds
 from dpbandit.encoder.features import Category, Feature, Hashed, Number
 from dpbandit.errors import OptionError, SaveError, ShapeError, nearest
-from dpbandit.frames import is_frame
-from dpbandit.types import Matrix
+from dpbandit.frames import frame, is_frame
+from dpbandit.types import Matrix, Vector
 
 FORMAT = 1
 # A bound on blocks: their squares, added up in floats in any order, are then off by less than SLACK
 # leaves (2 · 2⁻⁴⁰ against 1,000 · 2⁻⁵³).
 MOST_BLOCKS = 1_000
 SLACK = 1.0 - 2.0**-40
+MANY = 0.25  # of rows with no known category: perhaps they are spelt in another way
 LARGEST = 100_000  # columns; no private bandit learns that many
 
 
@@ -171,14 +172,30 @@ class Encoder:
 
     # ------------------------------------------------------------ records in, contexts out
 
-    def transform(self, records: Any) -> Matrix:
+    def transform(self, records: Any) -> Any:
         """Contexts: one row per record with the fields of person and item.
 
         Parameters
         ----------
         records : list of dicts, JSON text of one, frame of pandas, polars or Arrow, or array
             Fields are found by name. Columns of an array must be in the declared order.
+
+        Returns
+        -------
+        array of shape (records, dim)
+            Or a frame, after `set_output`.
         """
+        contexts = self.contexts(records)
+        kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        if kind == "default":
+            return contexts
+        found = frame(dict(zip(self.get_feature_names_out(), contexts.T, strict=True)), kind)
+        if kind == "pandas" and hasattr(records, "index") and is_frame(records):
+            found.index = records.index
+        return found
+
+    def contexts(self, records: Any) -> Matrix:
+        """`transform`, always as an array."""
         columns, _ = _columns(records, self._fields)
         count = len(columns[0])
         places: dict[str, NDArray[np.int64]] = {}
@@ -234,6 +251,21 @@ class Encoder:
                 found += range(start, end)
         return found
 
+    def doubt(self, contexts: Sequence[Vector] | Matrix) -> str:
+        """A warning if many of these contexts have none of the known categories of a field; or ""."""
+        rows, found = np.asarray(contexts), []
+        for block, start in zip(self._blocks, self._starts, strict=True):
+            feature = self.features[block[0]] if len(block) == 1 else None
+            if isinstance(feature, Category) and len(rows):
+                share = float(np.mean(rows[:, start + len(feature.known)] != 0))
+                found += [f"{block[0]!r} in {share:.0%}"] if share > MANY else []
+        if not found:
+            return ""
+        return (
+            f"rows where a category is missing, or none of those declared: {', '.join(found)} of the "
+            "rows looked at. Are they spelt alike? 007 is not 7"
+        )
+
     def to_record(self) -> dict[str, Any]:
         """The whole declaration, ready for JSON; public."""
         return {
@@ -282,7 +314,10 @@ class Encoder:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Encoder) and self.to_record() == other.to_record()
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        # Equal encoders need equal hashes, and `set_params` changes what is equal. scikit-learn puts
+        # its steps into sets.
+        return hash(Encoder)
 
     def __repr__(self) -> str:
         hidden = f", {', '.join(self.private)} private" if self.private else ""
@@ -300,7 +335,7 @@ class Encoder:
         self.n_features_in_ = len(self._fields)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Matrix:
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
         """`fit` and `transform`."""
         return self.fit(X, y).transform(X)
 
@@ -336,9 +371,11 @@ class Encoder:
         )
 
     def set_output(self, *, transform: str | None = None) -> Encoder:
-        """For scikit-learn; output is always an array."""
-        if transform not in (None, "default"):
-            raise OptionError(f"an encoder's output is an array, not {transform!r}")
+        """What `transform` returns: an array ("default"), or a frame of "pandas" or "polars"."""
+        if transform not in (None, "default", "pandas", "polars"):
+            raise OptionError(f"the output is 'default', 'pandas' or 'polars', not {transform!r}")
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}  # which `clone` copies
         return self
 
 
@@ -393,12 +430,12 @@ class Slate:
 
     def contexts(self, person: Mapping[str, Any]) -> Matrix:
         """One row per item, for this person: the input of `select`."""
-        if len(person) != len(self._fields):
-            _refuse(person, self.encoder.person_fields)
         try:
+            if len(person) != len(self._fields):
+                self._refuse(person)
             found = [place(person[name]) for name, place in self._fields]
-        except KeyError:
-            _refuse(person, self.encoder.person_fields)
+        except (KeyError, TypeError, IndexError):
+            self._refuse(person)
         except OptionError:
             for name, _ in self._fields:
                 self.encoder._place(name, person[name])  # says which field it was
@@ -413,9 +450,19 @@ class Slate:
         contexts.reshape(-1)[flat] = value
         return contexts
 
+    def _refuse(self, person: Any) -> NoReturn:
+        """Say why this is no person."""
+        if is_frame(person) and hasattr(person, "columns"):
+            raise ShapeError("one person is a dict of fields, not a frame: give row.to_dict()")
+        if not (isinstance(person, Mapping) or hasattr(person, "keys")):
+            raise ShapeError(f"one person is a dict of fields, not {type(person).__name__}")
+        _refuse(person.keys(), self.encoder.person_fields)
+
 
 def _columns(records: Any, fields: tuple[str, ...] | None) -> tuple[list[Any], tuple[str, ...]]:
     """Columns in the order of `fields`, found by name; if `fields` is None, in their own order."""
+    if hasattr(records, "toarray"):
+        raise ShapeError("sparse arrays are not records: give a frame, or a dense array")
     if isinstance(records, (str, bytes)):
         try:
             records = json.loads(records)
@@ -423,6 +470,12 @@ def _columns(records: Any, fields: tuple[str, ...] | None) -> tuple[list[Any], t
             raise ShapeError(f"records that are not JSON: {error}") from None
     if isinstance(records, Mapping):
         records = [records]
+    if hasattr(records, "collect") and not is_frame(records):
+        raise ShapeError("collect the lazy frame first")
+    if is_frame(records) and not hasattr(records, "columns"):
+        raise ShapeError(
+            "one column, or one row of a frame, has no names of fields: give a frame, or row.to_dict()"
+        )
     if is_frame(records):
         names = tuple(map(str, getattr(records, "column_names", None) or records.columns))
         order = _order(names, fields)

@@ -11,8 +11,12 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import date, time
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, ClassVar
+
+import numpy as np
 
 from dpbandit.errors import OptionError
 
@@ -54,9 +58,11 @@ class Number:
     def place(self, value: Any) -> tuple[int, float]:
         if value is None or type(value).__name__ in MISSING:
             return 0, 0.0
-        if not isinstance(value, Real):
-            raise OptionError(f"a number is needed, not {type(value).__name__}")
+        if not isinstance(value, (Real, Decimal, np.bool_)):
+            raise OptionError(f"a number is needed, not {type(value).__name__}{advice(value)}")
         low, high = self.low, self.high
+        if isinstance(value, Decimal) and value.is_nan():
+            return 0, 0.0
         try:
             number = float(value)
         except OverflowError:  # a whole number beyond all floats
@@ -85,7 +91,9 @@ class Category:
         if None in texts or len(set(texts)) < len(texts):
             raise OptionError("the known values of a category must differ, and none be missing")
         object.__setattr__(self, "known", texts)
-        object.__setattr__(self, "_places", {text: (i, 1.0) for i, text in enumerate(texts)})
+        places = {plain(text): (i, 1.0) for i, text in enumerate(texts)}  # type: ignore[arg-type]
+        places |= {text: (i, 1.0) for i, text in enumerate(texts)}  # type: ignore[misc]
+        object.__setattr__(self, "_places", places)
         object.__setattr__(self, "_unseen", (len(texts), 1.0))
 
     @property
@@ -97,14 +105,17 @@ class Category:
 
     def place(self, value: Any) -> tuple[int, float]:
         text = value if type(value) is str else text_of(value)
-        return self._places.get(text, self._unseen)  # type: ignore[attr-defined,no-any-return]
+        found = self._places.get(text)  # type: ignore[attr-defined]
+        if found is None and text is not None:
+            found = self._places.get(plain(text))  # type: ignore[attr-defined]
+        return self._unseen if found is None else found  # type: ignore[attr-defined,no-any-return]
 
 
 @dataclass(frozen=True)
 class Hashed:
     """Any text, such as an id, in one of `places` by its hash. Missing values have a last place.
 
-    The hash is BLAKE2b of the UTF-8 text with a digest of 8 bytes, read as a little-endian number,
+    The hash is BLAKE2b of the UTF-8 text (17 for 17.0) with a digest of 8 bytes, read as a little-endian number,
     modulo `places`: the same in every process, on every machine, and in other languages. It hides
     nobody: anyone with the ids can compute it.
 
@@ -130,6 +141,7 @@ class Hashed:
         text = value if type(value) is str else text_of(value)
         if text is None:
             return self.places, 1.0
+        text = plain(text) if text.endswith(".0") else text
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest, "little") % self.places, 1.0
 
@@ -152,12 +164,40 @@ def text_of(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, Integral):
         return str(int(value))  # exact, even where no float is
-    if isinstance(value, Real):
+    if isinstance(value, Decimal):
+        if value.is_nan():
+            return None
+        if value.is_finite() and value == value.to_integral_value():
+            return str(int(value))
+    if isinstance(value, (Real, Decimal)):
         number = float(value)
         if number != number:
             return None
         return str(int(number)) if number.is_integer() else repr(number)
-    raise OptionError(f"a category is text or a number, not {type(value).__name__}")
+    raise OptionError(f"a category is text or a number, not {type(value).__name__}{advice(value)}")
+
+
+def advice(value: Any) -> str:
+    """What to do with a value of a kind that no field takes, if it is a usual one."""
+    if isinstance(value, (date, time)):
+        return ": give its hour, weekday or year, as a field of its own"
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return ": a record has one value for each field"
+    if isinstance(value, str):
+        return ": convert the column to numbers first"
+    return ""
+
+
+def plain(text: str) -> str:
+    """A text as `text_of` writes its value: files hold whole numbers as 17.0, and truths as True.
+
+    >>> [plain(text) for text in ("17.0", "-3.0", "True", "FALSE", "007", "1.0.0", "v1.0", "de")]
+    ['17', '-3', 'true', 'false', '007', '1.0.0', 'v1.0', 'de']
+    """
+    if text in ("True", "TRUE", "False", "FALSE"):
+        return text.lower()
+    whole = text.removesuffix(".0")
+    return whole if whole.removeprefix("-").isdecimal() and whole.isascii() else text
 
 
 def to_record(feature: Feature) -> dict[str, Any]:

@@ -121,12 +121,13 @@ def show(terms: Terms, tallies: Sequence[Tally]) -> tuple[list[float], list[Spre
     """
     # Where nothing matched there is nothing to move: noise for one row all the same.
     shifts = [max(tally.shift(terms.unit.needs_user), 1) * STEP for tally in tallies]
-    for shift in shifts:
-        _fine_enough(terms, shift, len(tallies))
     with _CHARGING:
         ledger = _charge(terms, [tally.player.label for tally in tallies])
         if terms.shared:
             terms.ledger.become(ledger)
+    # How heavy rows are that matched follows from what was learned, which is charged by now.
+    for shift in shifts:
+        _fine_enough(terms, shift, len(tallies))
     totals, spreads = [], []
     for tally, shift, source in zip(tallies, shifts, terms.source, strict=True):
         scale = terms.noise.multiplier(terms.budget, 1) * shift
@@ -161,7 +162,7 @@ def _fine_enough(terms: Terms, shift: float, count: int) -> None:
     if not slack <= GRID_SHARE * terms.delta:
         raise OptionError(
             f"all weights are below {shift:.3g} of clip: noise on a grid of 2⁻⁴⁰ is too coarse. Give a "
-            "smaller clip. Nothing was released"
+            "smaller clip. No estimate was released, but this call is charged"
         )
 
 

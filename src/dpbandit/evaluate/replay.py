@@ -248,6 +248,14 @@ def replay(
         )
     if rounds.bad:
         warnings.warn(f"rows are left out: {_left_out(rounds)}", LogWarning, stacklevel=2)
+    if encoder is not None and (doubt := encoder.doubt(rounds.head)):
+        warnings.warn(doubt, LogWarning, stacklevel=2)
+    totals = [0.0 if t.seen is None else t.seen.wy for t in tallies]
+    spreads = [Spread() for _ in tallies]
+    after = None
+    if terms is not None:
+        totals, spreads, after = show(terms, tallies)
+    # Which rows matched follows from what was learned: nothing says so before that is charged.
     clipped = {t.player.label: t.public.clipped for t in tallies if t.public.clipped}
     if clipped:
         warnings.warn(
@@ -255,11 +263,6 @@ def replay(
             LogWarning,
             stacklevel=2,
         )
-    totals = [0.0 if t.seen is None else t.seen.wy for t in tallies]
-    spreads = [Spread() for _ in tallies]
-    after = None
-    if terms is not None:
-        totals, spreads, after = show(terms, tallies)
     found = [
         one
         for t, total, spread in zip(tallies, totals, spreads, strict=True)

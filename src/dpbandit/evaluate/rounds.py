@@ -17,16 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpbandit.encoder import Category, Encoder
-from dpbandit.encoder.features import text_of
+from dpbandit.encoder.features import plain, text_of
 from dpbandit.errors import DpbanditError, LogError, OptionError, ShapeError, nearest
 from dpbandit.frames import array_of, is_frame
-from dpbandit.types import Matrix
-from dpbandit.warmstart.source import open_log
+from dpbandit.types import Matrix, Vector
+from dpbandit.warmstart.source import check_user, open_log, texts_of
 
 NO_REWARD, NO_ACTION = "reward missing", "what was shown is missing, or was not on offer"
 NO_USER, NO_PROPENSITY = "user missing", "propensity missing, or not above 0 and at most 1"
 NO_CONTEXT = "contexts missing, or of another shape"
 SLATES = 4_096  # encoded slates that are kept
+HEAD = 1_024  # rounds whose contexts are looked at once more
 
 
 class Round(NamedTuple):
@@ -53,6 +54,7 @@ class Rounds:
     missing_reward: float | None = None
     rows: int = 0
     bad: Counter[str] = field(default_factory=Counter)
+    head: list[Vector] = field(default_factory=list)  # contexts of what was shown first
 
     def __iter__(self) -> Iterator[Round]:
         for values in self.values:
@@ -60,8 +62,10 @@ class Rounds:
             found = self._round(values)
             if isinstance(found, str):
                 self.bad[found] += 1
-            else:
-                yield found
+                continue
+            if len(self.head) < HEAD:
+                self.head.append(found.contexts[found.action].copy())
+            yield found
 
     def _round(self, values: Sequence[Any]) -> Round | str:
         at = self.places
@@ -142,11 +146,22 @@ def open_rounds(
     more = {"reward": reward, "propensity": propensity, "user": user}
     at = {kind: place(name) for kind, name in more.items() if name is not None}
     numbers = [name for name in (reward, propensity) if name is not None]
-    values, total = _values(log, names, numbers)
+    texts = {} if encoder is None else texts_of(encoder)
+    if isinstance(show, _Encoded):
+        texts[action] = frozenset(show.index)
+    if user is not None:
+        texts[user] = frozenset()
+    values, total = _values(log, names, numbers, texts, user)
     return Rounds(values, show, at, total, missing_reward)
 
 
-def _values(log: Any, names: list[str], numbers: list[str]) -> tuple[Iterator[Sequence[Any]], int]:
+def _values(
+    log: Any,
+    names: list[str],
+    numbers: list[str],
+    texts: dict[str, frozenset[str]],
+    user: str | None,
+) -> tuple[Iterator[Sequence[Any]], int]:
     """The values of these columns, row by row; and how many rows there are, or 0."""
     if isinstance(log, Mapping):
         columns = [_entry(log, name) for name in names]
@@ -168,7 +183,8 @@ def _values(log: Any, names: list[str], numbers: list[str]) -> tuple[Iterator[Se
     for name in names:
         if source.schema.names.count(name) != 1:
             raise LogError(f"the log has no column {name!r}: {nearest(name, source.schema.names)}")
-    parts = (part.batches(names, numbers=numbers) for part in source.parts)
+    check_user(source, user)
+    parts = (part.batches(names, numbers=numbers, texts=texts) for part in source.parts)
     batches = chain.from_iterable(parts)
     rows = (zip(*(c.to_pylist() for c in batch.columns), strict=True) for batch in batches)
     return chain.from_iterable(rows), source.rows or 0
@@ -219,9 +235,10 @@ class _Encoded:
         listed: int | None,
     ) -> None:
         names = [text_of(item[action]) for item in items]
-        self.index = {name: i for i, name in enumerate(names)}
-        if len(self.index) < len(items) or None in self.index or not items:
+        if len(set(names)) < len(items) or None in names or not items:
             raise OptionError(f"every item needs another {action!r}, and none may be missing")
+        self.index = {plain(name): i for i, name in enumerate(names) if name is not None}
+        self.index |= {name: i for i, name in enumerate(names) if name is not None}
         self.encoder, self.person, self.places = encoder, person, places
         self.items = [{name: item[name] for name in encoder.item_fields} for item in items]
         self.acted, self.listed = acted, listed
@@ -246,9 +263,13 @@ class _Encoded:
 
     def _at(self, name: Any) -> int | None:
         try:
-            return self.index.get(text_of(name))
+            text = text_of(name)
         except DpbanditError:
             return None
+        if text is None:
+            return None
+        found = self.index.get(text)
+        return self.index.get(plain(text)) if found is None else found
 
     def _slate(self, here: tuple[int, ...]) -> Any:
         found = self.kept.get(here)

@@ -70,7 +70,7 @@ def plan_of(bandit: Any, horizon: int) -> Plan:
     if spec["context_noise"] > 0:
         raise _refusal(name, "context_noise draws new contexts in every round")
     if spec["holdout"] > 0:
-        raise _refusal(name, "holdout plays some rounds by lot")
+        raise _refusal(name, "holdout plays some rounds at random")
     alphas = bandit.alphas(1, horizon)
     shared: dict[str, Any] = {
         "noise": noise,

@@ -315,8 +315,8 @@ class PairLearner(Learner, Holder):
         self.own_information[v] += found.information - information
         if t == 0:
             # Of a log the Gram matrix itself is known, but for noise, not a mean that it samples.
-            self.own_information[v] = (rounds / scale) ** 2
-            self.own_targets[v] = rounds / scale**2 * directions
+            self.own_information[v] = (of_directions / scale) ** 2
+            self.own_targets[v] = of_directions / scale**2 * directions
         self.rounds_shown = t
         self.releases += 1
         self._conclude(turns)

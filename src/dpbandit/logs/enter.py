@@ -124,6 +124,7 @@ def _enter(bandit: Bandit, start: Start, sums: Sums, log: Log, people: People) -
     draft = state.engine.draft()
     try:
         found, ledger = _release(bandit, start.recipe, sums)
+        found = found._replace(persons=len(people.hashes))
         _way(bandit).put(bandit, draft, start, found)
         draft.fields()["clipped"][0] += int(sums.counts[log_sums.CLIPPED])
         changed = {

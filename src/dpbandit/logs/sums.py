@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dpbandit.engine import backend_for
 from dpbandit.errors import OptionError
 from dpbandit.logs.record import Hashes
+from dpbandit.privacy.grid import GRID_BITS
 from dpbandit.release.pair import packed_size
 from dpbandit.types import Matrix, Vector
 
@@ -75,6 +76,11 @@ class Recipe(NamedTuple):
     def numbers(self) -> int:
         """Numbers in an item."""
         return self.length + (packed_size(self.length) if self.directions else 0)
+
+    @property
+    def without_directions(self) -> Recipe:
+        """The same with so little of u·uᵀ that each of its numbers is 0 in whole steps."""
+        return self._replace(directions=2.0**-GRID_BITS / 4)
 
     @property
     def spec(self) -> dict[str, Any]:

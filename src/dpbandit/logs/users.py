@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from dpbandit.engine import backend_for
 from dpbandit.logs.record import Counts, Hashes, People, Totals
 from dpbandit.logs.sums import Status, rows_by
-from dpbandit.privacy.unit import Person
+from dpbandit.privacy.unit import REWARD_BITS, Person
 from dpbandit.types import Vector
 
 # Places of a table that is still empty.
@@ -53,14 +54,19 @@ class Steps(NamedTuple):
 
     >>> Steps(2.0, 4).of(np.array([-1.0, 0.3, 7.0, np.nan])).tolist()
     [0, 2, 16, 0]
+    >>> Steps(4.0, 4, largest=2.0).of(np.array([1.0, 7.0])).tolist()
+    [4, 8]
     """
 
     width: float
     bits: int
+    largest: float = math.inf  # no reward counts for more
+    visits: bool = False  # whether a visit without a reward counts too, as the first one may
 
     def of(self, rewards: Vector) -> Totals:
         """How many. A reward that is no finite number counts for nothing."""
-        inside = np.clip(np.where(np.isfinite(rewards), rewards, 0.0), 0.0, self.width)
+        most = min(self.width, self.largest)
+        inside = np.clip(np.where(np.isfinite(rewards), rewards, 0.0), 0.0, most)
         return (inside / self.width * 2.0**self.bits).astype(np.int64)
 
     def worth(self, steps: Totals) -> Vector:
@@ -72,13 +78,13 @@ class Steps(NamedTuple):
 class Persons:
     """What persons' rewards add up to, in steps, each up to the cap. All of it is private.
 
-    >>> persons = Persons(Person("", "", ("person", 1.5)), Steps(1.0, 1))
+    >>> persons = Persons(3, Steps(1.0, 1))
     >>> persons.take(np.array([7, 9, 7, 7], dtype=np.uint64), np.array([2, 2, 2, 1])).tolist()
     [2, 2, 1, 0]
     """
 
-    def __init__(self, unit: Person, steps: Steps) -> None:
-        self.steps, self.cap = steps, unit.room(0, *steps)
+    def __init__(self, cap: int, steps: Steps) -> None:
+        self.steps, self.cap = steps, cap
         self._sums: dict[int, int] = {}
 
     def take(self, names: Hashes, steps: Totals) -> Totals:
@@ -106,7 +112,37 @@ class Persons:
     def people(self) -> People:
         """What is left to remember."""
         hashes = np.array(sorted(self._sums), dtype=np.uint64)
-        return People(hashes, np.array([self._sums[int(name)] for name in hashes], dtype=np.int64))
+        counts = np.array([self._sums[int(name)] for name in hashes], dtype=np.int64)
+        return People(hashes, counts + self.steps.visits)
+
+
+class Visitors(Persons):
+    """The same where contexts are private: the Gram matrix has a person's first visit alone, and what
+    is counted of them is 1 and the steps.
+
+    An answer is twice the steps that are learned, and 1 more for a first visit.
+
+    >>> visitors = Visitors(3, Steps(1.0, 1, visits=True))
+    >>> visitors.take(np.array([7, 9, 7, 7], dtype=np.uint64), np.array([2, 0, 2, 1])).tolist()
+    [5, 1, 2, 0]
+    >>> visitors.people().count_of_hash(7), visitors.people().count_of_hash(9)
+    (4, 1)
+    """
+
+    def take(self, names: Hashes, steps: Totals) -> Totals:
+        """Twice what is learned of each, after all before it, and whether it is a first visit."""
+        _, first = np.unique(names, return_index=True)
+        new = np.zeros(len(names), dtype=np.int64)
+        new[first] = [int(name) not in self._sums for name in names[first]]
+        return 2 * super().take(names, steps) + new
+
+
+def persons_of(unit: Person, width: float, bits: int) -> Persons:
+    """Who counts what a log has of persons of this kind, whose rewards are 0 to `width`."""
+    if unit.counted_by_engine:
+        steps = Steps(float(unit.option[1]), REWARD_BITS, largest=width, visits=True)
+        return Visitors(1 << REWARD_BITS, steps)
+    return Persons(unit.room(0, width, bits), Steps(width, bits))
 
 
 def _table(places: int) -> tuple[Hashes, Counts]:

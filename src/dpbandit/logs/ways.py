@@ -13,7 +13,7 @@ from dpbandit.bandit import Bandit
 from dpbandit.engine import Engine
 from dpbandit.learners.prior import LOOKED_AT
 from dpbandit.logs.sums import Recipe, Sums, add, symmetric
-from dpbandit.release.pair import largest_move
+from dpbandit.release.pair import most_move
 from dpbandit.types import Matrix, Vector
 
 Fields = dict[str, NDArray[Any]]
@@ -37,6 +37,7 @@ class Found(NamedTuple):
     sums: Sums
     noisy: Vector
     scale: float  # of the noise
+    persons: int = 0  # of how many, where that is counted and public
 
 
 class Way(ABC):
@@ -143,7 +144,8 @@ class IntoPair(Way):
 
     With u = (x/L, 1)/√2 a row is v·u/s and η·uuᵀ/s. As |v| ≤ ½ and ‖u‖ ≤ 1 it moves by at most
     √(1 + 2η²)/s, which is 1. η is such that both are the learner's own items of the first whitener,
-    but for one factor.
+    but for one factor. Of a person with any number of rows v is what the cap leaves of r/2C, and the
+    Gram matrix has the first row; the factor is 1, so that rows and rounds add up (docs/privacy.md).
     """
 
     def prepare(self, bandit: Bandit, sample: Matrix, tolerance: float) -> Start:
@@ -151,34 +153,51 @@ class IntoPair(Way):
         k = bandit.dim + 1
         more = {
             "constant": True,
-            "size": bandit.options.max_norm,
+            "size": bandit.options.max_norm * (1.0 + tolerance),  # so that no ‖u‖ is above 1
             "whitener": np.eye(k) / (math.sqrt(2.0) * size),
             "triangular": True,
             "floor": 1.0,
             "directions": eta * size,
         }
+        if self._persons(bandit):
+            more |= {"middle": 0.0, "width": self._width(bandit)}
         return Start(_recipe(bandit, tolerance, **more))
 
     def put(self, bandit: Bandit, engine: Engine, start: Start, found: Found) -> None:
-        _, _, factor = self._sizes(bandit)
-        noisy, learned = found.noisy * factor, found.sums.learned
+        eta, size, factor = self._sizes(bandit)
+        noisy, learned, fields = found.noisy * factor, found.sums.learned, engine.fields()
         # As many rounds with ‖u‖ = 1 would have this trace: read off the noisy matrix, within what
         # ½ ≤ ‖u‖² ≤ 1 leaves possible.
-        k, settings = bandit.dim + 1, bandit.design.settings
+        k = bandit.dim + 1
         diagonal = noisy[k + np.cumsum([0, *range(k, 1, -1)])]
-        each = math.sqrt(settings["first_eta2"] / largest_move(settings["first_eta2"]))
-        rounds = min(max(float(diagonal.sum()) / each, 0.5 * learned), float(learned))
-        engine.fields()["before"][0] = rounds
+        shown = found.persons if self._persons(bandit) else learned
+        rounds = float(diagonal.sum()) / (eta / size * factor)
+        rounds = min(max(rounds, 0.5 * shown), float(shown))
+        if self._persons(bandit):
+            fields["people"][0] = max(round(rounds), 1)
+            rounds *= learned / shown
+            fields["estimate"][:] = 0.0  # what was taken off rewards
+        fields["before"][0] = rounds
         _done(engine.start(noisy, found.scale * factor))
+
+    def _persons(self, bandit: Bandit) -> bool:
+        return bool(bandit.design.settings["persons"])
+
+    def _width(self, bandit: Bandit) -> float:
+        """What a reward is divided by."""
+        reach, width = bandit.design.settings["reach"], bandit.options.width
+        return float(2.0 * reach if self._persons(bandit) else width)
 
     def _sizes(self, bandit: Bandit) -> tuple[float, float, float]:
         """η, s, and what an item is multiplied by to become the learner's own."""
         settings = bandit.design.settings
-        # The learner's a is u·e/(2c·s₀), and its g is η₀·uuᵀ/s₀.
-        per_moment = bandit.options.width / (2.0 * settings["window"])
+        # The learner's a is u·e/(2R·s₀), and its g is η₀·uuᵀ/s₀.
+        per_moment = self._width(bandit) / (2.0 * settings["reach"])
+        etas = settings["first_eta2"], settings["first_eta2"], settings["later_eta2"]
         eta = math.sqrt(settings["first_eta2"]) / per_moment
         size = math.sqrt(1.0 + 2.0 * eta * eta)
-        return eta, size, per_moment * size / math.sqrt(largest_move(settings["first_eta2"]))
+        own = math.sqrt(most_move(*etas, persons=self._persons(bandit)))
+        return eta, size, per_moment * size / own
 
 
 # By the learner, and where its noise sits. What is not here cannot start from a log.

@@ -60,7 +60,7 @@ class Policy(ABC):
 
     name: ClassVar[str]
     in_core: ClassVar[bool] = False  # whether the compiled core has it; or the reference runs it
-    exact: ClassVar[bool] = False  # whether it draws lots with probabilities in closed form
+    exact: ClassVar[bool] = False  # whether it samples arms with probabilities in closed form
     description: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
@@ -72,7 +72,7 @@ class Policy(ABC):
 
     @abstractmethod
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
-        """The score of each row; the highest is played, and ties are broken by lot.
+        """The score of each row; the highest is played, and ties are broken at random.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Policy(ABC):
         seed: int | None,
         name: str,
     ) -> Propensities:
-        """The probability of each row, or PropensityError where the rule draws no lots.
+        """The probability of each row, or PropensityError where the rule is deterministic.
 
         `name` is the algorithm's, for the error's words.
         """
@@ -145,9 +145,8 @@ class BoundPolicy(MatrixPolicy):
         raise PropensityError(
             f"{name} has no propensities: it plays the arm with the highest bound, so one arm has "
             "probability 1 and all others 0, and its log cannot say what another arm would have "
-            "earned. Give holdout=0.02, say, and two decisions in a hundred are made by lot; or take "
-            "an algorithm that draws lots: 'anytime' or 'anytime-joint' with policy='sampled', or "
-            "'private-ts'"
+            "earned. With holdout=0.02, two decisions in a hundred are random; or use an algorithm "
+            "that samples arms: 'anytime' or 'anytime-joint' with policy='sampled', or 'private-ts'"
         )
 
     def certain(self, view: View, contexts: Matrix, alpha: float) -> Propensities:

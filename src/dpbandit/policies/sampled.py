@@ -23,11 +23,11 @@ from dpbandit.policies.policy import (
 
 
 class Sampled(MatrixPolicy):
-    """One arm by lot: the nearer to the leader, in standard deviations, the likelier."""
+    """A random arm: the closer to the leader, in standard deviations, the likelier."""
 
     name = "sampled"
     in_core = exact = True
-    description = "by lot, as likely as to beat the leader, of N(θ, α²M)"
+    description = "random, as likely as to beat the leader, of N(θ, α²M)"
 
     def scores(self, view: View, contexts: Matrix, alpha: float, key: int, decision: int) -> Vector:
         """Logarithms of weights plus Gumbel numbers: the highest is drawn with its weight's share."""

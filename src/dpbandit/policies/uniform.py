@@ -1,4 +1,4 @@
-"""Random play: all arms score the same, and the lot decides."""
+"""Random play: all arms score the same, and ties are broken at random."""
 
 from __future__ import annotations
 

@@ -202,7 +202,3 @@ class Pair(Anytime):
             "later_eta2": self.later_eta2,
             "persons": self.persons,
         }
-
-    def no_log(self) -> str:
-        """With persons, what a log says of them would have to be counted as the stream's is."""
-        return "nothing is proven for persons whose contexts are private" if self.persons else ""

@@ -33,9 +33,8 @@ class AccessLog:
 
     async def write(self) -> None:
         """Add what was collected to the table; keep it for later if that fails."""
+        # Also if there is nothing: whether this fails must not show that there was something.
         entries, self._entries = self._entries, Counter()
-        if not entries:
-            return
         try:
             await self._lane.do(lambda store: _add(store, entries))
         except BaseException:
@@ -45,6 +44,7 @@ class AccessLog:
 
 def _add(store: Store, entries: Counter[tuple[int, str, str, str, int]]) -> None:
     with store.connection.write():
+        store.put_meta("noted", str(store.connection.now()))
         for entry, count in sorted(entries.items()):
             store.connection.run(
                 "INSERT INTO access_log (bucket, key, action, bandit, status, requests) VALUES (?, "

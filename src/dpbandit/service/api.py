@@ -166,6 +166,11 @@ class App:
             if now - since > settings.write_seconds and task not in self._reading:
                 self._cancel(task, Refused(503, "this takes too long: try again", AGAIN))
 
+    def end_pending(self) -> None:
+        """Answer all who still wait: the service ends, and its store may hang."""
+        for task in [*self._working]:
+            self._cancel(task, Refused(503, "the service is ending: try again", AGAIN))
+
     def _cancel(self, task: asyncio.Task[Any], late: Refused) -> None:
         if task not in self._late:
             self._late[task] = late
@@ -173,7 +178,13 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            try:
+                await self._http(scope, receive, send)
+            except Exception as error:
+                # Here, where it is said once: what the server says of it, once for each request, is
+                # left out of the log.
+                self._say_unexpected("an answer", error)
+                raise
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
 

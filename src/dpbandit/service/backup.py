@@ -35,8 +35,9 @@ def backup(url: str, target: Path) -> int:
             raise OptionError(f"{target} exists already: a copy never replaces anything")
         part = target.with_name(target.name + ".part")
         try:
-            with contextlib.suppress(FileNotFoundError):
-                part.unlink()  # of one that was interrupted
+            for left in (part, part.with_name(part.name + "-journal")):
+                with contextlib.suppress(FileNotFoundError):
+                    left.unlink()  # of one that was interrupted
             os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             connection.copy_to(part)
             with part.open("rb") as file:

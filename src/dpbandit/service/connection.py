@@ -1,22 +1,33 @@
 """Limits on connections. The server below waits for heads, bodies and readers as long as it takes,
-before anybody has shown a key; here every connection is in one of three states, and none lasts.
+before anybody has shown a key; here every connection is in one of four states, and none lasts.
 
-Being answered: the application has deadlines of its own, and a caller must read its answer.
-Sending: a head or a body, also one that nobody waits for any more. At rest: between two requests.
-When there are too many, those who never showed a key go first, then those at rest; whoever has a
-key and waits for an answer stays.
+Greeting: over TLS, until both sides have shaken hands. Being answered: the application has
+deadlines of its own, and a caller must read its answer. Sending: a head or a body, also one that
+nobody waits for any more. At rest: between two requests.
+
+When there are too many, those that greet go first, then those who never showed a key, then those at
+rest; whoever has a key and waits for an answer stays.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+log = logging.getLogger("dpbandit.service")
+
 MOST_BYTES = 32 << 10
+# Open files that are no connection: the store's, on several threads, and those of libraries. Also
+# connections of a moment that are closed again at once.
+OWN_FILES = 128
 # Of all connections, so many make room at once: looking for the oldest costs a look at all.
 ROOM = 16
 
@@ -43,6 +54,22 @@ class Limits:
     sending: float  # for a head, and for a body
     answer: float  # for an answer to be made and read
     rest: float
+
+
+def room_for(connections: int) -> int:
+    """So many connections, or as many as the system lets this process have: each is an open file.
+    Strangers could otherwise take all of them, and leave none for the store."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OWN_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < wanted:
+            most = max(soft - OWN_FILES, soft // 4)
+            words = "%d connections at a time, not %d: the system allows %d open files (ulimit -n)"
+            log.warning(words, most, connections, soft)
+            return most
+    return connections
 
 
 class _Answer(RequestResponseCycle):
@@ -101,8 +128,18 @@ class LimitedConnection(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _make_room(self) -> bool:
+    @property
+    def too_many(self) -> int:
+        """How many more there are than may be; this one counts once it is made."""
+        return len(self.connections) + len(Greetings.waiting) - self.limits.connections
+
+    def make_room(self) -> bool:
         """End some who may as well come again; whether there were any."""
+        greeting = [*Greetings.waiting][: max(1, self.limits.connections // ROOM)]
+        for task in greeting:
+            Greetings.end(task)
+        if greeting:
+            return True
         others = [other for other in self.connections if other is not self]
         here = [other for other in others if isinstance(other, LimitedConnection)]
         found = [other for other in here if not other.known]
@@ -118,7 +155,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections and not self._make_room():
+        if self.too_many > 0 and not self.make_room():
             transport.write(TOO_MANY)
             transport.close()
 
@@ -174,6 +211,66 @@ class LimitedConnection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.write(TOO_LARGE)
             self.transport.close()
+
+
+class Greetings:
+    """Accepts connections over TLS, in the place of the event loop's server, which does not say who
+    is shaking hands."""
+
+    waiting: ClassVar[dict[asyncio.Task[None], None]] = {}  # in the order in which they came
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        context: ssl.SSLContext,
+        make: Callable[[], LimitedConnection],
+        seconds: float,
+    ) -> None:
+        self.sockets = sockets
+        self._context, self._make, self._seconds = context, make, seconds
+        self._accepting = [asyncio.create_task(self._accept(one)) for one in sockets]
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                found, _ = await loop.sock_accept(listening)
+                behind = self._make()
+                if behind.too_many >= 0:
+                    behind.make_room()
+                self.waiting[asyncio.create_task(self._shake(found, behind))] = None
+            except Exception:  # gone already, or no file is left for it: nobody else's concern
+                await asyncio.sleep(0.05)
+
+    async def _shake(self, found: socket.socket, behind: LimitedConnection) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: behind,
+                found,
+                ssl=self._context,
+                ssl_handshake_timeout=self._seconds,
+                ssl_shutdown_timeout=1.0,
+            )
+        except Exception:  # whatever a stranger sent; in no log, which could count them
+            found.close()
+        finally:
+            self.waiting.pop(task, None)
+
+    @classmethod
+    def end(cls, task: asyncio.Task[None]) -> None:
+        del cls.waiting[task]
+        task.cancel()
+
+    def close(self) -> None:
+        for task in (*self._accepting, *self.waiting):
+            task.cancel()
+        for one in self.sockets:
+            one.close()
+
+    async def wait_closed(self) -> None:
+        """Nobody has to wait."""
 
 
 def end_overdue(connections: Collection[Any], now: float) -> None:

@@ -196,6 +196,8 @@ class Learner:
                 self._held.pop(line.id, None)
         self._fresh.clear()
         if time.monotonic() - self._erased > min(ERASE_SECONDS, self.settings.retain_rewards + 0.5):
+            # Always: whether a turn fails must not show that there were rewards to erase.
+            self.store.set_meta("erased", str(self.store.connection.now()))
             self.store.erase_access_log(self.settings.retain_access_log)
             for line in lines:
                 # Deleted ones at the start only: who deleted one may have crashed while doing it.

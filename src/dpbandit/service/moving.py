@@ -24,9 +24,10 @@ from dpbandit.algorithms import registry
 from dpbandit.algorithms.phase import BLOCKS
 from dpbandit.bandit import Bandit
 from dpbandit.errors import CapError, DpbanditError, OptionError, SaveError
-from dpbandit.files import moved_to, note_beside, unpack
+from dpbandit.files import moved_to, unpack
 from dpbandit.logs.record import People
 from dpbandit.release.local import NEVER
+from dpbandit.saving import note_beside
 from dpbandit.service import blueprint, measure
 from dpbandit.service.records import person_of_log
 from dpbandit.service.store import Store

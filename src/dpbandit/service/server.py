@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from dpbandit.service.learner import Learner
 
 log = logging.getLogger("dpbandit.service")
+
+# Lines of the server below, one for each request or with their number: a report of a reward is one.
+COUNTS_REQUESTS = ("Exception in ASGI application", "Cancel ")
 
 # Seconds; set by `serve_http`, for the loop that the HTTP server makes.
 _TLS = {"handshake": 10.0}
@@ -90,10 +94,11 @@ def serve_http(
     import uvicorn
 
     from dpbandit.service.api import App
-    from dpbandit.service.connection import LimitedConnection, Limits, end_overdue
+    from dpbandit.service.connection import LimitedConnection, Limits, end_overdue, room_for
 
+    app = App(settings, healthy=healthy)
     config = uvicorn.Config(
-        App(settings, healthy=healthy),
+        app,
         host=settings.host,
         port=settings.port,
         lifespan="on",
@@ -122,7 +127,7 @@ def serve_http(
         raise StoreError(f"the TLS certificate and its key cannot be used: {why}") from None
     _TLS["handshake"] = settings.body_seconds
     LimitedConnection.limits = Limits(
-        connections=settings.max_connections,
+        connections=room_for(settings.max_connections),
         sending=settings.body_seconds,
         answer=settings.write_seconds,
         rest=settings.idle_seconds,
@@ -147,6 +152,8 @@ def serve_http(
             _end_soon(settings)
             if stop is not None:
                 stop.set()
+            # Sooner than the server below gives them up.
+            asyncio.get_running_loop().call_later(settings.shutdown_seconds * 0.4, app.end_pending)
             await super().shutdown(*arguments, **more)
 
     np.seterr(all="ignore")  # squares of huge contexts overflow: the norm check then sees that
@@ -180,8 +187,8 @@ def where(settings: Settings, port: int) -> str:
 
 
 def deadlined_loop() -> asyncio.AbstractEventLoop:
-    """The event loop that is installed. A TLS handshake takes no longer than a head, and an end
-    waits for nobody: until then no connection of ours is there to see to it."""
+    """The event loop that is installed. Over TLS a connection begins with a greeting, which takes no
+    longer than a head."""
     if fastest() == "uvloop":
         import uvloop
 
@@ -191,10 +198,22 @@ def deadlined_loop() -> asyncio.AbstractEventLoop:
     seconds = _TLS["handshake"]
 
     class Deadlined(base):  # type: ignore[misc]
-        async def create_server(self, *given: Any, **more: Any) -> Any:
-            if more.get("ssl") is not None:
-                more |= {"ssl_handshake_timeout": seconds, "ssl_shutdown_timeout": 1.0}
-            return await super().create_server(*given, **more)
+        async def create_server(
+            self, make: Any, host: str = "", port: int = 0, *, ssl: Any = None, **more: Any
+        ) -> Any:
+            if ssl is None:
+                return await super().create_server(make, host, port, **more)
+            from dpbandit.service.connection import Greetings
+
+            kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+            found = await self.getaddrinfo(host or None, port, type=kind, flags=flags)
+            sockets = [
+                socket.create_server(place, family=family, backlog=more["backlog"])
+                for family, place in sorted({(family, place) for family, *_, place in found})
+            ]
+            for one in sockets:
+                one.setblocking(False)
+            return Greetings(sockets, ssl, make, seconds)
 
     loop: asyncio.AbstractEventLoop = Deadlined()
     return loop
@@ -376,6 +395,8 @@ def _log_to_stderr(settings: Settings) -> None:
         force=True,
     )
     logging.getLogger("dpbandit").setLevel(level)
+    below = logging.getLogger("uvicorn.error")
+    below.filters[:] = [lambda record: not str(record.msg).startswith(COUNTS_REQUESTS)]
     if settings.json:
         logging.getLogger().handlers[0].setFormatter(_JsonLines())
 

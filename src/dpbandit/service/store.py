@@ -119,10 +119,15 @@ class Store:
             self.put_meta(name, value)
 
     def put_meta(self, name: str, value: str | None) -> None:
-        """The same inside a transaction."""
-        self.connection.run("DELETE FROM meta WHERE name = ?", (name,))
-        if value is not None:
-            self.connection.add("meta", name=name, value=value)
+        """The same inside a transaction. Others may be writing it at the same moment."""
+        if value is None:
+            self.connection.run("DELETE FROM meta WHERE name = ?", (name,))
+        else:
+            self.connection.run(
+                "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value "
+                "= excluded.value",
+                (name, value),
+            )
 
     def cap(self) -> dict[str, float] | None:
         """The budget that all bandits share: ε at a δ. None if there is no cap."""

@@ -2,8 +2,9 @@
 
 Rows that are bad do not count. On one machine one thread counts and adds up in the log's order
 while others decode. On a cluster parts are read twice: once to find whose good rows they have (8
-bytes a row travel; of persons, 16 for each row that has a reward above 0), which the calling process
-counts in the log's order, and again with the answer (a bit a good row; 8 bytes). The sums are the
+bytes a row travel; of persons, 16 for each row that has a reward above 0, or for every good one where
+contexts are private), which the calling process counts in the log's order, and again with the answer
+(a bit a good row; 8 bytes). The sums are the
 same, to the last bit.
 """
 
@@ -62,13 +63,13 @@ class Answer(NamedTuple):
 
 
 def asked_of(rows: Rows, steps: Steps | None) -> Asked:
-    """The good rows; of persons, those of them with a reward above 0."""
+    """The good rows; of persons, those of them with a reward above 0, unless visits count too."""
     good = rows.status == GOOD
     if steps is None:
         at = np.flatnonzero(good)
         return Asked(at, _users(rows)[at], np.empty(0, dtype=np.int64))
     many = steps.of(rows.rewards)
-    at = np.flatnonzero(good & (many > 0))
+    at = np.flatnonzero(good & ((many > 0) | steps.visits))
     return Asked(at, _users(rows)[at], many[at])
 
 
@@ -137,8 +138,13 @@ def scan_answered(reading: Reading, own: tuple[AnyPart, Answer], tell: Tell) -> 
 def _worth(rows: Rows, found: Asked, taken: Totals, steps: Steps) -> Rows:
     """The rows with what is learned of their rewards; those not asked of have none."""
     rewards = np.zeros(len(rows.rewards))
-    rewards[found.at] = steps.worth(taken)
-    return rows._replace(rewards=rewards)
+    if not steps.visits:
+        rewards[found.at] = steps.worth(taken)
+        return rows._replace(rewards=rewards)
+    rewards[found.at] = steps.worth(taken >> 1)
+    again = np.zeros(len(rewards), dtype=bool)
+    again[found.at] = taken & 1 == 0
+    return rows._replace(rewards=rewards, again=again)
 
 
 def _users(rows: Rows) -> Hashes:

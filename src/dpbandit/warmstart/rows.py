@@ -23,6 +23,8 @@ class Rows(NamedTuple):
     rewards: Vector
     status: Status
     users: NDArray[np.uint64] | None
+    # Where contexts are private and persons come often: whether this one came before.
+    again: NDArray[np.bool_] | None = None
 
 
 def contexts_of(batch: Any, columns: Columns, status: Status) -> Matrix:
@@ -31,7 +33,7 @@ def contexts_of(batch: Any, columns: Columns, status: Status) -> Matrix:
         pa = arrow("pyarrow")
         fields = list(columns.context)
         try:
-            found = columns.encoder.transform(pa.Table.from_batches([batch]).select(fields))
+            found = columns.encoder.contexts(pa.Table.from_batches([batch]).select(fields))
         except OptionError as error:
             raise LogError(f"a row cannot be encoded: {error}. Nothing was released") from None
         return np.ascontiguousarray(found)

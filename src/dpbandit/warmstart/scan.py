@@ -40,10 +40,19 @@ def scan(
         look(rows, recipe)
         if admit is not None:
             rows = admit(rows)
-        absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
+        add(rows, recipe, sums)
         if seen is not None:
             seen(len(rows.status))
     return sums
+
+
+def add(rows: Rows, recipe: Recipe, sums: Sums) -> None:
+    """Add up the rows. Of a person whose contexts are private the Gram matrix has one visit."""
+    if rows.again is None:
+        absorb(rows.contexts, rows.rewards, rows.status, recipe, sums)
+        return
+    for these, how in ((~rows.again, recipe), (rows.again, recipe.without_directions)):
+        absorb(rows.contexts[these], rows.rewards[these], rows.status[these], how, sums)
 
 
 def look(rows: Rows, recipe: Recipe) -> None:

@@ -11,15 +11,23 @@ import glob
 import hashlib
 import os
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpbandit.encoder import Encoder, Number
+from dpbandit.encoder import Category, Encoder, Number
 from dpbandit.errors import LogError, nearest
 from dpbandit.frames import is_frame
-from dpbandit.warmstart.streams import KINDS, FilePart, StreamPart, ends, kind_of, schema_of
+from dpbandit.warmstart.streams import (
+    KINDS,
+    NO_TEXTS,
+    FilePart,
+    StreamPart,
+    ends,
+    kind_of,
+    schema_of,
+)
 
 # Rows decoded at a time: with 25 features they take 3 MB.
 BATCH = 16_384
@@ -41,7 +49,6 @@ class Columns:
     dim: int
     single: bool  # whether any feature has single precision or less
     encoder: Encoder | None = None  # then its fields are the context's columns
-    private: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -53,14 +60,23 @@ class Columns:
         return (*(name for name in self.context if name not in self._others), self.reward)
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """Columns of text. Where contexts are private, no row may decide what another one's 007 is."""
-        return self._others if self.private else ()
+    def texts(self) -> dict[str, frozenset[str]]:
+        """Columns of names, which in CSV are read as they stand there (`FilePart.batches`)."""
+        users = {} if self.user is None else {self.user: frozenset[str]()}
+        return users if self.encoder is None else {**texts_of(self.encoder), **users}
 
     @property
     def _others(self) -> tuple[str, ...]:
-        features = {} if self.encoder is None else self.encoder.features
-        return tuple(name for name in features if not isinstance(features[name], Number))
+        return () if self.encoder is None else tuple(texts_of(self.encoder))
+
+
+def texts_of(encoder: Encoder) -> dict[str, frozenset[str]]:
+    """The fields that are no numbers, with the categories that are known of each."""
+    return {
+        name: frozenset(feature.known if isinstance(feature, Category) else ())
+        for name, feature in encoder.features.items()
+        if not isinstance(feature, Number)
+    }
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class Part:
         *,
         threads: bool = False,
         numbers: Collection[str] = (),
-        texts: Collection[str] = (),
+        texts: Mapping[str, frozenset[str]] = NO_TEXTS,
     ) -> Iterator[Any]:
         """Its rows as Arrow record batches, in order. `threads`: decode columns side by side."""
         del numbers, texts  # Parquet says itself what they are
@@ -312,8 +328,9 @@ def find_columns(
         is_list, dim, single = _numbers_in(source, names, dim_given, private)
     else:
         is_list, dim, single = False, encoder.dim, False
-    _check_reward_and_user(source, reward, user)
-    return Columns(names, reward, user, is_list, dim, single, encoder, private)
+    _check_reward(source, reward)
+    check_user(source, user)
+    return Columns(names, reward, user, is_list, dim, single, encoder)
 
 
 def _numbers_in(
@@ -345,19 +362,24 @@ def _numbers_in(
     return any(lists), dim, single
 
 
-def _check_reward_and_user(source: Source, reward: str, user: str | None) -> None:
-    types = arrow("pyarrow").types
+def _check_reward(source: Source, reward: str) -> None:
     if not _is_number(kind := source.schema.field(reward).type):
         raise LogError(f"the reward's column {reward!r} holds {kind}: numbers are needed")
-    if user is not None:
-        kind = source.schema.field(user).type
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        texts = (types.is_string, types.is_large_string, types.is_string_view)
-        if not (types.is_integer(kind) or any(is_text(kind) for is_text in texts)):
-            # 17 and 17.0 would be two users: one person could then exceed the cap.
-            raise LogError(
-                f"the user's column {user!r} holds {kind}: text or whole numbers are needed"
-            )
+
+
+def check_user(source: Source, user: str | None) -> None:
+    """Refuse a column of users in which 17 and 17.0 would be two: one person could exceed the cap."""
+    if user is None:
+        return
+    types = arrow("pyarrow").types
+    kind = source.schema.field(user).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    if not (types.is_integer(kind) or any(is_text(kind) for is_text in texts)):
+        hint = " (pandas makes 17.0 of 17 where users are missing)" if _is_number(kind) else ""
+        raise LogError(
+            f"the user's column {user!r} holds {kind}: text or whole numbers are needed{hint}"
+        )
 
 
 def _is_number(kind: Any) -> bool:

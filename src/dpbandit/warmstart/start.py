@@ -19,7 +19,7 @@ from dpbandit.errors import LogError, LogWarning, OptionError, PrivacyWarning
 from dpbandit.logs import enter
 from dpbandit.logs.record import Log
 from dpbandit.logs.sums import GOOD, OVER_CAP, Recipe, inspect
-from dpbandit.logs.users import Persons, Steps, Tally
+from dpbandit.logs.users import Persons, Tally, persons_of
 from dpbandit.model import NORM_TOLERANCE
 from dpbandit.options import whole
 from dpbandit.privacy.unit import Person
@@ -146,6 +146,8 @@ def warm_start(
         )
     longest = float(options.get("max_norm", 1.0))
     sample = np.empty((0, columns.dim)) if private else peek(opened, columns, longest)
+    if encoder is not None and (doubt := encoder.doubt(sample)):
+        warnings.warn(doubt, LogWarning, stacklevel=2)
     given = {**options, "dim": columns.dim}
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
@@ -209,8 +211,8 @@ def learn_log(
     tally: Tally | Persons | None = None if unit.cap is None else Tally(unit.cap)
     steps = None
     if isinstance(unit, Person):
-        steps = Steps(ready.options.width, ready.design.reward_bits)
-        tally = Persons(unit, steps)
+        tally = persons_of(unit, ready.options.width, ready.design.reward_bits)
+        steps = tally.steps
     seen = spread.adding_up(lambda rows: progress(rows, source.rows or 0) if progress else None)
     reading = Reading(columns, start.recipe, missing_reward, steps)
     with spread.over(cluster, workers) as place:

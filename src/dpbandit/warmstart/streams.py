@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,10 @@ from dpbandit.errors import LogError
 
 HEAD = 65_536  # rows of a stream that are kept, so that it can be looked at before it is read
 ENDS = 1 << 16  # bytes at either end that tell a file from another one
+
+# What stands for a missing value in CSV: nothing, and what R, databases and spreadsheets write.
+SPELLED_MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None")
+NO_TEXTS: Mapping[str, frozenset[str]] = {}
 
 # Kinds of files by how their names end.
 KINDS = {
@@ -62,10 +66,13 @@ class FilePart:
         *,
         threads: bool = False,
         numbers: Collection[str] = (),
-        texts: Collection[str] = (),
+        texts: Mapping[str, frozenset[str]] = NO_TEXTS,
     ) -> Iterator[Any]:
         """Its rows as Arrow record batches, in order. Of CSV, `numbers` and `texts` are read as such,
-        whatever the first megabyte held: 0 and 1 there say nothing of 0.5 later."""
+        whatever the first megabyte held: 0 and 1 there say nothing of 0.5 later.
+
+        `texts` are columns of names, as they stand in the file: 007 is not 7. With each come the names
+        that are none of `SPELLED_MISSING`: NA is a country."""
         import pyarrow as pa
 
         del threads  # CSV is parsed by several anyway
@@ -78,13 +85,34 @@ class FilePart:
             schema = _with_kinds(self.schema, numbers, texts)
             with _reader(self.file, self.kind, schema, names) as reader:
                 for batch in reader:
-                    yield from _slices(batch.select(names), rows)
+                    found = batch.select(names)
+                    if self.kind == "csv":
+                        found = self._names(found, texts)
+                    yield from _slices(found, rows)
         except (OSError, ValueError, pa.ArrowException) as error:
             # Arrow's own words quote what is in it.
             words = f"{where} cannot be read ({type(error).__name__}). Nothing was released"
             if self.kind == "csv":
                 words += ". Is there text in a column of numbers?"
             raise LogError(words) from None
+
+    def _names(self, batch: Any, texts: Mapping[str, frozenset[str]]) -> Any:
+        """The batch with null where a text says that it is missing."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        columns = []
+        for one, column in zip(batch.schema, batch.columns, strict=True):
+            if pa.types.is_string(one.type):
+                known = texts.get(one.name, frozenset())
+                if not known and pa.types.is_integer(self.schema.field(one.name).type):
+                    # Numbers at the head: 17.0 further down is 17. Nobody is two persons.
+                    column = pc.replace_substring_regex(column, r"^(-?[0-9]+)\.0$", r"\1")
+                missing = [text for text in SPELLED_MISSING if text not in known]
+                gone = pc.is_in(column, value_set=pa.array(missing, pa.string()))
+                column = pc.if_else(gone, None, column)
+            columns.append(column)
+        return pa.record_batch(columns, schema=batch.schema)
 
 
 @dataclass(eq=False)
@@ -106,7 +134,7 @@ class StreamPart:
         *,
         threads: bool = False,
         numbers: Collection[str] = (),
-        texts: Collection[str] = (),
+        texts: Mapping[str, frozenset[str]] = NO_TEXTS,
     ) -> Iterator[Any]:
         """Its rows as Arrow record batches, in order. What is not kept is gone then."""
         del threads, numbers, texts
@@ -137,7 +165,7 @@ class StreamPart:
             ) from None
 
 
-def _with_kinds(schema: Any, numbers: Collection[str], texts: Collection[str]) -> Any:
+def _with_kinds(schema: Any, numbers: Collection[str], texts: Mapping[str, frozenset[str]]) -> Any:
     """The schema with floats where whole numbers, or nothing, were found at the head, and with texts
     as they stand in the file."""
     import pyarrow as pa
@@ -163,9 +191,8 @@ def _reader(file: str, kind: str, schema: Any, names: list[str] | None) -> Any:
     if kind == "csv":
         from pyarrow import csv
 
-        given = csv.ConvertOptions(
-            column_types=schema, include_columns=names or [], strings_can_be_null=True
-        )
+        # Texts that are missing become null later, where it is known which are not.
+        given = csv.ConvertOptions(column_types=schema, include_columns=names or [])
         return csv.open_csv(file, convert_options=given)
     if kind == "arrow":
         source = pa.memory_map(file)

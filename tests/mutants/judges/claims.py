@@ -123,6 +123,14 @@ def units_take_what_they_allow() -> Any:
             seen.append(taken)
         assert before <= cap
         assert who.take(width, cap + 3, width, bits).counts == 0
+    # What a claim says of whom: how many clicks, and whether their contexts are meant.
+    assert "at most 4 of their clicks (or rewards of 2 in total) are" in unit.person(2.0, 0.5).words
+    assert "at most 2 of their clicks (or rewards of 2 in total) are" in unit.person(2.0).words
+    assert "at most 1 of their clicks (or rewards of 1 in total) is" in unit.person(1.0).words
+    for number, rewards in ((1, "1 reward"), (3, "3 rewards")):
+        assert unit.user(number).words.endswith(f"with at most {rewards}")
+        both = unit.user(number).words_with_contexts
+        assert both.endswith(f"with at most {number} contexts and rewards")
     who = unit.person(2.0)
     private = who.with_contexts()
     assert private.words == who.words_with_contexts

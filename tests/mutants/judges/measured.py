@@ -80,6 +80,17 @@ def terms_of_an_evaluation_add_up() -> Any:
     seen: list[Any] = []
     one = find_unit("reward")
 
+    def times(ledger: Any) -> Any:
+        return {(at.first, at.last) for lanes in ledger.groups.values() for at in lanes.values()}
+
+    def enough(claim: Any, epsilons: list[float], deltas: list[float]) -> None:
+        """μ's δ and what each grid adds to it at the ε of all together."""
+        grids = sum(
+            SHARE * d * (1 + math.exp(claim.epsilon)) / (1 + math.exp(e))
+            for e, d in zip(epsilons, deltas, strict=True)
+        )
+        assert grids + float(exact_delta(claim.epsilon, claim.mu)) <= claim.delta * (1 + 1e-9)
+
     def agree(release: Any, players: Any, unit: Any = one, **more: Any) -> Any:
         given = {"user": None, "seed": 3, "ledger": None, **more}
         return module.agree(release, players, unit, (0.0, 2.0), **given)
@@ -108,13 +119,9 @@ def terms_of_an_evaluation_add_up() -> Any:
         close(terms.claim.delta, math.fsum(deltas), 1e-12)
         assert terms.claim.epsilon <= math.fsum(epsilons) * (1 + 1e-12)
         if terms.claim.epsilon < math.fsum(epsilons):
-            grids = sum(
-                SHARE * d * (1 + math.exp(terms.claim.epsilon)) / (1 + math.exp(e))
-                for e, d in zip(epsilons, deltas, strict=True)
-            )
-            exact = float(exact_delta(terms.claim.epsilon, terms.claim.mu))
-            assert grids / 2 + exact <= terms.claim.delta
+            enough(terms.claim, epsilons, deltas)
         ledger = module._charge(terms, [p.label for p in players])
+        assert times(ledger) == {(1, 1)}
         close(ledger.total, terms.ledger.limit, 1e-8)
         assert ledger.releases == len(players) + len(terms.learning)
         assert terms.ledger.total == 0.0
@@ -127,6 +134,7 @@ def terms_of_an_evaluation_add_up() -> Any:
     many = [player(f"{n}", claim_of(1.0, 1e-6, 0.24, "gdp")) for n in range(9)]
     terms = agree((1.0, 1e-6), many)
     assert terms.claim.epsilon < 6 < 10
+    enough(terms.claim, [1.0] * 10, [1e-6] * 10)
     seen.append(terms.claim.epsilon)
     words = terms.claim.assumptions
     assert sum("[0, 2]" in each for each in words) == 1
@@ -138,6 +146,7 @@ def terms_of_an_evaluation_add_up() -> Any:
     for count in (1, 2):
         ledger = module._charge(agree((1.0, 1e-6), [fixed], ledger=ledger), ["f"])
         close(ledger.total, count * whole, 1e-8)
+        assert times(ledger) == {(1, count)}
     refused("BudgetError", lambda: agree((1.0, 1e-6), [fixed], ledger=ledger))
     refused("OptionError", lambda: agree(1.0, [fixed], ledger=ledger))
     for release, players in (
@@ -159,6 +168,8 @@ def terms_of_an_evaluation_add_up() -> Any:
         assert math.isfinite(found)
         assert (found == 0.0) == (claim.epsilon == 0.0)
         seen.append(found)
+    pure_one = 2 * float(normal_quantile(math.e / (1 + math.e)))
+    close(module._mu(claim_of(1.0, 0.0, None, "pure")), pure_one, 1e-9)
     close([module._ratio(1.0, 1.0), module._ratio(0.5, 1.0)], [1.0, 1.0])
     assert module._ratio(3.0, 1.0) >= (1 + math.exp(3.0)) / (1 + math.e)
     return seen
@@ -524,6 +535,7 @@ def learners_count_people_and_stop_in_order() -> Any:
             )
             assert not ended
             assert b"eve" not in new.people
+            assert new.number == held.number + 1
             stream.counts.update({p: n - stream.counts[p] for p, n in new.people.items()})
             assert (new.noisy is None) == (not held.recorder.noisy)
             held.position, held.number = new.position, new.number

@@ -79,6 +79,8 @@ def size_of(name: str, shift: Any) -> float:
 
 @judge
 def noises_price_what_they_say() -> Any:
+    from dpbandit.reference import random
+
     seen: list[Any] = []
     shifts = np.array([[0.3, -0.4, 1.2], [0.0, 0.0, 0.0], [0.0, -2.0, 0.0]])
     for name in ("gaussian", "laplace", "laplace-l2"):
@@ -116,6 +118,10 @@ def noises_price_what_they_say() -> Any:
             [noise.simulate(5, i, 2.0, np.array([7.0, -3.0, 1.0])) for i in range(700)]
         )
         assert len(np.unique(drawn)) == drawn.size
+        # Both engines draw the same bits: value + scale·draw, by key and then by number.
+        draws = {"gaussian": random.normals, "laplace": random.laplaces}.get(name)
+        if draws is not None:
+            assert (drawn[3] == [7.0, -3.0, 1.0] + 2.0 * draws(5, 3, 3)).all()
         close(drawn.mean(axis=0), [7.0, -3.0, 1.0], 0.0, 0.35)
         close((drawn - [7.0, -3.0, 1.0]).std() / 2, noise.standard_deviation(3), 0.09)
         close(noise.standard_deviation(3), math.sqrt(spread), 1e-12)

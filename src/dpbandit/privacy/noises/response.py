@@ -32,7 +32,7 @@ class Response(PaidInEpsilon, Noise):
     """One of two numbers. `scale` is B, the distance between them."""
 
     name = "response"
-    description = "one of two answers, by lot; of a single reward"
+    description = "one of two answers, at random, to a single reward"
     norm = 1
     notion: ClassVar[Notion] = "pure"
     has_real_source = True

@@ -181,7 +181,7 @@ function drawTraffic(svg, points, most, label) {
   const width = svg.clientWidth || 480, height = svg.clientHeight || 110, left = 48, right = 8, top = 10, bottom = 10;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("aria-label", label);
-  const [first] = points[0], length = points[points.length - 1][0] - first || 1, ceiling = most || 1;
+  const [first] = points[0], length = points[points.length - 1][0] - first || 1, ceiling = most ? Math.max(most, 0.1) : 1;
   const x = (at) => left + (at - first) / length * (width - left - right);
   const y = (each) => top + (1 - each / ceiling) * (height - top - bottom);
   const path = points.map(([at, each], index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(each).toFixed(1)}`);

@@ -71,7 +71,7 @@ export function promise(claim) {
   const whom = who(claim.unit) === "reward" ? reward : claim.notion === "joint" ? `${whose} and visits` : whose;
   const factor = precise(cautious(Math.exp(claim.epsilon), Math.ceil));
   const slack = claim.delta ? `, up to a slack in probability of 1 in ${precise(cautious(1 / claim.delta, Math.floor))}` : "";
-  const proof = claim.status === "proven" ? "" : " The argument for this is published, but not proven.";
+  const proof = claim.status === "proven" ? "" : " The argument for this is published, but it is not proven.";
   const yours = toYou(claim.unit);
   return `${yours}${yours && " "}Whoever sees everything this bandit ever shows, and knows all other rewards, can shift their odds about ${whom} by a factor of ${factor} at most${slack}.${proof}`;
 }
@@ -101,14 +101,14 @@ export function projection(bandit) {
 }
 
 export function health(bandit) {
-  const away = "No learner is at work. Decisions go on with the last model, rewards are kept, learning waits. Start one: dpbandit serve --role learner; its log says why the last one ended.";
+  const away = "No learner is running. Decisions continue with the last model and rewards are stored, but nothing is learned. Start one with dpbandit serve --role learner; the log of the last one says why it stopped.";
   if (bandit.status === "learning") {
     return bandit.learner.alive
       ? { badge: "Learning", tone: "good", learner: "At work", lease: "its lease is in force", notice: "" }
       : { badge: "No learner", tone: "warn", learner: "Absent", lease: "no lease is in force", notice: away };
   }
   const known = {
-    spent: ["Finished", "plain", "the budget’s end is reached"], retired: ["Retired", "plain", "taken out of learning"],
+    spent: ["Finished", "plain", "the budget is spent"], retired: ["Retired", "plain", "taken out of learning"],
     restored: ["Old copy", "bad", "stopped: an operator must decide"], failed: ["Failed", "bad", "stopped by an error"],
   };
   const [badge, tone, lease] = known[bandit.status] || [bandit.status, "warn", "does not learn"];
@@ -116,13 +116,13 @@ export function health(bandit) {
   return { badge, tone, learner: tone === "plain" ? "Done" : "Stopped", lease, notice: reason };
 }
 
-// What a shadow and a holdout earned: releases with noise, which the budget paid for. [words, how they came about]
+// What a shadow and a holdout earned: releases with noise, paid for by the budget. [words, how they were made]
 export function earnings(told) {
   if (!told) return ["", ""];
   const about = (one) => (one ? `${number(one.mean, 4)} (${number(one.low, 4)} to ${number(one.high, 4)})` : "not known yet");
   const words = [];
-  if (told.shadow) words.push(`In the shadow it agreed in ${number(100 * told.shadow.agreement, 1)}% of ${number(told.shadow.rounds)} rounds. What was shown earned ${about(told.shadow.shown)} a round; what it would have earned: ${about(told.shadow.would_have_earned)}.`);
-  if (told.holdout) words.push(`Its lift a round over random play: ${about(told.holdout.lift)}, from ${number(told.holdout.by_lot)} rounds of that.`);
-  const how = `Means with 95% intervals, told with noise after every ${number(told.every)} rounds and paid for by the budget; ${number(told.releases)} so far.`;
-  return [words.join(" ") || "Nothing was told yet.", how];
+  if (told.shadow) words.push(`In the shadow it agreed in ${number(100 * told.shadow.agreement, 1)}% of ${number(told.shadow.rounds)} rounds. The arms shown earned ${about(told.shadow.shown)} a round; this bandit would have earned ${about(told.shadow.would_have_earned)}.`);
+  if (told.holdout) words.push(`Its lift a round over random play: ${about(told.holdout.lift)}, from ${number(told.holdout.by_lot)} random rounds.`);
+  const how = `Means with 95% intervals, released with noise after every ${number(told.every)} rounds and paid for by the budget; ${number(told.releases)} so far.`;
+  return [words.join(" ") || "Nothing was released yet.", how];
 }
