@@ -49,8 +49,12 @@ def cost_of(
     halves = []
     for reward in pair:
         bandit = dpb.make(
-            "anytime", dim=2, backend=backend, reward_range=(-1, 1),
-            **{**BUDGET, "epsilon": 60.0}, **EARLY,
+            "anytime",
+            dim=2,
+            backend=backend,
+            reward_range=(-1, 1),
+            **{**BUDGET, "epsilon": 60.0},
+            **EARLY,
         )
         bandit.source = Exact(runs[0].made if runs else None)
         runs.append(bandit.source)
