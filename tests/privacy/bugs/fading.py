@@ -65,7 +65,7 @@ def plant_window_opened_by_clean_residuals() -> str:
 
     def by_sums(learner: FilterLearner, variance: float) -> float:
         clean = max(abs(number) for number in learner.sum.sums[0]) * STEP
-        return learner.widest if clean > 0.4 else usual(learner, variance)
+        return 0.5 * learner.width if clean > 0.4 else usual(learner, variance)
 
     sound = free_cost(100.0, 0.0)[0]
     with pytest.MonkeyPatch.context() as patch:
