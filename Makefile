@@ -78,8 +78,9 @@ core: $(READY)   ## build the compiled core from src/core; only what changed is 
 run: core        ## reproduce the paper's experiments and judge its claims; figures and report.html in out/
 	$(BIN)/dpbandit reproduce --out out
 
-# Three at a time on two processors: tests of the service, the pages and the browser mostly wait.
-PYTEST  := $(BIN)/python -m pytest -q -n 3 --dist worksteal
+# Three at a time on two processors: tests of the service, the pages and the browser mostly wait. A
+# file is one worker's, so that what its tests share is made once.
+PYTEST  := $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 # Browser tests need a Chromium: installed where apt can, otherwise those tests say that they did not run.
 .PHONY: browser

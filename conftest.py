@@ -1,16 +1,25 @@
 """What every test and every example in a docstring starts from."""
 
+import itertools
+
 import pytest
 
 from dpbandit.algorithms import registry
 
-# Their tests take seconds and mostly wait. They come first: of three workers, which get a third of
-# all tests each, one waits while the others compute, and no long test is left for the end.
-LONG = ("tests/service/", "tests/browser/", "tests/experiments/", "tests/docs/", "tests/examples/")
+# Their tests take seconds and mostly wait.
+LONG = ("tests/docs/", "tests/browser/", "tests/service/", "tests/examples/", "tests/experiments/")
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    """Of three workers, which take file after file, one waits while two compute; and no long file is
+    left for the end."""
+    files = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    waiting = [name for start in LONG for name in files if name.startswith(start)]
+    others = iter([name for name in files if not name.startswith(LONG)])
+    order = [name for one in waiting for name in (one, *itertools.islice(others, 2))]
+    items[:] = [item for name in (*order, *others) for item in files[name]]
 
 
 @pytest.fixture(autouse=True)

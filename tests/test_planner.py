@@ -20,9 +20,11 @@ from dpbandit.planner import course, effort
 from dpbandit.planner.play import predict, seed_of
 from dpbandit.planner.prior import blocks_of, draw_thetas
 from dpbandit.planner.problem import BLOCK, NEAR, Problem, distinct, sample_of
+from dpbandit.planner.protection import Protection
 from dpbandit.planner.visits import visits_of
 from dpbandit.policies import POLICIES, UCB
 from dpbandit.privacy.unit import find_unit
+from dpbandit.release.pair import most_move
 
 SMALL = {
     "dim": 4,
@@ -840,3 +842,26 @@ def test_a_plan_says_where_the_default_is_far_from_the_best_and_only_there(ordin
     (note,) = [note for note in found.notes if "the default elsewhere" in note]
     assert "× the regret of local here" in note
     assert not any("the default elsewhere" in note for note in ordinary.notes)
+
+
+def test_of_a_spread_user_more_visits_are_learned_than_of_one_with_as_much_noise():
+    asked = {"dim": 5, "arms": 10, "epsilon": 1.0, "delta": 1e-6, "horizon": 300, "visits": [20]}
+    found = {}
+    for kind in ("user", "spread"):
+        plan = dpb.plan(unit=(kind, 4), algorithms=["anytime"], particles=2, seconds=1, **asked)
+        found[kind] = plan.forecasts["anytime"].learned
+    assert found["user"].visits == pytest.approx(0.2)
+    assert 0.25 < found["spread"].visits < 0.6
+    assert found["spread"].course[0] == 1.0  # everybody's first visit
+
+
+def test_noise_of_a_person_with_private_contexts_is_told_beside_that_of_one_round():
+    """As release and window make it: what one step of noise is in rewards, of either."""
+    given = {"dim": 3, "epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "rewards": "clicks"}
+    scales = []
+    for unit in ("reward", ("person", 2)):
+        spec = dpb.make("anytime-joint", unit=unit, **given).spec
+        size = most_move(spec["later_eta2"], spec["first_eta2"], persons=True) ** 0.5
+        scales.append(2 * spec["reach"] * spec["scale"] * (1 if unit == "reward" else size))
+    kind = Protection("", "anytime-joint", {"unit": ("person", 2), "rewards": "clicks"}, True, True)
+    assert kind.noise(1.0) == pytest.approx(scales[1] / scales[0], rel=1e-4)

@@ -35,7 +35,7 @@ class EpsilonGreedy(policies.Policy):
         self, view: policies.View, contexts: Matrix, alpha: float, key: int, decision: int
     ) -> Vector:
         if uniforms(key, decision | EXPLORES, 1)[0] < alpha:
-            return np.zeros(len(contexts))  # equal scores: the lot decides
+            return np.zeros(len(contexts))  # equal scores: one at random
         return contexts @ view.theta
 
     def propensities(

@@ -6,6 +6,8 @@
 #include "module/world.hpp"
 
 NB_MODULE(_core, module) {
+    // What a process holds when it ends is no mistake, and no line of its log.
+    nb::set_leak_warnings(false);
     core_in_use = cores[dpb::cpu::choose()];
     const double nan = std::nan("");
     module.doc() = "The compiled core.";

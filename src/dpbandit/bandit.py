@@ -27,7 +27,7 @@ from dpbandit import engine as engines
 from dpbandit.design import Design, keys_for
 from dpbandit.encoder import Encoder
 from dpbandit.errors import BudgetError, OptionError, PropensityError
-from dpbandit.frames import array_of, in_order
+from dpbandit.frames import contexts_in
 from dpbandit.logs.record import ASSUMPTION, CONTEXTS_TOO, Log, People
 from dpbandit.model import Gate, ReleasedModel
 from dpbandit.options import Options
@@ -480,7 +480,7 @@ class Bandit:
 
     def check_contexts(self, contexts: ArrayLike) -> Matrix:
         """The contexts as an array, or a named error. Nothing changes."""
-        given = array_of(in_order(contexts, self.feature_names), "contexts")
+        given = contexts_in(contexts, self.feature_names, self.encoder)
         self.gate.check(given)
         return given
 
@@ -567,7 +567,7 @@ class Bandit:
             raise BudgetError(engines.FORKED_WORDS)
 
     def _select(self, contexts: Any, k: int | None) -> Any:
-        given = array_of(in_order(contexts, self.feature_names), "contexts")
+        given = contexts_in(contexts, self.feature_names, self.encoder)
         if k is not None and not _is_slate(k, given):
             self.gate.check(given)
             raise OptionError(

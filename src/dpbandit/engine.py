@@ -292,7 +292,7 @@ def refuse(bandit: Bandit, code: int, contexts: Matrix, count: int | None = None
             "larger horizon, or horizon=None"
         )
     if code == codes.BUSY:
-        raise BudgetError("a release of this bandit has begun and was not finished")
+        raise BudgetError("a release of this bandit was begun but not finished")
     if code == codes.FORKED:
         raise BudgetError(FORKED_WORDS)
     raise RuntimeError(f"the engine said {code}, which is no code")

@@ -74,6 +74,19 @@ def array_of(given: Any, what: str) -> NDArray[np.float64]:
     return np.asarray(found, dtype=np.float64, order="C")
 
 
+def contexts_in(given: Any, names: tuple[str, ...] | None, encoder: Any) -> NDArray[np.float64]:
+    """Contexts as a float array, or an error that says what an encoder is for."""
+    try:
+        return array_of(in_order(given, names), "contexts")
+    except ShapeError as error:
+        if encoder is None:
+            raise
+        raise ShapeError(
+            f"{error}. Records become contexts by bandit.encoder.transform(records), or by "
+            "bandit.encoder.slate(items).contexts(person)"
+        ) from None
+
+
 def in_order(given: Any, names: tuple[str, ...] | None) -> Any:
     """The same; or an error if it is a frame whose columns are named, and not in this order."""
     if names is None or not is_frame(given):

@@ -22,7 +22,7 @@ from dpbandit.errors import (
     PrivacyWarning,
     ShapeError,
 )
-from dpbandit.frames import array_of, entries, in_order
+from dpbandit.frames import array_of, contexts_in, entries
 from dpbandit.logs.record import hash_name
 from dpbandit.privacy.grid import to_whole
 from dpbandit.privacy.ledger import Ledger
@@ -47,7 +47,7 @@ OUTSIDE = (
 
 def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any, told: Told) -> None:
     """`Bandit.update` for any input: lists, frames, batches, users."""
-    xs = array_of(in_order(contexts, bandit.feature_names), "contexts")
+    xs = contexts_in(contexts, bandit.feature_names, bandit.encoder)
     rs = array_of(rewards, "rewards")
     if xs.ndim == 1 and rs.ndim == 0:
         xs, rs = xs[None, :], rs[None]

@@ -291,3 +291,54 @@ def test_categories_that_no_row_has_are_said_before_anything_is_spent():
     log["article"] = "007"
     with pytest.warns(errors.LogWarning, match=r"'zip' in \d\d% of the rows"):
         dpb.replay(log, "random", action="article", **asked)
+
+
+def test_records_and_what_is_no_log(tmp_path):
+    log = table(200)
+    asked = {**GIVEN, "encoder": encoder()}
+    records = log.to_pylist()
+    started = dpb.warm_start(records, **asked)
+    assert started.theta.tolist() == dpb.warm_start(log, **asked).theta.tolist()
+    twice = log.append_column("age", log.column("age"))
+    for given, words in (
+        ([*records, {"age": 3}], "the same fields"),
+        ([{**records[0], "age": "old"}, *records], "one kind of values"),
+        (log[:0], "the log has no rows"),
+        (pytest.importorskip("polars").LazyFrame(records), "collect"),
+        (twice, "more than one column"),
+    ):
+        with pytest.raises(errors.LogError, match=words):
+            dpb.warm_start(given, **asked)
+    for call in (dpb.warm_start, dpb.replay):
+        more = {"algorithm": "anytime"} if call is dpb.warm_start else {"algorithms": "anytime"}
+        with pytest.raises(errors.OptionError, match=r"Encoder.load"):
+            call(log, **more, **{**asked, "encoder": "encoder.json"})
+    with pytest.raises(errors.LogError, match="no rows"):
+        dpb.replay(log[:0], "random", action="article", **asked)
+
+
+def test_a_column_of_users_that_counts_nobody_is_refused():
+    """It protected one reward, and not the users that it named."""
+    log = named(300)
+    asked = {**GIVEN, "encoder": dpb.Encoder(NAMED, item=["article"]), "user": "visitor"}
+    with pytest.raises(errors.OptionError, match="user='visitor' protects nobody"):
+        dpb.warm_start(log, **asked)
+    for release in (None, (1.0, 1e-6)):
+        with pytest.raises(errors.OptionError, match="user='visitor' protects nobody"):
+            dpb.replay(log, "anytime", action="article", release=release, **asked)
+    dpb.replay(log, "random", action="article", rows_per_user=2, **asked)
+    counted = {"mine": ("anytime", {"unit": ("user", 2)})}
+    assert dpb.replay(log, counted, action="article", **asked).used == 300
+
+
+def test_a_bandit_with_an_encoder_says_what_to_do_with_records():
+    bandit = dpb.make("anytime", encoder=encoder(), epsilon=1.0, delta=1e-6, reward_range=(0, 1))
+    record = {"age": 3, "country": "de", "article": "a"}
+    for call in (
+        lambda: bandit.select([record]),
+        lambda: bandit.update(record, 1.0),
+        lambda: bandit.select(pa.Table.from_pylist([record])),
+    ):
+        with pytest.raises(errors.ShapeError, match=r"bandit\.encoder\.transform"):
+            call()
+    assert bandit.select(bandit.encoder.transform([record])) == 0

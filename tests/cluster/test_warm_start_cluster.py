@@ -199,7 +199,8 @@ def test_errors_on_a_node_are_those_of_one_machine(nodes, log):
     for where in (None, nodes.address):
         # Its own words stay away: those of other errors may quote what a file holds.
         with pytest.raises(
-            LogError, match=r"1\.parquet on .* cannot be read \(FileNotFoundError\)\. Nothing was released"
+            LogError,
+            match=r"1\.parquet on .* cannot be read \(FileNotFoundError\)\. Nothing was released",
         ):
             learn_log(bandit, opened, columns, sample=np.zeros((0, 4)), cluster=where)
     assert bandit.ledger.releases == 0

@@ -220,6 +220,40 @@ def test_what_is_no_table_of_records_is_said():
             declared().transform(given)
 
 
+def test_values_as_other_packages_have_them():
+    from datetime import timedelta
+    from decimal import Decimal
+
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    known = dpb.Category(["1", "2"])
+    for given in (
+        np.array([1, 2]),
+        pd.Series(["1", "2"]).unique(),
+        pl.Series([1, 2]).unique(),
+        (1.0, 2),
+    ):
+        assert dpb.Category(given) == known
+    assert dpb.Hashed(np.int64(7)) == dpb.Hashed(7)
+    for one in (2, 2.0, "2", "2.0", Decimal("2.00"), np.float32(2)):
+        assert known.place(one) == (1, 1.0)
+        assert dpb.Hashed(9).place(one) == dpb.Hashed(9).place("2")
+    assert known.place(Decimal("NaN")) == known.place(None)
+    truths = dpb.Category([True, False])
+    assert truths.place("True") == truths.place(np.bool_(True)) == truths.place("true") == (0, 1.0)
+    assert dpb.Category(["1.0", "1.1"]).place(1.0) == (0, 1.0)
+    number = dpb.Number(0, 10)
+    assert number.place(Decimal("7.5")) == number.place(7.5)
+    assert number.place(Decimal("sNaN")) == number.place(None)
+    for value, words in (
+        ("7", "to numbers first"),
+        (pd.Timestamp("2026-01-01"), "hour"),
+        (timedelta(1), "seconds"),
+        ([7], "one value"),
+    ):
+        with pytest.raises(errors.OptionError, match=words):
+            number.place(value)
+
+
 def test_what_is_no_person_is_said():
     pd = pytest.importorskip("pandas")
     slate, person = declared().slate(ITEMS), PEOPLE[0]

@@ -295,6 +295,16 @@ def test_slow_lines_get_fewer_seeds_in_many_dimensions():
     assert grid.seeds_for(TINY, Entry("dgs", "dgs"), narrow, 120) == 3
 
 
+def rows_of(label, values, claim):
+    """A line's stored rows: the regret of each seed."""
+    budget = (math.nan, math.nan) if label in grid.NO_LINES else BUDGET
+    given = [
+        ("synthetic", *budget, 60, label, label, seed, 0.0, value, claim, "k", "c")
+        for seed, value in enumerate(values)
+    ]
+    return [dict(zip(runner.COLUMNS, one, strict=True)) for one in given]
+
+
 def test_a_line_with_fewer_seeds_does_not_win_by_having_had_the_easy_ones():
     claim = json.dumps({"status": "proven", "notion": "gdp", "delta": 1e-5})
     hard = np.array([0.0, 0.0, 100.0, 100.0])
@@ -305,17 +315,7 @@ def test_a_line_with_fewer_seeds_does_not_win_by_having_had_the_easy_ones():
         ("good", hard + 10),
         ("few", hard[:2] + 20),
     ):
-        budget = (math.nan, math.nan) if label in grid.NO_LINES else BUDGET
-        rows += [
-            dict(
-                zip(
-                    runner.COLUMNS,
-                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k", "c"),
-                    strict=True,
-                )
-            )
-            for s, v in enumerate(values)
-        ]
+        rows += rows_of(label, values, claim)
     found = table.standings(
         runner.Run(TINY, grid.places(["synthetic"]), [], pd.DataFrame(rows))
     ).set_index("label")
@@ -337,17 +337,7 @@ def test_ties_are_judged_on_paired_differences():
         ("as good", base + 10 + np.tile([1.0, -0.9], 4)),
         ("worse", base + 12 + np.tile([0.1, -0.1], 4)),
     ):
-        budget = (math.nan, math.nan) if label in grid.NO_LINES else BUDGET
-        rows += [
-            dict(
-                zip(
-                    runner.COLUMNS,
-                    ("synthetic", *budget, 60, label, label, s, 0.0, v, claim, "k", "c"),
-                    strict=True,
-                )
-            )
-            for s, v in enumerate(values)
-        ]
+        rows += rows_of(label, values, claim)
     found = table.standings(runner.Run(TINY, [place], [], pd.DataFrame(rows)))
     (winner,) = table.winners(found)
     assert winner.label == "best"

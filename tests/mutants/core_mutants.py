@@ -30,6 +30,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -354,8 +355,9 @@ def build(folder: Path, only: str) -> tuple[Path, list[Place]]:
             [*include, "-DNDEBUG", "-fno-strict-aliasing", "-c", str(home / "src/nb_combined.cpp")],
         ),
     )
-    for name, arguments in units:
-        words = compile_(folder, *arguments, "-o", name)
+    with ThreadPoolExecutor() as together:
+        said = list(together.map(lambda unit: compile_(folder, *unit[1], "-o", unit[0]), units))
+    for (name, _), words in zip(units, said, strict=True):
         if words:
             raise RuntimeError(f"{name} does not compile:\n{words[:3000]}")
     library = folder / f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -426,19 +428,24 @@ def _words(place: Place) -> str:
 
 
 def run(
-    library: Path, places: list[Place], workers: int, before: runner.Before, share: float
+    library: Path,
+    everywhere: list[Place],
+    places: list[Place],
+    workers: int,
+    before: runner.Before,
+    share: float,
 ) -> Iterator[Verdict]:
+    """The verdicts on these places; everywhere are all that are in the library."""
     os.environ["DPBANDIT_ARCH"] = "v2"
     sys.meta_path.insert(0, Replaced(library))
     runner.import_ours()
     import warnings
 
     warnings.simplefilter("ignore")
-    everywhere = places
     loaded = ctypes.CDLL(str(library))
     switch = ctypes.c_int.in_dll(loaded, "dpb_mutant")
     touched = (ctypes.c_ubyte * MOST).in_dll(loaded, "dpb_seen")
-    assert len(places) < MOST
+    assert len(everywhere) < MOST
     judges = judges_of_the_core()
 
     def seeing(part: int) -> list[runner.Seeing]:
@@ -527,6 +534,7 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, help="add verdicts here as they come, a line each; go on there"
     )
+    parser.add_argument("--open", action="store_true", help="as of runner.py")
     parser.add_argument("--folder", type=Path, help="build here, or use what was built here before")
     given = parser.parse_args()
     runner.prepare()
@@ -535,7 +543,7 @@ def main() -> int:
         folder = given.folder or Path(passing)
         folder.mkdir(parents=True, exist_ok=True)
         library, places = built_before(folder) or build(folder, given.only)
-        places = [place for place in places if place.file in COVERED]
+        everywhere = places = [place for place in places if place.file in COVERED]
         print(
             f"{len(places)} mutants in one library, built in {time.perf_counter() - start:.0f} s",
             flush=True,
@@ -545,8 +553,9 @@ def main() -> int:
             places = places[::step][: given.sample]
         found: list[Verdict] = []
         before = runner.begin_anew(given.out)
-        places.sort(key=lambda place: _words(place) not in before.open)
-        for verdict in run(library, places, given.workers, before, given.share):
+        if given.open:
+            places = [place for place in places if _words(place) in before.open]
+        for verdict in run(library, everywhere, places, given.workers, before, given.share):
             found.append(verdict)
             runner.report(verdict, given.out, len(found), start)
     count = Counter(verdict.verdict for verdict in found)

@@ -160,14 +160,17 @@ def counted(rows: Iterable[dict[str, Any]], reasons: Reasons) -> tuple[Counter[s
 def whole_run(folder: Path, commit: str) -> tuple[str, list[str]]:
     """What a run found, for the documentation, and what nobody has explained yet."""
     kinds = (*SHOWN, "explained", "unexplained")
-    lines = [f"| commit {commit} | tried | {' | '.join(kinds)} |", "|---" * (len(kinds) + 2) + "|"]
+    lines = [f"| commit {commit} | mutants | tried | {' | '.join(kinds)} |"]
+    lines.append("|---" * (len(kinds) + 3) + "|")
     open_ = []
     for name, reasons in (("python", PYTHON), ("core", CORE)):
-        text = (folder / f"{name}.jsonl").read_text(encoding="utf-8")
-        count, unexplained = counted(map(json.loads, text.splitlines()), reasons)
-        numbers = " | ".join(f"{count[kind]:,}" for kind in kinds)
-        lines.append(f"| {name} | {count.total():,} | {numbers} |")
-        open_ += unexplained
+        file = folder / f"{name}.jsonl"
+        if file.exists():
+            text = file.read_text(encoding="utf-8")
+            count, unexplained = counted(map(json.loads, text.splitlines()), reasons)
+            numbers = [_number_of_all(name, folder), count.total(), *map(count.__getitem__, kinds)]
+            lines.append(f"| {name} | {' | '.join(f'{each:,}' for each in numbers)} |")
+            open_ += unexplained
     if (folder / "fuzz.json").exists():
         told = json.loads((folder / "fuzz.json").read_text(encoding="utf-8"))
         last = told["seed"] + told["asked"] // 500 - 1
@@ -181,6 +184,15 @@ def whole_run(folder: Path, commit: str) -> tuple[str, list[str]]:
             f"{most[0][1]:.10f} (`{most[0][0]}`).",
         ]
     return "\n".join(lines), open_
+
+
+def _number_of_all(name: str, folder: Path) -> int:
+    """How many mutants there are: of the core, the run said it first."""
+    if name == "core":
+        return int((folder / "core.log").read_text(encoding="utf-8").split()[0])
+    import targets
+
+    return len(targets.all_mutants())
 
 
 def between(start: str, end: str, text: str) -> None:

@@ -864,6 +864,9 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, help="add verdicts here as they come, a line each; go on there"
     )
+    parser.add_argument(
+        "--open", action="store_true", help="only those that the run before leaves to be explained"
+    )
     parser.add_argument("--short", action="store_true", help="the mutants of sample.py alone")
     given = parser.parse_args()
     if given.short:
@@ -880,7 +883,8 @@ def main() -> int:
     start = time.perf_counter()
     found: list[Verdict] = []
     before = begin_anew(given.out)
-    mutants.sort(key=lambda m: str(m) not in before.open)
+    if given.open:
+        mutants = [mutant for mutant in mutants if str(mutant) in before.open]
     say = functools.partial(print, flush=True)
     for verdict in run(mutants, given.workers, before, given.share, given.out, say):
         found.append(verdict)

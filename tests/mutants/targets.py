@@ -69,6 +69,7 @@ SPARED = {
     "learners.batches:most_rate": "the index: what was released, and how far to explore",
     "learners.batches:bound_at": "the index: what was released, and how far to explore",
     "learners.batches:upper": "the index: what was released, and how far to explore",
+    "algorithms.anytime_joint:noise_of_person": "a ratio for reading; claims are made of the design",
     "algorithms.anytime:not_plain": "words on what a GPU cannot play",
     "bandit:Bandit.memory": "which memory acts: of what was released, for reading",
     "algorithms.private_linucb:published_design": "as published: nothing is proven",

@@ -93,6 +93,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "privacy.md"
 
 
 START, END = "<!-- planted bugs: start -->", "<!-- planted bugs: end -->"
+HEAD = ("| planted bug | caught by | evidence |", "|---|---|---|")
 
 
 BUGS = [
@@ -212,20 +213,25 @@ def evidence(bug: Bug) -> str:
     return bug.plant()
 
 
-def table() -> str:
-    rows = [f"| {bug.name} | {bug.caught_by} | {evidence(bug)} |" for bug in BUGS]
-    return "\n".join(["| planted bug | caught by | evidence |", "|---|---|---|", *rows])
+def row(bug: Bug) -> str:
+    return f"| {bug.name} | {bug.caught_by} | {evidence(bug)} |"
+
+
+def written() -> list[str]:
+    """The rows that the documentation shows."""
+    return DOCS.read_text().split(START)[1].split(END)[0].strip().splitlines()[len(HEAD) :]
 
 
 def main() -> None:
     text = DOCS.read_text()
     before, rest = text.split(START)
     after = rest.split(END)[1]
-    DOCS.write_text(f"{before}{START}\n{table()}\n{END}{after}")
+    table = "\n".join([*HEAD, *map(row, BUGS)])
+    DOCS.write_text(f"{before}{START}\n{table}\n{END}{after}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         main()
     else:
-        print(table())
+        print(*HEAD, *map(row, BUGS), sep="\n")

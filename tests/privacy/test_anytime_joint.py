@@ -355,6 +355,23 @@ def test_a_person_who_comes_no_more_than_once_a_version_leaves_a_design_to_the_o
     assert found[0].counters == found[1].counters
 
 
+def test_where_nobody_new_comes_releases_are_finite_numbers():
+    """All who come were erased, so that nothing is learned of them: θ is the prior's, then others'."""
+    found = []
+    for backend in ("core", "reference"):
+        bandit = person(first_release=5, knee=20.0, ratio=1.3, backend=backend)
+        bandit.counters = {"anna": bandit.options.protects.full(1.0, 20)}
+        for _ in range(40):
+            bandit.update([0.5, 0.1], 1.0, user="anna")
+        assert bandit.engine.fields()["version"][0] > 1
+        found.append(bandit.theta)
+        for t in range(100):
+            bandit.update([0.5, 0.1 * (t % 3)], 1.0, user=f"u{t}")
+        found.append(bandit.theta)
+    assert np.isfinite(found).all()
+    assert np.array(found[:2]) == pytest.approx(np.array(found[2:]), abs=1e-9)
+
+
 def test_a_cap_whose_steps_would_be_coarse_is_refused():
     with pytest.raises(dpb.errors.OptionError, match="at most 1,000 times"):
         person(1001)

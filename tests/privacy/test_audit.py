@@ -117,6 +117,9 @@ def test_a_user_is_attacked_with_all_rewards_changed():
     assert one.holds
     assert one.bound.epsilon > 1.0
     assert one.claim.unit == "one user with at most 4 rewards"
+    changed = f"rewards {one.position} to {one.position + 3}, all of one unit, changed"
+    assert changed in str(one)
+    assert one.to_dict()["changed"] == 4
 
 
 def test_the_shipped_object_with_real_noise_is_attacked_too_and_scores_as_the_simulated_one():

@@ -2,6 +2,7 @@
 attack, and who is refused."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ from scipy.special import ndtri
 import dpbandit as dpb
 from dpbandit.auditor import watch
 from dpbandit.auditor.bounds import lower_bound
-from dpbandit.errors import BudgetError, OptionError
+from dpbandit.errors import BudgetError, LogWarning, OptionError
 from dpbandit.evaluate.release import INDEX
 from dpbandit.privacy.accounting import delta_of, mu_of
 from dpbandit.privacy.grid import GRID_SHARE
+from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.sources import Real, Simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
@@ -129,6 +131,28 @@ def test_a_ledger_that_is_given_again_goes_on_from_its_charges():
     with pytest.raises(BudgetError):
         dpb.replay(log, "random", ledger=ledger, **given)
     assert ledger.to_dict() == before
+
+
+@pytest.mark.parametrize("clip", [1.5, 1e15])
+def test_what_follows_from_learning_is_said_after_it_is_charged(clip):
+    """Which rows matched, and so how heavy they are, follows from what was learned: neither a warning
+    that is an error nor one of too coarse a grid may say it for nothing."""
+    rows = [{"action": i % 2, "reward": 1.0, "p": 0.5} for i in range(60)]
+    learning = {"epsilon": 1.0, "delta": 1e-6, "reward_range": (0, 1), "items": np.eye(2)}
+    ledger = Ledger(limit=10.0, currency="mu²")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LogWarning)
+        with pytest.raises((LogWarning, OptionError), match="clip"):
+            dpb.replay(
+                rows,
+                "anytime",
+                propensity="p",
+                clip=clip,
+                release=(1.0, 1e-6),
+                ledger=ledger,
+                **learning,
+            )
+    assert ledger.total > mu_of(epsilon=1.0, delta=1e-6) ** 2  # the estimate, and learning
 
 
 def test_pure_epsilon_is_that_much_gdp():

@@ -6,7 +6,6 @@ Each case here once cost more than its claim, or let through what the noise was 
 from __future__ import annotations
 
 import math
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 
 import dpbandit as dpb
 from dpbandit import learning
+from dpbandit.auditor.stories import interrupting
 from dpbandit.errors import BudgetError, NormError, OptionError
 from dpbandit.privacy.noise import GAUSSIAN
 from dpbandit.release import Toeplitz
@@ -131,27 +131,11 @@ def test_the_grid_of_toeplitz_is_a_share_of_all_its_noise():
 
 def interrupted(bandit, at, call) -> bool:
     """Whether Ctrl-C came: it comes before bytecode number `at` of this library."""
-    left = at
-
-    def trace(frame, event, _):
-        nonlocal left
-        if "dpbandit" not in frame.f_code.co_filename:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left -= 1
-            if left == 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
     try:
-        call(bandit)
+        with interrupting(at):
+            call(bandit)
     except KeyboardInterrupt:
         return True
-    finally:
-        sys.settrace(None)
     return False
 
 

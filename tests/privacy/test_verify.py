@@ -78,7 +78,7 @@ PROVEN = [
 
 @pytest.mark.parametrize(("name", "options"), PROVEN)
 def test_every_proven_algorithm_holds_on_ordinary_degenerate_and_searched_contexts(name, options):
-    result = dpb.verify(name, epsilon=1.5, delta=1e-4, horizon=130, dim=3, tries=60, **options)
+    result = dpb.verify(name, epsilon=1.5, delta=1e-4, horizon=67, dim=3, tries=25, **options)
     assert result.holds, str(result)
     assert len(result.cases) == (9 if "reward_range" in options else 10)
     assert result.claim.status == "proven"
@@ -286,7 +286,7 @@ def test_long_streams_try_the_positions_that_matter():
 @pytest.mark.parametrize("name", ["private-linucb", "dgs", "tree-gauss"])
 @pytest.mark.filterwarnings("ignore::dpbandit.errors.PrivacyWarning")
 def test_proven_algorithms_hold_at_other_sizes_too(name, options):
-    result = dpb.verify(name, epsilon=2.0, delta=1e-3, horizon=300, dim=3, tries=10, **options)
+    result = dpb.verify(name, epsilon=2.0, delta=1e-3, horizon=70, dim=3, tries=5, **options)
     assert result.holds, str(result)
 
 

@@ -71,6 +71,15 @@ def store_url(request, tmp_path):
     return _url(request.param, request, tmp_path)
 
 
+@pytest.fixture
+def settings(store_url, tmp_path):
+    """Of a learner whose witness is elsewhere and whose lease soon runs out."""
+    from dpbandit.service.settings import Settings
+
+    witness = tmp_path / "elsewhere" / "witness"
+    return Settings(store=store_url, role="learner", witness=witness, lease_seconds=0.2)
+
+
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def shared(request, tmp_path_factory):
     """One running service of each kind for tests that do not disturb each other: (service, admin's caller)."""

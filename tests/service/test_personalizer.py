@@ -174,7 +174,7 @@ def test_slots_get_actions_of_their_own_and_rewards(secure, make):
             client.reward("e7", {"value": 1.0})
         assert other_kind.value.error.code == "ResourceNotFound"
         twice = [slots[0], {**slots[1], "baselineAction": "pasta"}]
-        with pytest.raises(HttpResponseError, match="baselineAction of its own"):
+        with pytest.raises(HttpResponseError, match="its own baselineAction"):
             client.rank_multi_slot({"actions": actions, "slots": twice})
         with pytest.raises(HttpResponseError, match=r"'tsate'.*did you mean 'taste'"):
             client.rank({"actions": [{"id": "a", "features": [{"tsate": 1}]}]})
@@ -242,7 +242,7 @@ def test_keys_have_roles_here_too(secure, make):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"actions": [*ACTIONS, ACTIONS[0]]}, "an id of its own"),
+        ({"actions": [*ACTIONS, ACTIONS[0]]}, "its own id"),
         ({"excludedActions": [one["id"] for one in ACTIONS]}, "every action is excluded"),
         ({"contextFeatures": [["no", "object"]]}, "list of objects"),
         (

@@ -3,6 +3,8 @@ tables of that section are read, and the code is looked through for what they la
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -150,3 +152,17 @@ def test_every_file(tmp_path):
     learner.stop()
     store.close()
     assert {name for name in told("file or table") if "." in name} == files | {"bandit.npz.moved"}
+
+
+def test_a_process_that_ends_holding_a_bandit_writes_nothing_of_it():
+    """A learner that is ended in the middle of its work holds some: their number is nobody's."""
+    code = """
+import threading
+import dpbandit as dpb
+
+bandit = dpb.make("tree-gauss", dim=1, epsilon=1.0, delta=1e-6, reward_range=(0, 1))
+bandit.update([[1.0]], [1.0])
+threading.Thread(target=lambda _: threading.Event().wait(), args=(bandit,), daemon=True).start()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert ended.stderr == b""

@@ -368,16 +368,6 @@ def copied(url, tmp_path, name):
     return put_back
 
 
-@pytest.fixture
-def settings(store_url, tmp_path):
-    return Settings(
-        store=store_url,
-        role="learner",
-        witness=tmp_path / "elsewhere" / "witness",
-        lease_seconds=0.2,
-    )
-
-
 def learn(settings):
     learner = Learner(settings)
     learner.turn()

@@ -30,6 +30,7 @@ DPB_CALL inline void around(Size z, const double* p, const double* m, double* on
 }
 
 struct Directions {
+    static constexpr double NOTHING_KNOWN = 1e-200;  // while nobody new has come: so little that Γ stays as expected
     struct Numbers {
         double seen, slope, variance, information;
     };
@@ -54,7 +55,7 @@ struct Directions {
             own[i] += more;
             mean[i] = (mean[i] + gain * surprise) * rho;
         }
-        now->information += factor * factor / of_noise;
+        now->information = larger(now->information + factor * factor / of_noise, NOTHING_KNOWN);
         *own_information += factor * factor / of_noise;
         now->slope = (now->slope + gain * factor) * rho;
         now->variance *= (1 - q * gain) * rho * rho;

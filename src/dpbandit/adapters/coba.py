@@ -48,7 +48,7 @@ class CobaLearner(Learner):
     >>> learner.predict([0.5, 0.1], [(1, 0), (0, 1)])["action"] in [(1, 0), (0, 1)]
     True
     >>> learner.params["claim"]
-    'GDP, proven; (ε, δ) where first rewards may be answered by themselves'
+    'GDP, proven; (ε, δ) where the first rewards may be released one by one'
     """
 
     def __init__(

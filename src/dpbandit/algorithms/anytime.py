@@ -38,8 +38,8 @@ DESCRIPTION = (
     "instrument sums released indefinitely, Kalman filter, upper confidence bounds: the lowest price of "
     "privacy here"
 )
-REFERENCE = "this project (dpbandit proofs)"
-CLAIM = "GDP, proven; (ε, δ) where first rewards may be answered by themselves"
+REFERENCE = "this project; see dpbandit proofs"
+CLAIM = "GDP, proven; (ε, δ) where the first rewards may be released one by one"
 OPTIONS = (
     "rewards",
     "window",
@@ -218,7 +218,7 @@ def not_plain(spec: Mapping[str, Any]) -> str:
         "it explores what is neglected": spec["neglected"],
         "its releases stay at a constant interval": not math.isinf(spec["life"]),
         "its window follows the residuals": spec["find_scale"],
-        "its first rewards may be answered by themselves": spec["local"] > 0,
+        "its first rewards may be released one by one": spec["local"] > 0,
     }
     found = [words for words, is_so in parts.items() if is_so]
     plain = ", ".join(f"{name}={value!r}" for name, value in PLAIN.items())

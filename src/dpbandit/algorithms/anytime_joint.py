@@ -16,7 +16,7 @@ import numpy as np
 
 from dpbandit.algorithms import joint, presets
 from dpbandit.algorithms.anytime import KNEE, LONGEST_KNEE, RATIO
-from dpbandit.algorithms.rewards import NUMBERS, rewards_of
+from dpbandit.algorithms.rewards import NUMBERS, Rewards, rewards_of
 from dpbandit.design import Design
 from dpbandit.errors import OptionError
 from dpbandit.options import Options, one_of, positive, whole
@@ -25,11 +25,11 @@ from dpbandit.privacy.claim import Claim
 from dpbandit.privacy.noise import find_noise
 from dpbandit.privacy.sensitivity import on_grid
 from dpbandit.privacy.unit import REWARD_BITS
-from dpbandit.release.pair import Pair, packed_size
+from dpbandit.release.pair import Pair, most_move, packed_size
 from dpbandit.types import Matrix
 
 DESCRIPTION = "two sums released indefinitely, moments and directions; Thompson sampling: contexts are private too"
-REFERENCE = "this project (dpbandit proofs)"
+REFERENCE = "this project; see dpbandit proofs"
 CLAIM = "joint, as GDP, proven"
 OPTIONS = (
     "rewards",
@@ -149,6 +149,17 @@ def design(name: str, options: Options) -> Design:
         contexts_are_private=True,
         values_depend_on_releases=True,
     )
+
+
+def noise_of_person(most: float, width: float, rewards: Rewards) -> float:
+    """A person's noise on what residuals add up to, in units of one round's.
+
+    >>> from dpbandit.algorithms.rewards import CLICKS
+    >>> round(noise_of_person(1.0, 1.0, CLICKS), 2)
+    1.12
+    """
+    alone = rewards.joint_window * width * math.sqrt(most_move(LATER_ETA2, persons=False))
+    return most * math.sqrt(most_move(PERSONS_ETA2, PERSONS_ETA2, persons=True)) / alone
 
 
 def known_second(options: Options) -> Matrix:

@@ -46,7 +46,7 @@ NOT_PROVEN = (
     "NOT PROVEN: a reward is in up to ⌊log₂T⌋ + 1 nodes, not log₂T",
 )
 
-FIGURE_DESCRIPTION = "the same with Δ_t = 1/t, as behind the paper's figures"
+FIGURE_DESCRIPTION = "the paper's algorithm with Δ_t = 1/t, as behind its figures"
 FIGURE_REFERENCE = "the figures of Wang, Zhao & Wang 2022"
 FIGURE_CLAIM = "none: its true ε is hundreds of times the setting"
 FIGURE_OPTIONS = ("printed_index", "smallest_eigenvalue")

@@ -26,7 +26,9 @@ REFERENCE = "Neel & Roth 2018"
 CLAIM = "pure ε (GDP with noise='gaussian'), proven"
 OPTIONS: tuple[str, ...] = ()
 
-PUBLISHED_DESCRIPTION = "the same at the paper's calibration: sensitivity L, ε/log₂T per node"
+PUBLISHED_DESCRIPTION = (
+    "Laplace tree on moments at the paper's calibration: sensitivity L, ε/log₂T per node"
+)
 PUBLISHED_REFERENCE = "the baseline of Wang, Zhao & Wang 2022"
 PUBLISHED_CLAIM = "pure ε as published; not proven"
 NOT_PROVEN = (

@@ -30,6 +30,7 @@ from dpbandit.bandit import Bandit
 from dpbandit.defaults import LARGE_DELTA, REWARD_RANGE
 from dpbandit.design import Design
 from dpbandit.encoder import Encoder
+from dpbandit.encoder.encode import encoder_of
 from dpbandit.errors import (
     LargeDeltaWarning,
     OptionError,
@@ -390,8 +391,7 @@ def construct_with_encoder(name: str, options: Mapping[str, Any]) -> Any:
     given = {key: value for key, value in options.items() if key != "encoder"}
     if encoder is None:
         return construct(name, given)
-    if not isinstance(encoder, Encoder):
-        raise OptionError(f"encoder must be a dpb.Encoder, not {type(encoder).__name__}")
+    encoder_of(encoder)
     if given.setdefault("dim", encoder.dim) != encoder.dim:
         raise OptionError(
             f"dim = {given['dim']} was asked for, and the encoder has {encoder.dim} columns"

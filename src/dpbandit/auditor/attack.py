@@ -65,6 +65,16 @@ class Audit:
     scores0: Scores  # from a GPU: some of them, for a picture
     scores1: Scores
     complete: bool = True  # False after Ctrl-C: `runs` counts finished ones; the bound is valid
+    last: int = 0  # of the changed rewards, which begin at `position`; 0: that one alone
+
+    @property
+    def changed(self) -> str:
+        """What differs between the two streams, in words."""
+        joint = self.claim.notion == "joint"
+        if self.last <= self.position:
+            return f"{'context and ' if joint else ''}reward {self.position} changed"
+        what = f"{'contexts and ' if joint else ''}rewards"
+        return f"{what} {self.position} to {self.last}, all of one unit, changed"
 
     @property
     def holds(self) -> bool:
@@ -73,7 +83,6 @@ class Audit:
 
     def __str__(self) -> str:
         verdict = "no violation found" if self.holds else "REFUTED"
-        what = "context and reward" if self.claim.notion == "joint" else "reward"
         side = "above" if self.bound.above else "below"
         return "\n".join(
             [
@@ -81,7 +90,7 @@ class Audit:
                 f"status: {self.claim.status}]",
                 f"  found: ε ≥ {self.bound.epsilon:.4g} at δ = {self.delta:g}, with confidence "
                 f"{self.confidence:g}: a lower bound, since no attack can prove a claim",
-                f"  by {self.statistic}, {what} {self.position} changed, {self.runs:,} runs a "
+                f"  by {self.statistic}, {self.changed}, {self.runs:,} runs a "
                 f"side, {self.horizon} rounds, dim {self.dim}, {self.noise} noise",
                 f"  event: score {side} {self.bound.threshold:.4g}; seen in "
                 f"{self.bound.power:.4%} of runs on one stream, "
@@ -104,6 +113,7 @@ class Audit:
             "noise": self.noise,
             "statistic": self.statistic,
             "position": self.position,
+            "changed": max(self.last - self.position, 0) + 1,
             "event": {"above": self.bound.above, "threshold": self.bound.threshold},
             "seen": [self.bound.power, self.bound.false_alarms],
             "claim": self.claim.to_dict(),
@@ -247,6 +257,7 @@ def audit(
         bound,
         *scores,
         complete=done == runs,
+        last=int(positions[-1]) + 1,
     )
 
 

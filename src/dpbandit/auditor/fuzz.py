@@ -218,7 +218,7 @@ def fuzz(
         raise OptionError(f"minutes must be a number above 0, not {minutes!r}")
     chosen = list(names_of_proven() if names is None else names)
     if not chosen:
-        raise OptionError("names holds no algorithm: omit it for all that are proven")
+        raise OptionError("names is empty: omit it for all proven algorithms")
     for name in chosen:
         registry.find(name)
     numbers = range(cases) if case is None else range(whole("case", case, least=0), case + 1)

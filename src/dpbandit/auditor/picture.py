@@ -25,7 +25,7 @@ def distributions(result: Audit) -> Figure:
     edges = np.linspace(low, high, 90)
     for scores, colour, hatch, label in (
         (result.scores0, "#0072B2", "", "reward as it was"),
-        (result.scores1, "#D55E00", "///", f"reward {result.position} changed"),
+        (result.scores1, "#D55E00", "///", result.changed),
     ):
         density, _ = np.histogram(np.clip(scores, low, high), bins=edges, density=True)
         axes.stairs(density, edges, color=colour, lw=1.5, label=label)

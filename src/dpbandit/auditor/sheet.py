@@ -87,8 +87,8 @@ def claim_sheet(name: str, **options: Any) -> str:
     lines = [
         f"# Claim sheet: {name}",
         "",
-        f"dpbandit {__version__}. {described[0].upper() + described[1:]} "
-        f"({registry.find(name).reference}).",
+        f"dpbandit {__version__}. {described[0].upper() + described[1:]}. "
+        f"Source: {registry.find(name).reference}.",
         "",
         "| | |",
         "|---|---|",

@@ -271,12 +271,17 @@ def import_(
     default_reward: float | None = Option(
         None, help="The reward of a decision without one; default: the lower end of the range."
     ),
-    shadow: bool = Option(False, "--shadow", help="Another system decides until this bandit goes live."),
+    shadow: bool = Option(
+        False, "--shadow", help="Another system decides until this bandit goes live."
+    ),
     holdout: float = Option(0.0, help="The share of decisions made at random."),
     measure_share: float | None = Option(
-        None, help="Share of the budget for measuring what a shadow or a holdout earned; default 0.1."
+        None,
+        help="Share of the budget for measuring what a shadow or a holdout earned; default 0.1.",
     ),
-    measure_every: int | None = Option(None, help="Measured rounds between two such releases; default 1,000."),
+    measure_every: int | None = Option(
+        None, help="Measured rounds between two such releases; default 1,000."
+    ),
     json_: Json = False,
 ) -> None:
     """Move a bandit that was started from a log into a store: it keeps learning there, and only there.

@@ -225,7 +225,7 @@ def answer(call: Call[T], status: int, body: bytes) -> T:
 def place(bandit: str) -> str:
     """Where a bandit's endpoints are."""
     if not bandit or bandit in (".", ".."):
-        raise OptionError("a bandit's name has letters, digits, dots, dashes and underscores")
+        raise OptionError("a bandit's name may have letters, digits, dots, dashes and underscores")
     return f"/v1/bandits/{quote(bandit, safe='')}"
 
 

@@ -285,7 +285,7 @@ class Encoder:
         try:
             given = dict(record)
             if given.pop("format") != FORMAT:
-                raise SaveError(f"an encoder of a format other than {FORMAT}")
+                raise SaveError(f"the encoder has a format other than {FORMAT}")
             declared = {n: kinds.from_record(f) for n, f in given.pop("features")}
             return cls(declared, **given)
         except (KeyError, TypeError, OptionError) as error:
@@ -377,6 +377,16 @@ class Encoder:
         if transform is not None:
             self._sklearn_output_config = {"transform": transform}  # which `clone` copies
         return self
+
+
+def encoder_of(given: Any) -> Encoder | None:
+    """An encoder or None, or an error."""
+    if given is None or isinstance(given, Encoder):
+        return given
+    raise OptionError(
+        f"encoder must be a dpb.Encoder, not {type(given).__name__}: a file is read by "
+        "dpb.Encoder.load(path)"
+    )
 
 
 class Slate:

@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import date, time
+from datetime import date, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -85,11 +85,14 @@ class Category:
     kind: ClassVar[str] = "category"
 
     def __init__(self, known: Sequence[Any]) -> None:
+        for method in ("tolist", "to_list"):  # of what `unique` returns: NumPy, pandas, polars
+            if not isinstance(known, Sequence) and hasattr(known, method):
+                known = getattr(known, method)()
         if isinstance(known, str) or not isinstance(known, Sequence) or len(known) == 0:
             raise OptionError(f"a category needs a list of its known values, not {known!r}")
         texts = tuple(text_of(value) for value in known)
         if None in texts or len(set(texts)) < len(texts):
-            raise OptionError("the known values of a category must differ, and none be missing")
+            raise OptionError("the known values of a category must differ, and none may be missing")
         object.__setattr__(self, "known", texts)
         places = {plain(text): (i, 1.0) for i, text in enumerate(texts)}  # type: ignore[arg-type]
         places |= {text: (i, 1.0) for i, text in enumerate(texts)}  # type: ignore[misc]
@@ -127,8 +130,13 @@ class Hashed:
     kind: ClassVar[str] = "hashed"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.places, int) or isinstance(self.places, bool) or self.places < 1:
+        if (
+            not isinstance(self.places, Integral)
+            or isinstance(self.places, bool)
+            or self.places < 1
+        ):
             raise OptionError(f"a hash needs a whole number of places, not {self.places!r}")
+        object.__setattr__(self, "places", int(self.places))
 
     @property
     def size(self) -> int:
@@ -179,6 +187,8 @@ def text_of(value: Any) -> str | None:
 
 def advice(value: Any) -> str:
     """What to do with a value of a kind that no field takes, if it is a usual one."""
+    if isinstance(value, timedelta):
+        return ": give its seconds or days"
     if isinstance(value, (date, time)):
         return ": give its hour, weekday or year, as a field of its own"
     if isinstance(value, (list, tuple, np.ndarray)):

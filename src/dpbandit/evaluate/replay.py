@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpbandit.encoder import Encoder
+from dpbandit.encoder.encode import encoder_of
 from dpbandit.errors import LogError, LogWarning, OptionError
 from dpbandit.evaluate import players as contestants
 from dpbandit.evaluate.estimates import Estimate, Spread, estimates
@@ -199,6 +200,7 @@ def replay(
     ('proven', 1.5)
     """
     low, high = range_of(reward_range)
+    encoder = encoder_of(encoder)
     if not 0 < level < 1:
         raise OptionError(f"level must lie strictly between 0 and 1, not {level!r}")
     if rows_per_user is not None:
@@ -229,11 +231,19 @@ def replay(
     )
     first = next(iter(rounds), None)
     if first is None:
-        raise LogError(f"no row is usable: {_left_out(rounds)}")
+        raise LogError(
+            f"no row is usable: {_left_out(rounds)}" if rounds.rows else "the log has no rows"
+        )
     chosen = contestants.players(wanted, first.contexts.shape[1], encoder, seed)
+    unit = find_unit(options.get("unit", "reward"), high if low == 0 else 1.0)
+    counted = unit.needs_user or any(getattr(p.policy, "counts_users", False) for p in chosen)
+    if user is not None and not counted and rows_per_user is None:
+        raise OptionError(
+            f"user={user!r} protects nobody, as the unit of privacy is {unit.words}: give unit=('user', m) "
+            "or ('person', C), or omit user"
+        )
     terms: Terms | None = None
     if release is not None:
-        unit = find_unit(options.get("unit", "reward"), high if low == 0 else 1.0)
         terms = agree(release, chosen, unit, (low, high), user=user, seed=seed, ledger=ledger)
     most = len(first.contexts) if clip is None else clip
     tallies = [

@@ -236,7 +236,7 @@ class _Encoded:
     ) -> None:
         names = [text_of(item[action]) for item in items]
         if len(set(names)) < len(items) or None in names or not items:
-            raise OptionError(f"every item needs another {action!r}, and none may be missing")
+            raise OptionError(f"every item needs its own {action!r}, and none may be missing")
         self.index = {plain(name): i for i, name in enumerate(names) if name is not None}
         self.index |= {name: i for i, name in enumerate(names) if name is not None}
         self.encoder, self.person, self.places = encoder, person, places

@@ -31,6 +31,8 @@ from dpbandit.types import Matrix, Vector
 
 # An instrument much shorter than is typical would blow its residual up.
 LONGEST_FACTOR = 2.0
+# While nobody new has come: so little that Γ stays as it was expected.
+NOTHING_KNOWN = 1e-200
 # Without privacy noise (ε = ∞) a little is assumed.
 LEAST_NOISE = 1e-6
 # Information on θ fades as (t/t′) to this power: play was worse then, and designs were guesses.
@@ -75,7 +77,8 @@ class Directions(Holder):
 
     def learn(
         self, noisy: Matrix, rounds: float, eta: float, q: float, rho: float, scale: float
-    ) -> None:
+    ) -> float:
+        """How much this release says."""
         n = len(noisy)
         self.seen += rounds
         self.variance += rounds * eta * eta / (n * (n + 1) / 2)
@@ -83,11 +86,13 @@ class Directions(Holder):
         gain, factor = q * self.variance / of_noise, q * (self.seen - self.slope)
         surprise = noisy - q * self.mean
         self.target += factor * surprise / of_noise
-        self.information += factor * factor / of_noise
+        more = factor * factor / of_noise
+        self.information = max(self.information + more, NOTHING_KNOWN)
         self.mean[:] = (self.mean + gain * surprise) * rho
         self.slope = (self.slope + gain * factor) * rho
         self.variance *= (1 - q * gain) * rho * rho
         self.seen *= rho
+        return more
 
 
 def traceless(matrix: Matrix) -> Matrix:
@@ -300,10 +305,10 @@ class PairLearner(Learner, Holder):
         rho, rho_of_directions = shares
         self._learn_moments(noisy[:n], t, rounds, shown(rho), rho, scale)
         directions, found = unpack(noisy[n:]), self.directions
-        information, target = found.information, found.target.copy()
+        target = found.target.copy()
         of_directions = float(self.people - self.people_shown) if self.persons else rounds
         self.people_shown = self.people
-        found.learn(
+        more = found.learn(
             directions,
             of_directions,
             self.eta(v),
@@ -312,7 +317,7 @@ class PairLearner(Learner, Holder):
             scale,
         )
         self.own_targets[v] += found.target - target
-        self.own_information[v] += found.information - information
+        self.own_information[v] += more
         if t == 0:
             # Of a log the Gram matrix itself is known, but for noise, not a mean that it samples.
             self.own_information[v] = (of_directions / scale) ** 2

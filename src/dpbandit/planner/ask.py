@@ -245,7 +245,7 @@ def plan(
         assumptions["visits"] = _visits(problem, coming)
     unit = checked.protects
     counted = unit.counts_are_public or click_rate is not None
-    if coming is not None and unit.needs_user and counted:
+    if coming is not None and unit.needs_user and counted and not unit.needs_instruments:
         rate = None if problem.bases is None else problem.best_rate
         left_out = coming.learned(unit, checked.width, rate).left_out(problem.rounds, rate)
         assumptions["not learned from"] = left_out + ", beyond what one person may say"

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from dpbandit.algorithms.anytime_joint import noise_of_person
+from dpbandit.algorithms.rewards import KINDS, NUMBERS
 from dpbandit.errors import OptionError
 from dpbandit.planner import accuracy
 from dpbandit.planner.ask import label_of, plan
 from dpbandit.planner.forecast import REFERENCE, Forecast, Plan
 from dpbandit.planner.visits import CAPS, EVERYTHING
 from dpbandit.planner.work import Progress
-from dpbandit.privacy.unit import find_unit
+from dpbandit.privacy.unit import Person, find_unit
 
 SECONDS = 40.0  # of one core, for all protections together
 RANDOM = "random"
@@ -40,6 +42,14 @@ class Protection:
     def label(self) -> str:
         """Its label in the plan."""
         return label_of(self.algorithm, self.options)
+
+    def noise(self, width: float) -> float:
+        """The noise of one reward, or one round, of this algorithm, times this."""
+        unit = find_unit(self.options.get("unit", "reward"))
+        if self.contexts and isinstance(unit, Person):
+            rewards = KINDS[self.options.get("rewards", NUMBERS.name)]
+            return noise_of_person(float(unit.option[1]), width, rewards)
+        return unit.moves(width)
 
 
 def kinds(clicks: bool) -> list[Protection]:
@@ -128,7 +138,7 @@ class Protections:
             low, high = self.plan.problem.reward_range
             unit = find_unit(kind.options.get("unit", "reward"))
             row = {"protected": kind.words, "make": self.call(kind), "unit": unit.option}
-            row |= {"noise": unit.moves(high - low), "note": forecast.why_not}
+            row |= {"noise": kind.noise(high - low), "note": forecast.why_not}
             row |= {"status": forecast.status, "learned_from": forecast.learned.to_dict()}
             row["left_out"] = forecast.learned.left_out(self.plan.problem.rounds, self._rate)
             found.append(row | self._numbers(kind.label))
@@ -214,7 +224,7 @@ class Protections:
             lost = row["note"]
             if row["lost"] is not None:
                 lost = f"{row['lost']:,.0f} ± {row['lost_se']:,.0f}"
-            noise = "–" if row["noise"] is None else f"× {row['noise']:g}"
+            noise = "–" if row["noise"] is None else f"× {row['noise']:.3g}"
             learned = learned_in_words(row["learned_from"])
             left_out = row["left_out"] or "–"
             found.append((row["protected"], noise, learned, left_out, lost))

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from dpbandit.errors import OptionError, ShapeError
-from dpbandit.privacy.unit import ONE_REWARD, Person, Unit, User
-from dpbandit.types import Vector
+from dpbandit.privacy.unit import FITS, ONE_REWARD, Person, Spread, Unit, User
+from dpbandit.types import Matrix, Vector
 
 CAPS = (1, 2, 5, 10)  # that an answer shows
 MOST_COUNTS = 512  # beyond, neighbours are taken together
 GRID: Vector = np.linspace(0.0, 1.0, 65)  # parts of all rounds
+PLAYED_USERS, PLAYED_VISITS = 32, 128  # to find out which visits of a spread user are learned
 TAIL = 1e-9  # people who come more often than all but this share are left out of a geometric law
 
 
@@ -105,22 +106,43 @@ class Visits:
         Each other visit of its person came before with probability τ, and was clicked with
         probability `rate`. A part of a click counts in part. With rate 1: the same for visits.
         """
+        whole = math.floor(most)
+        counted = self._at_most(whole - 1, rate) if whole else np.zeros(len(GRID))
+        if most == whole:
+            return counted
+        return counted + (most - whole) * (self._at_most(whole, rate) - counted)
+
+    def _at_most(self, k: int, rate: float) -> Vector:
+        """The probability that no more than k of its person's clicks came before a visit."""
         from scipy.special import bdtr  # P(Bin(n, p) ≤ k)
 
         weights = self.counts * self.shares / self.mean  # who a visit's person is
-        whole = math.floor(most)
         before, others = np.minimum(GRID * rate, 1.0)[:, None], self.counts.astype(np.int64) - 1
+        return np.asarray(bdtr(np.minimum(float(k), others), others, before) @ weights)
 
-        def at_most(k: int) -> Vector:
-            return np.asarray(bdtr(np.minimum(float(k), others), others, before) @ weights)
+    def thinned(self, chances: Vector) -> Vector:
+        """The probability that a visit is learned from at the times GRID, if that of a person's j-th
+        visit is `chances[j - 1]`, and later ones have the last of these chances.
 
-        counted = at_most(whole - 1) if whole else np.zeros(len(GRID))
-        return counted + (most - whole) * (at_most(whole) - counted) if most > whole else counted
+        >>> two = visits_of([2])
+        >>> two.thinned(np.array([1.0, 0.0])).tolist() == two.course(1, 1.0).tolist()
+        True
+        """
+        found = np.full(len(GRID), chances[-1])
+        for earlier, step in enumerate(chances[:-1] - chances[1:]):
+            found += step * self._at_most(earlier, 1.0)
+        return found
 
-    def learned(self, unit: Unit, width: float, rate: float | None) -> Learned:
-        """The share that a unit's cap leaves. Without a click rate the sum of rewards is
-        unknown."""
+    def learned(
+        self, unit: Unit, width: float, rate: float | None, chances: Vector | None = None
+    ) -> Learned:
+        """The share that a unit's cap leaves. Without a click rate the sum of rewards is unknown.
+
+        `chances` are those of a person's visits, first to last, where contexts decide."""
         match unit:
+            case Spread() if chances is not None:
+                course = self.thinned(chances)
+                return Learned(visits=mean_of(course), course=course)
             case User():
                 first = unit.cap or 1
                 return Learned(visits=self.up_to(first), course=self.course(first, 1.0))
@@ -133,6 +155,25 @@ class Visits:
                 return EVERYTHING
             case other:
                 raise TypeError(f"it is unknown how much a cap of {other.words!r} leaves out")
+
+
+def chances_of(unit: Spread, instruments: Matrix, visits: int, seed: int) -> Vector:
+    """How likely a user's first, second, … visit is learned from, if contexts point like these.
+
+    >>> from dpbandit.privacy.unit import spread
+    >>> chances_of(spread(2), np.eye(4)[:1], 6, 0).tolist()  # all alike: two of them
+    [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    """
+    rng, learned = np.random.default_rng(seed), np.zeros(visits)
+    square = float(unit.option[1]) ** 2 * (1 + FITS)
+    for _ in range(PLAYED_USERS):
+        gram, count = np.zeros((instruments.shape[1],) * 2), 0
+        for visit, row in enumerate(rng.integers(len(instruments), size=visits)):
+            more = gram + np.outer(instruments[row], instruments[row])
+            if (count + 1) * float(np.linalg.eigvalsh(more)[-1]) <= square:
+                gram, count = more, count + 1
+                learned[visit] += 1
+    return learned / PLAYED_USERS
 
 
 def mean_of(course: Vector) -> float:

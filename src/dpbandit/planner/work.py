@@ -7,17 +7,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from dpbandit.algorithms import registry
 from dpbandit.bandit import Bandit
 from dpbandit.errors import DpbanditError
+from dpbandit.learning import instrument
 from dpbandit.planner.effort import LEAST_ROUNDS, Effort, effort_for, round_cost
 from dpbandit.planner.forecast import REFERENCE, Forecast
 from dpbandit.planner.play import Unplayable, predict
 from dpbandit.planner.problem import Problem
-from dpbandit.planner.visits import EVERYTHING, Learned, Visits
+from dpbandit.planner.visits import EVERYTHING, PLAYED_VISITS, Learned, Visits, chances_of
+from dpbandit.privacy.unit import Spread
 from dpbandit.simulate.jobs import Job
 
 INTERRUPTED = "interrupted"
+PLAYED_SLATES = 64  # whose directions say what is learned of a spread user
 DEFAULT, FAR_FROM_BEST = "anytime", 1.25
 CLICKS = ("rewards", "clicks")
 
@@ -71,7 +76,15 @@ class Work:
         if self.visits is None or not private:
             return EVERYTHING
         rate = None if self.problem.bases is None else self.problem.best_rate
-        return self.visits.learned(bandit.options.protects, bandit.options.width, rate)
+        unit, chances = bandit.options.protects, None
+        if isinstance(unit, Spread):
+            slates = self.problem.contexts[self.problem.block(0, 0, PLAYED_SLATES)[0]]
+            for slate in slates:  # whiteners are of contexts that were offered
+                bandit.select(slate)
+            instruments = np.array([instrument(bandit, slate[0]) for slate in slates])
+            most = min(int(self.visits.counts.max()), PLAYED_VISITS)
+            chances = chances_of(unit, instruments, most, self.problem.seed)
+        return self.visits.learned(unit, bandit.options.width, rate, chances)
 
     def effort(self, seconds: float) -> Effort:
         """How much to play of each. The reference is always played: the others are compared with

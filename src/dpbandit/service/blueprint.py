@@ -123,7 +123,7 @@ def _measured(request: Request) -> dict[str, Any]:
             raise OptionError("measure_share and measure_every are for a shadow or a holdout")
         return {}
     if not 0 <= request.holdout <= MOST_HOLDOUT:
-        raise OptionError(f"holdout is a part of the decisions, from 0 to {MOST_HOLDOUT:g}")
+        raise OptionError(f"holdout must be a share of the decisions, from 0 to {MOST_HOLDOUT:g}")
     share = MEASURE_SHARE if share is None else share
     every = MEASURE_EVERY if every is None else every
     if not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
@@ -131,7 +131,7 @@ def _measured(request: Request) -> dict[str, Any]:
             f"measure_share is a part of the budget, from {LEAST_SHARE:g} to {1 - LEAST_SHARE:g}"
         )
     if not 1 <= every <= MOST_EVERY:
-        raise OptionError(f"measure_every is a number of rounds, from 1 to {MOST_EVERY:,}")
+        raise OptionError(f"measure_every must be a number of rounds, from 1 to {MOST_EVERY:,}")
     return {"measure_share": share, "measure_every": every}
 
 

@@ -162,7 +162,7 @@ def _config(bandit: Bandit, request: dict[str, Any]) -> dict[str, Any]:
     config["log"] = None if bandit.log is None else bandit.log.to_dict()
     made = blueprint.made(config)
     if any(getattr(made.claim, part) != getattr(bandit.claim, part) for part in _PROMISE):
-        raise OptionError("this file's options make another claim than its own: it was changed")
+        raise OptionError("the options in this file do not make its claim: the file was changed")
     if measure.wanted(config):
         # The bandit has its whole budget already: what is told besides is paid on top.
         config["epsilon"] = measure.paid_on_top(bandit.claim, config["measure_share"])
@@ -175,7 +175,7 @@ def _config(bandit: Bandit, request: dict[str, Any]) -> dict[str, Any]:
 def _people(bandit: Bandit, key: bytes) -> dict[bytes, int]:
     hashes, counts = bandit.people.hashes, bandit.people.counts
     if hashes.dtype.kind != "u" or counts.dtype.kind != "i" or (counts < 0).any():
-        raise SaveError("what the log counted of users is not what was saved")
+        raise SaveError("the log's counts of users differ from the saved ones")
     found = zip(hashes.tolist(), counts.tolist(), strict=True)
     return {person_of_log(hashed, key): count for hashed, count in found if count}
 

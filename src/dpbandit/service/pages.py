@@ -102,7 +102,7 @@ async def bandits(app: App, name: str, key: str, receive: Receive) -> Answer:
     limit, after = given.get("limit", str(MOST_LISTED)), given.get("after", "")
     short = len(limit) <= len(str(MOST_LISTED))  # Python reads no number of thousands of digits
     if not (short and limit.isdecimal() and 1 <= int(limit) <= MOST_LISTED):
-        raise Refused(422, f"limit is a number from 1 to {MOST_LISTED:,}")
+        raise Refused(422, f"limit must be a number from 1 to {MOST_LISTED:,}")
     await app.catalog.refresh(unless_newer_than=0.05)
     listed = heapq.nsmallest(int(limit) + 1, (n for n in app.catalog.bandits if n > after))
     shown = [app.catalog.bandits[n] for n in listed[: int(limit)]]

@@ -256,7 +256,7 @@ async def _actions(app: App, given: list[Action]) -> list[tuple[str, Pairs]]:
     for ident in idents:
         _text(ident, "an action's id")
     if len(set(idents)) < len(idents) or not idents:
-        raise Refused(422, "actions are at least one, and each has an id of its own")
+        raise Refused(422, "give at least one action, each with its own id")
     found, turn = list[tuple[str, Pairs]](), Turn()
     for number, action in enumerate(given, 1):
         found.append((action.id, flat(action.features, f"action {number}")))
@@ -271,9 +271,9 @@ def _open_to(slots: list[Slot], idents: list[str]) -> list[list[int]]:
     for ident in names:
         _text(ident, "a slot's id")
     if not names or len(set(names)) < len(names):
-        raise Refused(422, "slots are at least one, and each has an id of its own")
+        raise Refused(422, "give at least one slot, each with its own id")
     if len(set(baselines)) < len(baselines) or not set(baselines) <= set(idents):
-        raise Refused(422, "each slot has a baselineAction of its own, one of the actions")
+        raise Refused(422, "each slot needs its own baselineAction, one of the actions")
     if any(slot.baseline_action in (slot.excluded_actions or ()) for slot in slots):
         raise Refused(422, "a slot's baselineAction must not be among its excludedActions")
     excluded = [set(slot.excluded_actions or ()) for slot in slots]
@@ -461,7 +461,7 @@ async def reward_slots(app: App, name: str, key: str, receive: Receive) -> Answe
     served = await app.served(name)
     values = {one.slot_id: clip(one.value, *served.reward_range) for one in asked.reward}
     if len(values) < len(asked.reward) or not values:
-        raise Refused(422, "rewards are at least one, and each is of another slot")
+        raise Refused(422, "give at least one reward, and at most one for each slot")
     places = await app.reported.do(lambda store: _slots(store, served, event))
     if not set(values) <= set(places):
         raise Refused(404, "this event has no slot of that id")

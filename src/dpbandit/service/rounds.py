@@ -271,7 +271,7 @@ async def _ranked(
     caller sent, so they show nothing that was not released. And what is kept of the first."""
     most = 1 if asked.k is None else asked.k
     if not 1 <= most <= len(given):
-        raise Refused(422, f"k is a number from 1 to {len(given)}, the arms that were sent")
+        raise Refused(422, f"k must be a number from 1 to {len(given)}, the arms that were sent")
     # Where the highest bound is played, and no lot is drawn, none are stated.
     states = asked.propensities and not (served.plain and isinstance(model.policy, BoundPolicy))
     found = await choose(
@@ -299,9 +299,9 @@ async def _ranked(
 def _baseline(asked: DecisionRequest, arms: int) -> Baseline:
     arm, propensity = asked.baseline, asked.baseline_propensity
     if arm is not None and not 0 <= arm < arms:
-        raise Refused(422, f"baseline is a number from 0 to {arms - 1}, one of the arms")
+        raise Refused(422, f"baseline must be a number from 0 to {arms - 1}, one of the arms")
     if propensity is not None and (arm is None or not 0 < propensity <= 1):
-        raise Refused(422, "baseline_propensity is a probability above 0, and goes with baseline")
+        raise Refused(422, "baseline_propensity must be a probability above 0, given with baseline")
     return Baseline(arm, propensity)
 
 
@@ -361,7 +361,7 @@ def person_of(app: App, served: Served, user: str) -> bytes:
     """A name is not needed to count by, or to find somebody: what is kept is a keyed hash. Whom a log
     may have counted is known by what that has of a name."""
     if len(user) > LONGEST_TEXT:
-        raise Refused(422, f"the name of a user has at most {LONGEST_TEXT} characters")
+        raise Refused(422, f"the name of a user may have at most {LONGEST_TEXT} characters")
     key = app.catalog.person_key
     if served.counted_by_log:
         return person_of_log(hash_name(user), key)
@@ -438,5 +438,5 @@ def at_most(most: int, count: int, what: str, where: str) -> None:
 def clip(reward: float, low: float, high: float) -> float:
     """Nothing outside the range is ever kept."""
     if not math.isfinite(reward):
-        raise Refused(422, "a reward is a finite number")
+        raise Refused(422, "a reward must be a finite number")
     return min(max(reward, low), high)

@@ -67,7 +67,7 @@ class TrustedStore(Store):
             (bandit,),
         )
         if row is None:
-            raise StreamError("this bandit has no state to go on from")
+            raise StreamError("this bandit has no state to continue from")
         return row[0], row[1], bytes(row[2])
 
     def measure(self, bandit: int) -> str | None:

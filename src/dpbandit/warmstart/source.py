@@ -176,9 +176,21 @@ def open_log(given: Any) -> Source:
             # Arrow's own words quote what is in it.
             raise LogError(
                 f"this {kind} cannot be read as an Arrow table ({type(error).__name__}): every column "
-                "must hold one kind of values"
+                "must hold one kind of values, and have a name of its own"
             ) from None
         return open_log(table)
+    if isinstance(given, list) and given and all(isinstance(row, Mapping) for row in given):
+        if any(row.keys() != given[0].keys() for row in given):
+            raise LogError("every record of a log must have the same fields")
+        try:
+            return open_log(_table_of(given))
+        except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+            raise LogError(
+                f"these records cannot be read as an Arrow table ({type(error).__name__}): every field "
+                "must hold one kind of values"
+            ) from None
+    if hasattr(given, "collect"):
+        raise LogError("collect the lazy frame first, or write it to Parquet")
     files = _files(given)
     kinds = {kind_of(file) for file in files}
     if len(kinds) > 1:
@@ -201,6 +213,13 @@ def open_log(given: Any) -> Source:
             sizes = [meta.metadata.row_group(i).num_rows for i in range(meta.num_row_groups)]
         parts += _cut(file, sizes, stamp(file))
     return Source(tuple(parts), schema)
+
+
+def _table_of(records: list[Mapping[str, Any]]) -> Any:
+    """Records as a table; NaN is missing, as in a frame of pandas."""
+    pa, names = arrow("pyarrow"), list(records[0])
+    columns = ([row[name] for row in records] for name in names)
+    return pa.table([pa.array(column, from_pandas=True) for column in columns], names)
 
 
 def _others(files: list[str], kind: str) -> Source:
@@ -237,7 +256,7 @@ def _files(given: Any) -> list[str]:
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
             raise LogError(
-                "a log is a path, a folder, a glob, a list of these, an Arrow table or stream, or a frame, "
+                "a log is a path, a folder, a glob, a list of these or of records, an Arrow table or stream, or a frame, "
                 f"not {type(name).__name__}"
             )
         path = Path(name)

@@ -14,6 +14,7 @@ from dpbandit.algorithms import registry
 from dpbandit.algorithms.given import Given
 from dpbandit.algorithms.registry import Name
 from dpbandit.bandit import Bandit
+from dpbandit.encoder.encode import encoder_of
 from dpbandit.engine import backend_for
 from dpbandit.errors import LogError, LogWarning, OptionError, PrivacyWarning
 from dpbandit.logs import enter
@@ -65,9 +66,9 @@ def warm_start(
 
     Parameters
     ----------
-    source : path, list of paths, Arrow table or stream, or frame
-        A Parquet, CSV or Arrow file, a folder, a glob, a list of these, an Arrow table, a
-        RecordBatchReader, or a frame of pandas or polars.
+    source : path, list of paths or records, Arrow table or stream, or frame
+        A Parquet, CSV or Arrow file, a folder, a glob, a list of these, a list of dicts, an Arrow
+        table, a RecordBatchReader, or a frame of pandas or polars.
     algorithm : str, default 'anytime'
         The algorithm.
     context : str or list of str
@@ -129,7 +130,7 @@ def warm_start(
             "a cluster reads Parquet files that all its nodes see, not CSV, a stream, or a table in "
             "one machine's memory"
         )
-    encoder = options.get("encoder")
+    encoder = encoder_of(options.get("encoder"))
     private = registry.find(algorithm).contexts_are_private
     columns = find_columns(
         opened,
@@ -152,6 +153,12 @@ def warm_start(
     if options.get("shape", "round") != "round" and options.get("public_contexts") is None:
         given["public_contexts"] = sample[:: max(1, len(sample) // KEPT)][:KEPT]
     bandit = registry.make_named(algorithm, **given)
+    made: Any = bandit
+    if user is not None and not made.options.protects.needs_user:
+        raise OptionError(
+            f"user={user!r} protects nobody, as the unit of privacy is "
+            f"{made.options.unit_in_words}: give unit=('user', m) or ('person', C), or omit user"
+        )
     log = learn_log(
         bandit,
         opened,
@@ -248,7 +255,9 @@ def peek(source: Source, columns: Columns, max_norm: float) -> Matrix:
             left -= batch.num_rows
             if left <= 0:
                 break
-    sample = np.concatenate(found) if found else np.empty((0, columns.dim))
+    if not found:
+        raise LogError("the log has no rows")
+    sample = np.concatenate(found)
     if len(sample) == 0:
         raise LogError(
             f"no context of at most norm {max_norm:g} was found at the heads of the log's parts: "

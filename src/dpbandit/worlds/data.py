@@ -129,7 +129,7 @@ def download(url: str, target: Path, sha256: str) -> None:
     with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
         content = answer.read()
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise ValueError("the answer has another sha256 than the released file")
+        raise ValueError("the download's sha256 differs from the released file's")
     write(target, content)
 
 

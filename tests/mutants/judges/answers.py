@@ -173,3 +173,25 @@ def answers_count_by_what_they_are_worth() -> Any:
         first = release.noise_now(bandit.engine)
         assert first is (GAUSSIAN if label == "anytime, never" else RESPONSE)
     return seen
+
+
+@judge
+def blocks_are_groups_of_features_that_no_context_mixes() -> Any:
+    """Where answers without sums pay, by joining groups one context at a time."""
+    from dpbandit.algorithms.phase import in_blocks
+
+    rng, seen = np.random.default_rng(4), []
+    for _ in range(150):
+        rows, dim = rng.integers(1, 6), rng.integers(2, 8)
+        contexts = rng.normal(size=(rows, dim)) * (rng.random((rows, dim)) < rng.choice([0.2, 0.4]))
+        groups: list[set[int]] = []
+        for context in contexts:
+            if mine := set(np.flatnonzero(context).tolist()):
+                mixed = [group for group in groups if group & mine]
+                apart = [group for group in groups if not group & mine]
+                groups = [*apart, mine.union(*mixed)]
+        expected = len(groups) > 1 and bool(((contexts != 0).sum(axis=1) > 1).any())
+        assert in_blocks(contexts) == expected, contexts
+        seen.append(expected)
+    between(20, sum(seen), 130)
+    return seen

@@ -211,8 +211,8 @@ def logs_are_refused_where_nothing_is_proven() -> Any:
         "theory",
         "figure",
     )
-    # What is left of people is not in a log, nor is a whitener that public contexts shape.
-    nobody = ("pair, persons", "anytime, spread", "pair, known", "linucb, forgetful")
+    # Directions of a spread user are not in a log, nor is a whitener that public contexts shape.
+    nobody = ("anytime, spread", "pair, known", "linucb, forgetful")
     seen = []
     for label in BANDITS:
         reason = why_not(made(label))

@@ -118,6 +118,27 @@ def nobody_copies_a_bandit() -> Any:
 
 
 @judge
+def a_log_and_rounds_count_together() -> Any:
+    """What a log counted of a person is what a round begins with, in a round with a release too."""
+    from dpbandit.logs.record import People, hash_name
+
+    hashes, whole = np.array([hash_name("anna")], dtype=np.uint64), 1 << 20
+    seen = []
+    for backend, left in itertools.product(("core", "reference"), (0, 5, whole)):
+        bandit = made("pair, persons", backend=backend)
+        log, counts = types.SimpleNamespace(learned=5), np.array([1 + whole - left])
+        bandit.remember(log, People(hashes, counts))
+        before = bandit.engine.fields()["people"][0]
+        for _ in range(6):
+            bandit.update(np.eye(bandit.dim)[0], bandit.options.reward_range[1], user="anna")
+        steps = sum(bandit.counters.values())
+        assert steps == left if left < whole else 0 < steps <= whole, (backend, left, steps)
+        assert bandit.engine.fields()["people"][0] == before  # nobody new came
+        seen.append(steps)
+    return seen
+
+
+@judge
 def propensities_are_of_what_is_played() -> Any:
     bandit = made("thompson")
     play(bandit, 5)
