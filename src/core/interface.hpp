@@ -46,6 +46,7 @@ struct Spec {
     int64_t first;
     RewardKind rewards;
     bool empirical_bayes, neglected, find_scale, memory_alone;
+    double widest;  // half of the window whose edge all residuals reach
     double life;
     Table memories;
     int64_t local;  // of the first rounds: how many rewards are made noisy by themselves, at most

@@ -56,6 +56,32 @@ def test_a_crowd_at_the_edge_opens_the_window():
     assert scale.window(0.0) > 0.5
 
 
+@pytest.mark.parametrize("backend", ["core", "reference"])
+def test_where_all_residuals_reach_its_edge_the_window_is_the_whole_range(backend):
+    """Labels are 0 or 1: any narrower window cuts them off. A window that was asked for stays."""
+    rng = np.random.default_rng(5)
+    given = {**GIVEN, "reward_range": (0.0, 1.0), "backend": backend, "epsilon": 20.0}
+    rows = 600 if backend == "core" else 260
+    labels, shades = (rng.random(rows) < 0.3).astype(float), rng.uniform(0.3, 0.7, size=rows)
+    xs = rng.normal(size=(rows, 3)) / 4
+    found = {}
+    cases = {"labels": labels, "shades": shades, "asked": labels, "back": labels}
+    for name in cases if backend == "core" else ("labels", "asked"):
+        rewards = cases[name]
+        bandit = dpb.make("anytime", **given, **({"window": 0.375} if name == "asked" else {}))
+        bandit.update(xs, rewards)
+        if name == "back":  # rewards are labels no more
+            bandit.update(np.vstack([xs] * 4), np.tile(shades, 4))
+        before = bandit.engine.fields()["distance_design"].item()
+        bandit.update(np.array([0.1, 0.2, 0.1]), 0.4)
+        found[name] = 1 / (bandit.engine.fields()["distance_design"].item() - before)
+    assert found["labels"] == pytest.approx(0.5, rel=1e-9)
+    assert found["asked"] == pytest.approx(0.375, rel=1e-9)
+    if backend == "core":
+        assert found["shades"] < 0.37
+        assert found["back"] < 0.376
+
+
 def test_a_sudden_crowd_opens_it_at_once_and_says_how_much_is_still_known():
     rng = np.random.default_rng(3)
     scale = Scale(0.5, 0.75, 2.0)

@@ -40,6 +40,7 @@ from bugs.fading import (
     plant_unshrunk_sum,
     plant_window_changed_after_entering,
     plant_window_of_clean_residuals,
+    plant_window_opened_by_clean_residuals,
 )
 from bugs.guarded import plant_float_noise, plant_forked_noise, plant_seeded_real_claim
 from bugs.logs import (
@@ -159,6 +160,7 @@ BUGS = [
         "free numbers beside a residual that are too large", "verify", plant_free_numbers_too_large
     ),
     Bug("a window that follows clean residuals", "verify", plant_window_of_clean_residuals),
+    Bug("a window that clean residuals open", "verify", plant_window_opened_by_clean_residuals),
     Bug(
         "a window that changes after an item entered", "verify", plant_window_changed_after_entering
     ),

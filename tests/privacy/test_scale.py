@@ -39,6 +39,54 @@ def test_no_two_items_of_one_context_are_further_apart_than_the_ends_of_the_wind
     assert apart.max() <= 1 + 1e-12
 
 
+def cost_of(
+    backend: str, rs: np.ndarray, pair: tuple[float, float], changed: int
+) -> tuple[float, list[float]]:
+    """Over all releases, in fractions, with both streams told the same noisy values: the share of the claim,
+    and half the windows at the end."""
+    xs = np.random.default_rng(1).normal(size=(len(rs), 2)) / 4
+    runs: list[Exact] = []
+    halves = []
+    for reward in pair:
+        bandit = dpb.make(
+            "anytime",
+            dim=2,
+            backend=backend,
+            reward_range=(-1, 1),
+            **{**BUDGET, "epsilon": 60.0},
+            **EARLY,
+        )
+        bandit.source = Exact(runs[0].made if runs else None)
+        runs.append(bandit.source)
+        for t, x in enumerate(xs):
+            bandit.update(x, float(reward if t == changed else rs[t]))
+        halves.append(half_window(bandit, xs[0]))
+    total = 0
+    for (a, scale, _), (b, same, _) in zip(runs[0].made, runs[1].made, strict=True):
+        assert scale == same > 0
+        total += sum((p - q) ** 2 for p, q in zip(a, b, strict=True)) / scale**2
+    return math.sqrt(float(total) / bandit.ledger.limit), halves
+
+
+def half_window(bandit: dpb.Bandit, x: np.ndarray) -> float:
+    """Of one more round, which releases nothing: what it adds to Σ 1/c."""
+    before = bandit.engine.fields()["distance_design"].item()
+    bandit.update(x, 0.0)
+    return 1 / (bandit.engine.fields()["distance_design"].item() - before)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("pair", "changed"), [((9, -9), 0), ((9, 0), 30), ((-9, 0.2), 55)])
+def test_a_window_that_opens_costs_no_more_than_the_claim(backend, pair, changed):
+    """All residuals reach the edge, so the window becomes the whole range: the same for both streams."""
+    rs = np.where(np.random.default_rng(2).random(150) < 0.3, 1.0, -1.0)
+    ratio, halves = cost_of(backend, rs, pair, changed)
+    assert halves == pytest.approx([1.0, 1.0], rel=1e-9)
+    assert ratio <= 1
+    if (pair, changed) == ((9, -9), 0):
+        assert ratio > 0.99
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("one", "two"), [(9, -9), (9, 0), (9, -0.375), (0.375, 0), (0.3, -0.75)])
 @pytest.mark.parametrize("changed", [0, 30])

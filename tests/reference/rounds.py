@@ -228,6 +228,8 @@ def variants(rounds: int, world: World) -> dict[str, dict[str, Any]]:
         "anytime, other rewards": anytime(rounds, window=0.3, **rewards),
         "anytime, clicks": anytime(rounds, **CLICKS, public_contexts=world.public),
         "anytime, clicks, contexts unknown": anytime(rounds, **CLICKS),
+        # The window opens: hardly a residual is in it.
+        "anytime, all at the edge": anytime(rounds, scale=0.05, window=1e-4, widest=2e-4),
         "anytime, little noise": anytime(
             rounds,
             scale=0.3,
@@ -304,6 +306,7 @@ def anytime(rounds: int, **given: Any) -> dict[str, Any]:
         "memory_alone": False,
         "neglected": True,
         "find_scale": True,
+        "widest": given.get("window", 0.75),
         "local": 0,
         "local_anyhow": False,
         "local_scale": 1.0,

@@ -24,6 +24,8 @@ struct Anytime : Common {
     // Lots need so much of the posterior's deviation where contexts differ from round to round: whatever is
     // played then teaches about all arms.
     static constexpr double NARROWER = 0.2;
+    // Residuals are at the window's edge if they reach so much of the way to it, on average.
+    static constexpr double AT_EDGE = 0.95;
     struct Times {
         i64 due, releases, refresh_due, released_at;
     };
@@ -103,7 +105,7 @@ struct Anytime : Common {
         for (int i = 0; i < l.s; i += 4) store(u + i, load(u + i) * splat(unit));
         // The residual, clipped to the window and brought to a width of 1. No θ can make it wider.
         const double variance = variance_of_prediction();
-        double half = o.find_scale && !local.has(t) ? scale.window(variance) : o.window, weight = 0.5 / half;
+        const double half = o.find_scale && !local.has(t) ? half_window(variance) : o.window, weight = 0.5 / half;
         double prediction = dot(l, longer, estimate);
         prediction = smaller(larger(prediction, o.low + half), o.high - half);
         if (local.has(t)) {
@@ -127,6 +129,15 @@ struct Anytime : Common {
         show_pending(items.n);
         return o.scale;
     }
+    // Whether all residuals reach the edge of their windows, as those of clicks do, by what was released of
+    // them. Any window would then only cut them off.
+    DPB_INLINE bool at_edge() const {
+        const double known = scale.found->share_information;
+        if (!(o.widest > o.window && known > 0)) return false;
+        return scale.found->share_target / known - 1 / (Scale::BY_DISTANCE * root(known)) > AT_EDGE;
+    }
+    // Half the window of a residual whose prediction has this variance.
+    DPB_INLINE double half_window(double variance) const { return at_edge() ? o.widest : scale.window(variance); }
     // Of contexts and of releases, so the same for every neighbour.
     DPB_INLINE double variance_of_prediction() const {
         double variance = 0;
@@ -198,7 +209,11 @@ struct Anytime : Common {
         return false;
     }
     double reward_variance() const {
-        if (o.find_scale) return scale.found->residual_deviation * scale.found->residual_deviation;
+        if (o.find_scale) {
+            // What is not cut off varies more.
+            const double own = scale.found->residual_deviation * (at_edge() ? o.widest / o.window : 1);
+            return own * own;
+        }
         if (!follows_rate() || !times->releases) return o.reward_variance;
         return larger(*rate * (width() - *rate), LEAST_VARIANCE * width() * width());
     }

@@ -185,6 +185,8 @@ dpb::Spec read_spec(nb::dict given, std::vector<std::vector<double>>& tables) {
             s.empirical_bayes = r.flag("empirical_bayes");
             s.neglected = r.flag("neglected");
             s.find_scale = r.flag("find_scale");
+            s.widest = r.real("widest");
+            require(s.widest >= s.window, "widest is at least the window");
             s.life = r.real("life");
             s.memories = r.table("memories", 1);
             s.memory_alone = r.flag("memory_alone");

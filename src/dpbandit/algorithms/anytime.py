@@ -105,6 +105,9 @@ def design(name: str, options: Options) -> Design:
     if not 1 < ratio <= 10:
         raise OptionError(f"ratio must lie above 1, and at most 10, not {ratio!r}")
     finds = finds_scale(options, share)
+    # Whoever states the window, or the variance in it, keeps it.
+    stated = {"window", "reward_variance"} & set(options.extra)
+    opens = finds and not stated
     # Of an item: an instrument for the context and a constant, and what rides along.
     numbers = options.dim + 1 + (FREE if finds else 0)
     budget = noise.budget(options, Anytime.draws(numbers, options.horizon, ratio))
@@ -175,6 +178,7 @@ def design(name: str, options: Options) -> Design:
         settings={
             **release.core(),
             "window": share * options.width,
+            "widest": (0.5 if opens else share) * options.width,
             "reward_variance": positive("reward_variance", variance),
             "rewards": rewards.name,
             "empirical_bayes": flag("empirical_bayes", options.own("empirical_bayes", True)),

@@ -41,7 +41,7 @@ RIDGE = (
 )
 FILTER = (
     "scale window knee ratio first life reward_variance rewards empirical_bayes memories "
-    "memory_alone neglected find_scale local local_anyhow local_scale local_variance public_contexts"
+    "memory_alone neglected find_scale widest local local_anyhow local_scale local_variance public_contexts"
 )
 KNOWN = {
     learner: {*COMMON.split(), *own.split()}

@@ -18,7 +18,7 @@ from dpbandit.learners.bank import Bank, Joined
 from dpbandit.learners.learner import Clock, Learner, Pending, Spec
 from dpbandit.learners.local import LocalPhase
 from dpbandit.learners.prior import DIFFERENCES, LOOKED_AT, Prior
-from dpbandit.learners.scale import FREE, Scale
+from dpbandit.learners.scale import BY_DISTANCE, FREE, Scale
 from dpbandit.policies import SAMPLED
 from dpbandit.privacy.grid import to_whole
 from dpbandit.reference.algebra import below, factor, inverse_if_positive, solved
@@ -38,6 +38,8 @@ OF_LATE = 20
 # Lots need so much of the posterior's deviation where contexts differ from round to round: whatever
 # is played then teaches about all arms.
 NARROWER = 0.2
+# Residuals are at the window's edge if they reach so much of the way to it, on average.
+AT_EDGE = 0.95
 # Without privacy noise (ε = ∞) a little is assumed, so that few rewards do not say everything
 # about some direction.
 LEAST_NOISE = 1e-6
@@ -154,7 +156,8 @@ class FilterLearner(Learner, Holder):
         self.estimate, self.posterior = np.zeros(d + 1), np.zeros((d + 1, d + 1))
         self.bonus = np.zeros((d, d))
         self.instrument = np.zeros(d + 1)  # of the last round
-        self.window, self.noise_scale = float(spec["window"]), float(spec["scale"])
+        self.window, self.widest = float(spec["window"]), float(spec["widest"])
+        self.noise_scale = float(spec["scale"])
         self.follows_rate = FOLLOWS_RATE[spec["rewards"]]
         self.scale_of = Scale(math.sqrt(float(spec["reward_variance"])), self.window, self.width)
         self.releases = self.released_at = self.refresh_due = 0
@@ -192,7 +195,7 @@ class FilterLearner(Learner, Holder):
         half, variance = self.window, 0.0
         if self.free and not self.local.has(t):
             variance = max(float(longer @ self.posterior @ longer), 0.0)
-            half = self.scale_of.window(variance)
+            half = self._half_window(variance)
         weight = 0.5 / half
         prediction = min(max(float(longer @ self.estimate), self.low + half), self.high - half)
         residual = min(max(reward - prediction, -half), half)
@@ -207,6 +210,21 @@ class FilterLearner(Learner, Holder):
         numbers = self.sum.add(self.local.summed(t), to_whole(item))
         self.filter.see(longer, u, weight, prediction)
         return None if numbers is None else Pending(numbers, self.noise_scale)
+
+    def _at_edge(self) -> bool:
+        """Whether all residuals reach the edge of their windows, by what was released of them.
+
+        Those of clicks do. Any window would then only cut them off.
+        """
+        known = self.scale_of.share_information
+        if not (self.widest > self.window and known > 0.0):
+            return False
+        error = 1.0 / (BY_DISTANCE * math.sqrt(known))
+        return self.scale_of.share_target / known - error > AT_EDGE
+
+    def _half_window(self, variance: float) -> float:
+        """Half the window of a residual whose prediction has this variance."""
+        return self.widest if self._at_edge() else self.scale_of.window(variance)
 
     def _instrument(self, x: Vector) -> Vector:
         """The context and a constant, whitened, at norm 1. Zeros say nothing about θ."""
@@ -249,7 +267,9 @@ class FilterLearner(Learner, Holder):
 
     def _reward_variance(self) -> float:
         if self.free:
-            return self.scale_of.residual_deviation**2
+            # What is not cut off varies more.
+            wider = self.widest / self.window if self._at_edge() else 1.0
+            return (self.scale_of.residual_deviation * wider) ** 2
         if not self.follows_rate or self.releases == 0:
             return float(self.spec["reward_variance"])
         return max(self.rate * (self.width - self.rate), LEAST_VARIANCE * self.width**2)

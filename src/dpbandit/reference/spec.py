@@ -20,7 +20,7 @@ KEYS = {
     "ridge": f"site release ridge {_TREE} growth shape unshape floor public_arms rates weights "
     "form smallest_eigenvalue lemma_delta printed_index forget",
     "filter": "scale window knee ratio first life reward_variance rewards empirical_bayes memories "
-    "memory_alone neglected find_scale public_contexts local local_anyhow local_scale local_variance",
+    "memory_alone neglected find_scale widest public_contexts local local_anyhow local_scale local_variance",
     "pair": "scale window knee ratio first change growth versions first_eta2 later_eta2 "
     "reward_variance known_second reach persons",
     "joint": f"{_TREE} size reward_weight reward_centre ridge shift log_rounds",

@@ -59,6 +59,23 @@ def plant_window_of_clean_residuals() -> str:
     return why
 
 
+def plant_window_opened_by_clean_residuals() -> str:
+    """Whether residuals are at the edge is read from the sum, not from what was released of it."""
+    usual = FilterLearner._half_window
+
+    def by_sums(learner: FilterLearner, variance: float) -> float:
+        clean = max(abs(number) for number in learner.sum.sums[0]) * STEP
+        return 0.5 * learner.width if clean > 0.4 else usual(learner, variance)
+
+    sound = free_cost(100.0, 0.0)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FilterLearner, "_half_window", by_sums)
+        broken, why = free_cost(100.0, 0.0)
+    assert sound <= 1
+    assert math.isinf(broken)
+    return why
+
+
 def plant_window_changed_after_entering() -> str:
     """Residuals are kept as they are, and brought to the window of the day they are released on."""
 
