@@ -217,15 +217,16 @@ struct Anytime : Common {
         if (!follows_rate() || !times->releases) return o.reward_variance;
         return larger(*rate * (width() - *rate), LEAST_VARIANCE * width() * width());
     }
-    void refresh_prior(double factor) {
-        double differences = DIFFERENCES * width() * width();
+    double differences() const {
+        const double usual = DIFFERENCES * width() * width();
         // Arms without features do not tell of each other: a narrow prior would end their trial.
-        if (follows_rate() && times->releases && prior.has_features()) {
-            double sd = DIFFERENCES_OF_RATE * larger(*rate, LEAST_RATE * width());
-            differences = smaller(differences, sd * sd);
-        }
-        prior.refresh(centre(), width(), factor * differences);
+        if (!follows_rate() || !times->releases || !prior.has_features()) return usual;
+        const double sd = DIFFERENCES_OF_RATE * larger(*rate, LEAST_RATE * width());
+        return smaller(usual, sd * sd);
     }
+    void refresh_prior(double factor) { prior.refresh(centre(), width(), factor * differences()); }
+    // The same contexts, another scale: much less work.
+    void scale_prior(double factor) { prior.believe(centre(), width(), factor * differences()); }
     void note_rate() {
         double mean, sd;
         prior.level(estimate, covariance, &mean, &sd);
@@ -257,7 +258,7 @@ struct Anytime : Common {
     DPB_CALL void average() {
         double likely[SCALES], best = -__builtin_inf(), total = 0, factor = LOWEST_SCALE;
         for (int k = 0; k < SCALES; k++, factor *= 4) {
-            refresh_prior(factor);
+            k ? scale_prior(factor) : refresh_prior(factor);
             likely[k] = bank.join(*bank.acting, prior.precision, prior.pull) - STEP_IN_NATS * magnitude(k - 2);
             if (likely[k] > best) {
                 best = likely[k];
@@ -274,7 +275,7 @@ struct Anytime : Common {
         factor = LOWEST_SCALE;
         for (int k = 0; k < SCALES; k++, factor *= 4) {
             if (!(likely[k] > 0)) continue;
-            refresh_prior(factor);
+            scale_prior(factor);
             bank.join(*bank.acting, prior.precision, prior.pull);
             bank.read(mean, second);
             const double weight = likely[k] / total;
@@ -285,7 +286,7 @@ struct Anytime : Common {
         }
         for (int i = 0; i < l.n; i++)
             for (int j = 0; j < l.n; j++) covariance[(i64)i * l.s + j] -= estimate[i] * estimate[j];
-        refresh_prior(*prior_scale);
+        scale_prior(*prior_scale);
     }
     // A bonus for what play will not teach anyway: 2·ln(2 + t)·(Σ⁻¹ + s·A)⁻¹, A being what was played of late.
     DPB_CALL void forget_what_play_teaches() {

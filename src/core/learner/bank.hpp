@@ -19,7 +19,7 @@ struct Bank {
     bool alone;  // the last acts, whatever was foretold
     double *roots, *targets, *scores;
     i64* acting;
-    double *joined, *aim, *rows, *values;  // scratch
+    double *joined, *aim, *rows, *values, *prior, *pulls;  // scratch
 
     Bank(Block& b, i64 size, const Table& given, bool alone)
         : z(size), count(given.rows + 1), memories(given), alone(alone) {
@@ -31,6 +31,8 @@ struct Bank {
         aim = b.vector(z);
         rows = b.matrix(z);
         values = b.vector(z);
+        prior = b.matrix(z);
+        pulls = b.vector(z);
     }
     double* root_of(i64 k) const { return roots + k * z.square(); }
     // Equations seen·θ⁺ = surprise, so many rounds after the last ones, under the prior of the last reading.
@@ -38,6 +40,8 @@ struct Bank {
                         const double* pull, bool first) {
         const int n = z.n, s = z.s;
         const double faded = LATELY / (LATELY + elapsed);
+        const bool compete = !first && count > 1;
+        if (compete) write_prior(precision, pull);
         i64 best = 0;
         for (i64 k = 0; k < count; k++) {
             double *own = root_of(k), *target = targets + k * s;
@@ -46,8 +50,8 @@ struct Bank {
                 for (i64 i = 0; i < z.square(); i++) own[i] *= left;
                 for (int i = 0; i < s; i++) target[i] *= left;
             }
-            if (!first && count > 1) {
-                join(k, precision, pull);
+            if (compete) {
+                add_prior(k);
                 double likely = 0;
                 for (int i = 0; i < n; i++) likely += log1(joined[(i64)i * s + i]);
                 copy(seen, rows, z.square());
@@ -75,15 +79,24 @@ struct Bank {
     // aim. Returns the log of the marginal likelihood, up to a constant that no prior changes.
     DPB_CALL double join(i64 k, const double* precision, const double* pull) {
         const int n = z.n, s = z.s;
-        factor(z, precision, nullptr, rows);  // the prior as equations: U·θ⁺ = U⁻ᵀ·pull
-        solve_lower(z, rows, pull, values);
+        write_prior(precision, pull);
+        add_prior(k);
         double likely = 0;
-        for (int i = 0; i < n; i++) likely += log1(rows[(i64)i * s + i]);
-        copy(root_of(k), joined, z.square());
-        copy(targets + k * s, aim, s);
-        add_equations(z, joined, aim, rows, values, true);
+        for (int i = 0; i < n; i++) likely += log1(prior[(i64)i * s + i]);
         for (int i = 0; i < n; i++) likely -= 0.5 * values[i] * values[i] + log1(joined[(i64)i * s + i]);
         return likely;
+    }
+    // A prior as equations: U·θ⁺ = U⁻ᵀ·pull.
+    void write_prior(const double* precision, const double* pull) {
+        factor(z, precision, nullptr, prior);
+        solve_lower(z, prior, pull, pulls);
+    }
+    void add_prior(i64 k) {
+        copy(root_of(k), joined, z.square());
+        copy(targets + k * z.s, aim, z.s);
+        copy(prior, rows, z.square());
+        copy(pulls, values, z.s);
+        add_equations(z, joined, aim, rows, values, true);
     }
     // The posterior's mean and covariance, right after `join`.
     DPB_CALL void read(double* mean, double* covariance) {

@@ -33,6 +33,10 @@ struct Prior {
         double differences, level, intercept, middle;
         bool along_mean;
     } moments;  // of the prior, as `refresh` found them
+    struct Spread {
+        double count, trace, length, apart;
+        bool along_mean;
+    } spread;  // of contexts, as `refresh` found it
 
     Prior(Block& b, i64 dim, Table known) : z(dim), l(dim + 1), is_public(known.rows > 0) {
         second = b.matrix(z);
@@ -160,7 +164,8 @@ struct Prior {
         for (int i = 0; i <= d; i++) work[(i64)i * s + i] += FAINTEST * largest;
         factor(l, work, nullptr, factor_);
         if (l.n <= WHITENER_UP_TO) invert_rows();
-        set_prior(middle, width, differences, count, trace, length);
+        measure_spread(count, trace, length);
+        believe(middle, width, differences);
     }
     // Row c of the whitener is column c of L⁻¹, so that adding up rows gives L⁻¹x.
     DPB_CALL void invert_rows() {
@@ -196,8 +201,7 @@ struct Prior {
             out[i] = found;  // the row has zeros before i
         }
     }
-    DPB_CALL void set_prior(double middle, double width, double differences, double count, double trace,
-                            double length) {
+    DPB_CALL void measure_spread(double count, double trace, double length) {
         const int d = z.n, s = l.s;
         // R² of a constant on the contexts, with the usual correction for fitting d numbers.
         double square = 0, *solved = work;
@@ -209,20 +213,25 @@ struct Prior {
         }
         double seen = *different, explained = 0;
         if (seen > d + 1) explained = 1 - (1 - smaller(square, 1)) * (seen - 1) / (seen - d - 1);
-        bool along_mean = explained > 0.5;
         double apart = *pairs > 0 ? *scatter / *pairs : trace - length;
-        double variance = differences / larger(apart, 1e-9 * trace);
+        spread = Spread{count, trace, length, larger(apart, 1e-9 * trace), explained > 0.5};
+    }
+    // Another prior for contexts as the last `refresh` found them.
+    DPB_CALL void believe(double middle, double width, double differences) {
+        const int d = z.n, s = l.s;
+        const auto [count, trace, length, apart, along_mean] = spread;
+        double variance = differences / apart;
         double intercept = (along_mean ? INTERCEPT : INTERCEPT + LEVEL) * width * width;
         // V = v + κ·mmᵀ/E‖x‖² on θ, so V⁻¹ = (1 − mmᵀ·shrink/E‖x‖²)/v; its mean is middle·m/E‖x‖².
         double kappa = along_mean ? LEVEL * width * width / trace : 0;
         double stiffness = variance + kappa * (length / trace), shrink = kappa / stiffness;
+        double* means = work;
+        for (int i = 0; i < d; i++) means[i] = first[i] / count / *size;
         for (int i = 0; i < d; i++) {
-            double own = first[i] / count / *size;
+            const double own = means[i];
             double* row = precision + (i64)i * s;
-            for (int k = 0; k < d; k++) {
-                double other = first[k] / count / *size;
-                row[k] = ((i == k ? 1 : 0) - shrink * (own * other)) / variance;
-            }
+            for (int k = 0; k < d; k++)
+                row[k] = ((i == k ? 1 : 0) - shrink * (own * means[k])) / variance;
             row[d] = precision[(i64)d * s + i] = 0;
             pull[i] = along_mean ? middle * own / *size / stiffness : 0;
         }
