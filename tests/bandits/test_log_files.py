@@ -118,6 +118,36 @@ def test_no_private_context_of_a_csv_file_decides_what_others_are(tmp_path, odd)
     assert np.abs(numbers - others).max() < 0.02  # as one row in 400 may; it was 0.4
 
 
+@pytest.mark.parametrize("frame", ["records", "pandas"])
+@pytest.mark.parametrize(
+    ("column", "usual", "odd", "encoded"),
+    [
+        ("age", True, 0.5, False),
+        ("age", 1, 10**30, False),
+        ("age", 1, True, True),
+        ("country", "de", 7, True),
+        ("country", 2**60 + 1, 0.5, True),
+        ("clicked", False, 0.5, False),
+        ("clicked", 1, True, True),
+    ],
+)
+def test_no_value_of_a_record_decides_whether_a_log_can_be_read(frame, column, usual, odd, encoded):
+    """Nor what others' values are: all rows but one give the same bandit as without it."""
+    records = [{"age": 0.5, "country": "de", "article": "a", "clicked": 0.0} for _ in range(40)]
+    for record in records:
+        record[column] = usual
+    given = {"encoder": encoder()} if encoded else {"context": ["age"], "dim": 1}
+    found = []
+    for value in (usual, odd):
+        records[7] = {**records[7], column: value}
+        log = records
+        if frame == "pandas":
+            log = pytest.importorskip("pandas").DataFrame(records, dtype=object)
+        found.append(dpb.warm_start(log, "anytime-joint", **given, **GIVEN).log)
+    assert found[0] == found[1]
+    assert found[0].learned == 40
+
+
 def test_no_error_quotes_a_row(tmp_path):
     """Arrow's own words do, for a row that is too long, and for a stream that is parsed as it comes."""
     (tmp_path / "log.csv").write_text("x,clicked\n0.5,0.731\n0.5,0.731,7\n")

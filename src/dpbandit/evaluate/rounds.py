@@ -179,7 +179,7 @@ def _values(
                 f"{type(log).__name__}"
             )
         return ([_entry(row, name) for name in names] for row in log), 0
-    source = open_log(log)
+    source = open_log(log, numbers)
     for name in names:
         if source.schema.names.count(name) != 1:
             raise LogError(f"the log has no column {name!r}: {nearest(name, source.schema.names)}")

@@ -11,14 +11,15 @@ import glob
 import hashlib
 import os
 import socket
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpbandit.encoder import Category, Encoder, Number
-from dpbandit.errors import LogError, nearest
+from dpbandit.errors import LogError, OptionError, nearest
 from dpbandit.frames import is_frame
+from dpbandit.warmstart.records import columns_of, declared
 from dpbandit.warmstart.streams import (
     KINDS,
     NO_TEXTS,
@@ -57,7 +58,7 @@ class Columns:
     @property
     def numbers(self) -> tuple[str, ...]:
         """Columns of numbers. Whole numbers of an encoder's other fields may be names."""
-        return (*(name for name in self.context if name not in self._others), self.reward)
+        return numbers_of(self.context, self.reward, self.encoder)
 
     @property
     def texts(self) -> dict[str, frozenset[str]]:
@@ -65,9 +66,12 @@ class Columns:
         users = {} if self.user is None else {self.user: frozenset[str]()}
         return users if self.encoder is None else {**texts_of(self.encoder), **users}
 
-    @property
-    def _others(self) -> tuple[str, ...]:
-        return () if self.encoder is None else tuple(texts_of(self.encoder))
+
+def numbers_of(context: Sequence[str], reward: str, encoder: Encoder | None) -> tuple[str, ...]:
+    """The columns that hold numbers: the reward's, and those of the context that are no texts."""
+    if encoder is None:
+        return (*context, reward)
+    return (*(name for name in encoder.features if name not in texts_of(encoder)), reward)
 
 
 def texts_of(encoder: Encoder) -> dict[str, frozenset[str]]:
@@ -160,9 +164,9 @@ def arrow(module: str) -> Any:
         raise LogError("reading a log needs pyarrow: pip install 'dpbandit[lab]'") from None
 
 
-def open_log(given: Any) -> Source:
+def open_log(given: Any, numbers: Collection[str] = (), texts: Collection[str] = ()) -> Source:
     """A log, from files (Parquet, CSV, Arrow), a folder of them, a glob, a list of these, a table, a
-    frame or a stream of Arrow."""
+    frame or a stream of Arrow. What has no types of its own gets those of these columns."""
     pa = arrow("pyarrow")
     if isinstance(given, pa.RecordBatchReader):
         return Source((StreamPart(given),), given.schema)
@@ -170,8 +174,8 @@ def open_log(given: Any) -> Source:
         return Source((Part("a table", (), given.num_rows, table=given),), given.schema)
     if is_frame(given):
         try:
-            table = pa.table(given)
-        except (TypeError, ValueError, pa.ArrowException) as error:
+            table = pa.table(_with_types(given, numbers, texts))
+        except (TypeError, ValueError, OptionError, pa.ArrowException) as error:
             kind = type(given).__name__
             # Arrow's own words quote what is in it.
             raise LogError(
@@ -183,8 +187,8 @@ def open_log(given: Any) -> Source:
         if any(row.keys() != given[0].keys() for row in given):
             raise LogError("every record of a log must have the same fields")
         try:
-            return open_log(_table_of(given))
-        except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+            return open_log(_table_of(columns_of(given, numbers, texts)))
+        except (TypeError, ValueError, OptionError, OverflowError, pa.ArrowException) as error:
             raise LogError(
                 f"these records cannot be read as an Arrow table ({type(error).__name__}): every field "
                 "must hold one kind of values"
@@ -215,11 +219,25 @@ def open_log(given: Any) -> Source:
     return Source(tuple(parts), schema)
 
 
-def _table_of(records: list[Mapping[str, Any]]) -> Any:
-    """Records as a table; NaN is missing, as in a frame of pandas."""
-    pa, names = arrow("pyarrow"), list(records[0])
-    columns = ([row[name] for row in records] for name in names)
-    return pa.table([pa.array(column, from_pandas=True) for column in columns], names)
+def _table_of(columns: Mapping[str, list[Any]]) -> Any:
+    """Columns as a table; NaN is missing, as in a frame of pandas."""
+    pa = arrow("pyarrow")
+    arrays = [pa.array(column, from_pandas=True) for column in columns.values()]
+    return pa.table(arrays, list(columns))
+
+
+def _with_types(frame: Any, numbers: Collection[str], texts: Collection[str]) -> Any:
+    """A frame of pandas whose columns of objects hold what was declared; others as they are."""
+    if not hasattr(frame, "assign"):
+        return frame
+    loose = [
+        name
+        for name, kind in frame.dtypes.items()
+        if kind.kind == "O" and (name in numbers or name in texts)
+    ]
+    return frame.assign(
+        **{name: declared(name, frame[name].tolist(), numbers, texts) for name in loose}
+    )
 
 
 def _others(files: list[str], kind: str) -> Source:
@@ -313,7 +331,7 @@ def _cut(file: str, sizes: list[int], stamped: str = "") -> list[Part]:
 def find_columns(
     source: Source,
     *,
-    context: str | list[str] | tuple[str, ...],
+    context: str | Sequence[str],
     reward: str,
     user: str | None,
     dim_given: int | None = None,
@@ -408,6 +426,7 @@ def _is_number(kind: Any) -> bool:
         or types.is_floating(kind)
         or types.is_boolean(kind)
         or types.is_decimal(kind)
+        or types.is_null(kind)  # nobody has one: whether somebody does may be private
     )
 
 

@@ -28,7 +28,14 @@ from dpbandit.spread import Place
 from dpbandit.types import Matrix
 from dpbandit.warmstart.rows import contexts_of
 from dpbandit.warmstart.scan import Reading
-from dpbandit.warmstart.source import Columns, Source, find_columns, open_log
+from dpbandit.warmstart.source import (
+    Columns,
+    Source,
+    find_columns,
+    numbers_of,
+    open_log,
+    texts_of,
+)
 from dpbandit.warmstart.total import scan_all
 
 Progress = Callable[[int, int], None]
@@ -123,18 +130,20 @@ def warm_start(
         whole("workers", workers, least=1)
     if not 0 <= least_used <= 1:
         raise OptionError(f"least_used must lie between 0 and 1, not {least_used!r}")
-    opened = open_log(source)
+    encoder = encoder_of(options.get("encoder"))
+    names = [context] if isinstance(context, str) else list(context)
+    texts = () if encoder is None else texts_of(encoder)
+    opened = open_log(source, numbers_of(names, reward, encoder), texts)
     elsewhere = cluster is not None and getattr(cluster, "elsewhere", True)
     if elsewhere and any(part.table is not None or part.rows is None for part in opened.parts):
         raise OptionError(
             "a cluster reads Parquet files that all its nodes see, not CSV, a stream, or a table in "
             "one machine's memory"
         )
-    encoder = encoder_of(options.get("encoder"))
     private = registry.find(algorithm).contexts_are_private
     columns = find_columns(
         opened,
-        context=context if isinstance(context, str) else list(context),
+        context=names,
         reward=reward,
         user=user,
         dim_given=options.get("dim"),
