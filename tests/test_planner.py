@@ -688,6 +688,24 @@ def test_protections_are_compared_in_one_measure_and_one_is_recommended():
     assert private.recommended.algorithm == "anytime-joint"
     assert private.measure == "regret"
     assert all(row["unit"] is None or "person" not in row["unit"] for row in private.rows())
+    assert ("spread", 5) not in units  # of clicks a cap on clicks is more
+
+
+def test_where_rewards_are_numbers_a_plan_prices_how_far_a_person_moves_sums():
+    asked = {"dim": 6, "arms": 10, "epsilon": 1.0, "delta": 1e-6, "horizon": 3_000, "particles": 2}
+    found = dpb.protections(visits=[20], reward_range=(0, 1), seconds=8, **asked)
+    shares = {row["unit"]: row["learned_from"] for row in found.rows() if row["learned_from"]}
+    for m in (2, 5, 10):
+        assert shares["spread", m]["visits"] > 1.2 * shares["user", m]["visits"]
+    kind = next(kind for kind in found.kinds if kind.options.get("unit") == ("spread", 5))
+    assert kind.noise(1.0) == 5
+    assert (
+        kind.words in found.alternatives()
+        or kind == found.recommended
+        or any(words in found.alternatives() for words in ("as far as 2", "as far as 10"))
+    )
+    spread = found.recommended.options["unit"][0] == "spread"
+    assert any("a service counts users" in note for note in found.notes) == spread
 
 
 # ------------------------------------------------------------------ mistakes

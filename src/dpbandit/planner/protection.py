@@ -1,6 +1,7 @@
 """`dpb.protections`: the price of each kind of protection, in one measure, and a recommendation.
 
-The kinds: one click; a whole person, by a cap on visits or on clicks; and contexts too. All are
+The kinds: one click; a whole person, by a cap on visits, on clicks or on how far their rewards move
+sums; and contexts too. All are
 planned on the same rounds at the same ε. The recommended one is also planned at half and twice the
 ε.
 """
@@ -24,6 +25,10 @@ from dpbandit.privacy.unit import Person, find_unit
 
 SECONDS = 40.0  # of one core, for all protections together
 RANDOM = "random"
+ONLY_ONLINE = (
+    "unit=('spread', m) is for bandits in Python that start without a log: a service counts users by "
+    "numbers. There take the best ('user', m)"
+)
 # A smaller gain over random play is hardly learning.
 LEAST_GAIN = 0.1
 
@@ -69,6 +74,10 @@ def kinds(clicks: bool) -> list[Protection]:
         found.append(
             Protection(f"a person, m = {cap} {_count(cap, 'visit')}", "anytime", own, True)
         )
+    for cap in () if clicks else CAPS[1:]:  # one visit counts once, wherever it points
+        own = {"unit": ("spread", cap), **told}
+        words = f"a person, as far as {cap} visits in one context move sums"
+        found.append(Protection(words, "anytime", own, True))
     found.append(Protection(f"{one} and its context", "anytime-joint", told, contexts=True))
     for cap in CAPS if clicks else ():
         own = {"unit": ("person", cap), **told}
@@ -190,6 +199,7 @@ class Protections:
             one,
             [k for k in public if k.options["unit"][0] == "person"],
             [k for k in public if k.options["unit"][0] == "user"],
+            [k for k in public if k.options["unit"][0] == "spread"],
             self.possible(whole_person=True, contexts=True),
         ):
             if fit and fit[0] != best and self.forecast(fit[0]).course is not None:
@@ -212,10 +222,16 @@ class Protections:
             "protections": self.rows(),
             "at_other_epsilons": [{"epsilon": e, "lost": v} for e, v in self.other.items()],
             "assumptions": self.plan.assumptions,
-            "notes": list(self.plan.notes),
+            "notes": list(self.notes),
             "complete": self.plan.complete,
             "accuracy": accuracy.to_dict(self.plan.extrapolated),
         }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of the plan, and where the recommended bandit cannot be had."""
+        spread = self.recommended.options.get("unit", "reward")[0] == "spread"
+        return (*self.plan.notes, *([ONLY_ONLINE] if spread else []))
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
         """The table in words: who is protected, noise, what is learned from and what is not, loss."""
@@ -238,7 +254,7 @@ class Protections:
             for who, noise, learned, left_out, lost in (head, *self.lines())
         ]
         about = [f"{what}: {words}" for what, words in self.plan.assumptions.items()]
-        notes = [f"note: {note}" for note in self.plan.notes]
+        notes = [f"note: {note}" for note in self.notes]
         answer = [self.headline(), self.alternatives()]
         return "\n".join([*answer, "", *table, "", *about, *notes, self.plan.accuracy])
 
@@ -281,8 +297,8 @@ def protections(
     """Predict the price of each kind of protection, in one measure, and recommend one.
 
     The kinds: one click or reward (`anytime`); a person, by a cap on clicks (`unit=("person", C)`)
-    or on visits (`unit=("user", m)`), with C and m of 1, 2, 5 and 10; and contexts too
-    (`anytime-joint`). `visits` determines how much a cap leaves out.
+    or on visits (`unit=("user", m)`, and where rewards are numbers `("spread", m)`), with C and m of
+    1, 2, 5 and 10; and contexts too (`anytime-joint`). `visits` determines how much a cap leaves out.
 
     Parameters
     ----------
