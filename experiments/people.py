@@ -8,7 +8,8 @@
 `contexts`: regret of `anytime-joint` beside `anytime` and `joint`. `lastfm`: the same as shares of LinUCB's
 reward. `persons`: what is gained over random
 play at real click rates when a person comes 20 times and one of their clicks is learned from. `spread`:
-regret where rewards are no clicks and all 20 of a user's are protected together.
+regret where rewards are no clicks and all 20 of a user's are protected together. `mixed`: regret where
+private columns describe the person and public ones the article.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ UNITS: dict[str, tuple[str, Any]] = {
 }
 # The best m of either kind on seeds from 10,000, and the same noise without the other's rule.
 SPREAD = ("reward", ("user", 1), ("user", 5), ("spread", 5))
+# Five columns of the article and five of the person, or the article's alone.
+MIXED = {
+    "all columns, all private": ("anytime-joint", 10),
+    "all columns, all public": ("anytime", 10),
+    "the article's columns, public": ("anytime", 5),
+}
 
 
 def contexts(seeds: int) -> dict[str, pd.DataFrame]:
@@ -140,6 +147,37 @@ def spread(seeds: int) -> dict[str, pd.DataFrame]:
     return {"20 visits a user": found}
 
 
+def mixed(seeds: int) -> dict[str, pd.DataFrame]:
+    """Mean regret ± standard error: five columns of the article, public, and five of the person, which
+    are the same for all arms; T = 10⁴, (2, 1e-5)."""
+    count, rows = max(2, seeds // 10), {}
+    for label, (name, dim) in MIXED.items():
+        lost = [_visited(seed, name, dim) for seed in range(count)]
+        rows[label] = {"mean": np.mean(lost), "se": np.std(lost, ddof=1) / count**0.5}
+    found = pd.DataFrame(rows).T
+    print(f"articles and persons, {count} seeds\n{found.round(1)}\n", flush=True)
+    return {"articles and persons": found}
+
+
+def _visited(seed: int, name: str, dim: int, rounds: int = 10_000) -> float:
+    """The regret of one run: ten of a hundred articles are offered to a new person in every round."""
+    rng = np.random.default_rng([seed, 77])
+    articles, theta = rng.uniform(size=(100, 5)), rng.uniform(size=10)
+    theta /= np.linalg.norm(theta)
+    offered = np.argsort(rng.random((rounds, 100)), axis=1)[:, :10]
+    people, noise = rng.uniform(size=(rounds, 5)), rng.normal(0, 0.5, size=rounds)
+    bandit = make_named(name, dim=dim, seed=seed, reward_range=RANGE, **WIDE)
+    lost = 0.0
+    for t in range(rounds):
+        article = articles[offered[t]]
+        both = np.hstack([article, np.broadcast_to(people[t], (10, 5))]) / 10**0.5
+        means, slate = both @ theta, both if dim == 10 else article / 5**0.5
+        arm = bandit.select(slate)
+        bandit.update(slate[arm], means[arm] + noise[t])
+        lost += means.max() - means[arm]
+    return float(lost)
+
+
 def play(
     world: Any, rounds: int, seed: int, name: str, visits: int = VISITS, **given: Any
 ) -> tuple[float, float]:
@@ -160,7 +198,13 @@ def play(
     return float(lost), float(lost_at_random)
 
 
-PARTS = {"contexts": contexts, "lastfm": lastfm, "persons": persons, "spread": spread}
+PARTS = {
+    "contexts": contexts,
+    "lastfm": lastfm,
+    "persons": persons,
+    "spread": spread,
+    "mixed": mixed,
+}
 
 
 def main() -> None:
