@@ -178,6 +178,21 @@ def test_private_fields_are_the_private_columns():
         dpb.make("anytime", **given)
 
 
+def test_private_fields_that_rank_no_arms_are_named_and_rank_none():
+    """They move all scores alike: without them the order of arms is the same, whatever was learned."""
+    encoder = declared(private=["age", "country"], crosses=[("country", "article")])
+    assert encoder.ranks_no_arms == ["age"]
+    given = {"epsilon": 1.0, "delta": 1e-6, "seed": 0}
+    with pytest.raises(errors.OptionError, match="age in no cross with the item rank no arms"):
+        dpb.make("anytime", encoder=encoder, **given)
+    theta = np.random.default_rng(0).normal(size=encoder.dim)
+    slate = encoder.slate(ITEMS)
+    scores = [slate.contexts({"age": age, "country": "de"}) @ theta for age in (3, 70, None)]
+    for other in scores[1:]:
+        assert np.ptp(other - scores[0]) < 1e-12
+    assert declared(private=["age"], item=[]).ranks_no_arms == []  # who knows what differs
+
+
 def test_a_claim_names_all_that_the_encoder_declares_private():
     given = {"epsilon": 1.0, "delta": 1e-6, "seed": 0, "encoder": declared(private=["country"])}
     columns = given["encoder"].private_columns

@@ -398,10 +398,13 @@ def construct_with_encoder(name: str, options: Mapping[str, Any]) -> Any:
         )
     algorithm = find(name)
     if encoder.private and not algorithm.contexts_are_private:
-        raise OptionError(
+        words = (
             f"the encoder marks {', '.join(encoder.private)} as private, but {name} treats contexts as "
             "public: use 'anytime-joint', or omit private=... if everybody may know them"
         )
+        if alone := encoder.ranks_no_arms:
+            words += f". {', '.join(alone)} in no cross with the item rank no arms: leave them out"
+        raise OptionError(words)
     if encoder.private and "private_features" in algorithm.own_options:
         given["private_features"] = _private_columns(encoder, given.get("private_features"))
     bandit = construct(name, given)

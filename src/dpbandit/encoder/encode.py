@@ -251,6 +251,18 @@ class Encoder:
                 found += range(start, end)
         return found
 
+    @property
+    def ranks_no_arms(self) -> list[str]:
+        """Private fields of the person that are in no cross with the item: the same for all arms.
+
+        >>> fields = {"age": Number(0, 100), "zip": Hashed(4), "article": Hashed(8)}
+        >>> given = {"item": ["article"], "private": ["age", "zip"]}
+        >>> Encoder(fields, **given, crosses=[("zip", "article")]).ranks_no_arms
+        ['age']
+        """
+        beside = {f for block in self._blocks if set(block) & set(self.item) for f in block}
+        return [f for f in self.private if self.item and f not in beside]
+
     def doubt(self, contexts: Sequence[Vector] | Matrix) -> str:
         """A warning if many of these contexts have none of the known categories of a field; or ""."""
         rows, found = np.asarray(contexts), []
