@@ -144,6 +144,7 @@ def test_a_log_whose_reader_is_killed_midway_gives_the_bandit_of_one_machine(
         ("anytime-joint", {"dim": 4}),
         ("anytime-joint", {"dim": 4, **CAPPED}),
         ("anytime", {"user": "who", "unit": ("person", 1.5)}),
+        ("anytime-joint", {"dim": 4, "user": "who", "unit": ("person", 1.5)}),
     ],
 )
 def test_private_contexts_and_persons_are_those_of_one_machine(nodes, log, name, given):
