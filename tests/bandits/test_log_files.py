@@ -148,6 +148,13 @@ def test_no_value_of_a_record_decides_whether_a_log_can_be_read(frame, column, u
     assert found[0].learned == 40
 
 
+def test_two_columns_of_one_name_are_refused_whatever_they_hold():
+    pd = pytest.importorskip("pandas")
+    log = pd.DataFrame([[1, True, 0.5]] * 3, columns=["x", "x", "clicked"], dtype=object)
+    with pytest.raises(errors.LogError, match=r"more than one column|a name of its own"):
+        dpb.warm_start(log, context=["x"], **GIVEN)
+
+
 def test_no_error_quotes_a_row(tmp_path):
     """Arrow's own words do, for a row that is too long, and for a stream that is parsed as it comes."""
     (tmp_path / "log.csv").write_text("x,clicked\n0.5,0.731\n0.5,0.731,7\n")

@@ -228,7 +228,7 @@ def _table_of(columns: Mapping[str, list[Any]]) -> Any:
 
 def _with_types(frame: Any, numbers: Collection[str], texts: Collection[str]) -> Any:
     """A frame of pandas whose columns of objects hold what was declared; others as they are."""
-    if not hasattr(frame, "assign"):
+    if not hasattr(frame, "assign") or not frame.columns.is_unique:
         return frame
     loose = [
         name
