@@ -17,6 +17,7 @@ from dpbandit.service import rounds
 from dpbandit.service.answers import Refused
 from dpbandit.service.api import App
 from dpbandit.service.journal import Journal
+from dpbandit.service.records import Asked
 from dpbandit.service.settings import Settings
 from dpbandit.service.store import Store
 
@@ -269,6 +270,63 @@ def test_all_of_a_slate_or_nothing(store_url, monkeypatch):
     assert store.connection.one("SELECT count(*), max(seq) FROM decisions") == (200, 200)
     assert store.connection.one("SELECT last_seq FROM streams") == (200,)
     store.close()
+
+
+EVENT = "/v1/bandits/shop/personalizer/multislot/rank"
+ACTIONS = [{"id": name, "features": []} for name in "abc"]
+PLACES = [{"id": f"place {name}", "baselineAction": name} for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "other"),
+    [
+        (PATH, {"contexts": ARMS, "request": "one", "k": 1}, {"k": 3}),
+        (PATH, {"contexts": ARMS, "request": "none"}, {"k": 2, "propensities": True}),
+        (EVENT, {"actions": ACTIONS, "slots": PLACES[:1], "eventId": "e"}, {"slots": PLACES}),
+    ],
+)
+def test_a_request_that_contradicts_its_id_makes_no_decision(shared, shop, path, asked, other):
+    """Those of its arms that were new were written, learned, and shown to nobody."""
+    service, _ = shared
+    store = Store(service.store)
+    assert shop("POST", path, asked)[0] == 201
+    before = store.connection.one("SELECT count(*), max(seq) FROM decisions")
+    again = [shop("POST", path, {**asked, **other})[0] for _ in range(2)]
+    if path == PATH:
+        several = [asked, {**asked, **other}, {**asked, "request": f"{asked['request']}!"}]
+        status, answers = shop("POST", path, several)
+        assert (status, [answer.get("status") for answer in answers]) == (200, [None, 409, None])
+        before = (before[0] + 1, before[1] + 1)
+    assert again == [409, 409]
+    assert store.connection.one("SELECT count(*), max(seq) FROM decisions") == before
+    (line,) = [line for line in store.lines() if line.name == "shop"]
+    assert line.decisions == before[1]  # no hole in the stream
+    store.close()
+
+
+def test_a_slate_of_which_a_part_is_erased_is_not_made_again(store_url):
+    """A lot of erased decisions may end within a slate."""
+    bandit = make_bandit(store_url)
+    decision = (bandit, 0, None, b"", None, 0, "test")
+    slate = [(decision, Asked(name, b"same", arms=3)) for name in "abc"]
+
+    async def write():
+        journal = Journal(store_url)
+        await journal.start()
+        await asyncio.gather(*journal.decide_all(slate))
+        store = Store(store_url)
+        store.connection.run("DELETE FROM decisions WHERE seq = 1")
+        again = await asyncio.gather(*journal.decide_all(slate))
+        assert [one.same for one in again] == [False] * 3
+        store.connection.run("DELETE FROM decisions")
+        anew = await asyncio.gather(*journal.decide_all([*slate, *slate]))
+        assert [seq for seq, _ in anew[:3]] == [4, 5, 6]
+        assert [(one.seq, one.same) for one in anew[3:]] == [(4, True), (5, True), (6, True)]
+        assert store.connection.one("SELECT last_seq FROM streams") == (6,)
+        store.close()
+        await journal.stop()
+
+    asyncio.run(write())
 
 
 def test_rank_is_choose_for_the_first_and_breaks_ties_by_lot():

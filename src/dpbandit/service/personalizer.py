@@ -426,7 +426,8 @@ async def _write(
     entries: list[tuple[Decision, Asked | None]] = []
     for number, request in enumerate(_names(event, len(decisions))):
         words = None if number else details.decode()
-        named = Asked(request, digest, words, deferred)._replace(**kept[number]._asdict())
+        named = Asked(request, digest, words, deferred, arms=len(decisions))
+        named = named._replace(**kept[number]._asdict())
         entries.append((decisions[number], named))
     futures = app.journal.decide_all(entries)
     placed = [await futures[0]] if len(futures) == 1 else await asyncio.gather(*futures)

@@ -395,6 +395,7 @@ def _fingerprints(
             f"{at}:{request}:{LONGER}" if at else request,
             digest.digest(),
             None if one is None else encode(one).decode(),
+            arms=len(details),
         )
         for at, one in enumerate(details)
     ]
