@@ -144,17 +144,17 @@ def test_what_is_drawn_for_a_list_is_waited_for_together(tmp_path, monkeypatch, 
     the thread that draws, and that for the next."""
     url = f"sqlite:///{tmp_path}/store.db"
     make_bandit(url, algorithm="private-ts", horizon=1000)
-    plain, here, seen = rounds.drawn, [], []
+    plain, here, all_here = rounds.drawn, [], asyncio.Event()
     many = [{"contexts": ARMS, "propensities": True} for _ in range(150)]
     if wrong:
         many[120]["contexts"] = [[9.0, 9.0, 9.0]]
 
     async def drawn(*given, **more):
         here.append(1)
-        seen.append(len(here))
-        found = await plain(*given, **more)
-        here.pop()
-        return found
+        if len(here) == rounds.TOGETHER:
+            all_here.set()
+        await asyncio.wait_for(all_here.wait(), 30)
+        return await plain(*given, **more)
 
     async def receive():
         return {"type": "http.request", "body": json.dumps(many).encode()}
@@ -176,10 +176,41 @@ def test_what_is_drawn_for_a_list_is_waited_for_together(tmp_path, monkeypatch, 
         said = asyncio.run(live())
         assert [int(one["decision"].split("-")[0], 16) for one in said] == [*range(1, 151)]
         assert all(one["slate"][0]["propensity"] > 0 for one in said)
-    assert max(seen) == rounds.TOGETHER
     store = Store(url)
     assert store.connection.one("SELECT count(*) FROM decisions") == (0 if wrong else 150,)
     store.close()
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_list_leaves_others_their_turn(tmp_path, monkeypatch, drawn):
+    """A thousand decisions of 512 features kept everybody else waiting for four seconds."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url, algorithm="private-ts", horizon=1000)
+    many = [rounds.DecisionRequest(ARMS, propensities=drawn) for _ in range(150)]
+    plain, busy, turns = rounds._prepare, [], []
+
+    async def prepare(*given):
+        busy.append(1)
+        return await plain(*given)
+
+    async def others():
+        while True:
+            turns.append(len(busy))
+            await asyncio.sleep(0)
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        waiting = asyncio.create_task(others())
+        await rounds._prepare_all(app, await app.served("shop"), "key", many, listed=True)
+        waiting.cancel()
+        await app.stop()
+
+    monkeypatch.setattr(rounds, "_prepare", prepare)
+    monkeypatch.setattr(rounds.Turn, "SECONDS", 0.0)  # each takes longer than that
+    asyncio.run(live())
+    assert len(busy) == 150
+    assert set(turns) >= set(range(1, 150))
 
 
 def test_the_client(shop):
