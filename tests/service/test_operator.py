@@ -82,7 +82,7 @@ def test_of_two_copies_of_one_name_at_a_time_one_is_made(tmp_path, monkeypatch):
     first.start()
     assert begun.wait(60)
     monkeypatch.setattr(SQLite, "copy_to", plain)
-    with pytest.raises(OptionError, match="another copy to .*copy.db is being made"):
+    with pytest.raises(OptionError, match=r"another copy to .*copy\.db is being made"):
         backup(url, target)
     free.set()
     first.join(60)
