@@ -76,7 +76,7 @@ def chances(
         rng = np.random.default_rng(seed)
         loadings = rows @ (alpha * view.half)
         if len(rows) < len(view.theta):  # few scores need few normals
-            loadings = np.linalg.qr(loadings.T, mode="r").T
+            loadings = np.asarray(np.linalg.qr(loadings.T, mode="r")).T
         found, errors = _by_lines(rows @ view.theta, loadings, draws, rng)
     return Propensities((found * share)[where], (errors * share)[where])
 
