@@ -1,6 +1,8 @@
 """What an operator expects: copies, a look at migrations, patience at the start, strangers kept short."""
 
+import contextlib
 import json
+import os
 import sqlite3
 import stat
 import threading
@@ -88,6 +90,19 @@ def test_of_two_copies_of_one_name_at_a_time_one_is_made(tmp_path, monkeypatch):
     first.join(60)
     assert sizes == [target.stat().st_size]
     assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db"]
+
+
+def test_another_program_s_file_is_left_as_it_is(tmp_path):
+    """A look at its version changed how it keeps its log, and any other command put our tables in."""
+    file = tmp_path / "mail.db"
+    with contextlib.closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE letters (words)")
+    before, url = file.read_bytes(), f"sqlite:///{file}"
+    for touch in (versions, Store, lambda url: backup(url, tmp_path / "copy.db")):
+        with pytest.raises(StoreError, match="another program's tables"):
+            touch(url)
+    assert file.read_bytes() == before
+    assert os.listdir(tmp_path) == ["mail.db"]
 
 
 def test_what_is_damaged_is_not_called_a_copy(tmp_path):

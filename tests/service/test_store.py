@@ -171,7 +171,9 @@ def test_more_is_erased_than_fits_into_one_transaction(store_url, tmp_path, monk
     learner.stop()
 
 
-def test_erasing_for_many_bandits_keeps_learning_waiting_no_longer_than_for_one(tmp_path, monkeypatch):
+def test_erasing_for_many_bandits_keeps_learning_waiting_no_longer_than_for_one(
+    tmp_path, monkeypatch
+):
     """Each of a hundred took its half second while none of them learned."""
     url = f"sqlite:///{tmp_path}/store.db"
     bandits = {make_bandit(url, name=f"b{number}") for number in range(8)}

@@ -204,7 +204,9 @@ class Learner:
             self.store.erase_access_log(self.settings.retain_access_log)
             if self._deleted is None:
                 self._deleted = {line.id for line in lines if line.status == DELETED}
-            self._erase([line for line in lines if line.status != DELETED or line.id in self._deleted])
+            self._erase(
+                [line for line in lines if line.status != DELETED or line.id in self._deleted]
+            )
             self.store.connection.empty_log()
             self._erased = time.monotonic()
         self._moved = time.monotonic()
