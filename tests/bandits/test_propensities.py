@@ -8,6 +8,7 @@ from scipy.stats import norm
 
 import dpbandit as dpb
 from dpbandit.errors import NotFiniteError, OptionError, PropensityError
+from dpbandit.policies import View
 from dpbandit.policies.thompson import _highest as highest
 from dpbandit.policies.thompson import chances
 
@@ -98,15 +99,16 @@ def test_a_thousand_arms_take_a_moment():
     that."""
     rng = np.random.default_rng(0)
     began = time.process_time()
-    found = chances(np.zeros(3), np.eye(3), rng.normal(size=(1000, 3)), draws=1000, seed=0)
+    found = chances(
+        View(np.zeros(3), np.eye(3)), 1.0, rng.normal(size=(1000, 3)), draws=1000, seed=0
+    )
     assert found.probabilities.sum() == pytest.approx(1.0)
     assert time.process_time() - began < 10
 
 
 def test_one_dimension_has_no_error_at_all():
-    found = chances(
-        np.array([0.3]), np.array([[0.25]]), np.array([[1.0], [0.5], [-1.0]]), draws=50, seed=0
-    )
+    view = View(np.array([0.3]), np.array([[0.25]]))
+    found = chances(view, 1.0, np.array([[1.0], [0.5], [-1.0]]), draws=50, seed=0)
     assert found.probabilities == pytest.approx([norm.cdf(0.6), 0.0, norm.cdf(-0.6)])
     assert found.standard_errors.max() < 1e-8  # the root of what rounding leaves
 

@@ -88,7 +88,7 @@ def test_two_arms_are_thompson_sampling(gap):
 def test_many_arms_without_features_are_near_thompson_sampling():
     rng = np.random.default_rng(0)
     view = View(rng.normal(size=8), np.diag(rng.uniform(0.2, 2.0, size=8)))
-    exact = chances(view.theta, view.matrix, np.eye(8), draws=20_000, seed=1).probabilities
+    exact = chances(view, 1.0, np.eye(8), draws=20_000, seed=1).probabilities
     found = SAMPLED.propensities(view, np.eye(8), 1.0, draws=1, seed=None, name="").probabilities
     assert np.abs(found - exact).sum() / 2 < 0.2  # in total variation
 

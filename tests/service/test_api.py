@@ -110,6 +110,20 @@ def test_what_cannot_be_served_is_refused_with_words(shared, change):
     assert call.get("/v1/privacy")["total"] == before
 
 
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/bandits", {"options": {"shape" * 10_000: 1}}),
+        ("/v1/bandits/shop/decisions", {"x" * 50_000: 1}),
+        ("/v1/bandits/shop/personalizer/rank", {"x" * 50_000: 1}),
+    ],
+)
+def test_a_refusal_does_not_repeat_all_that_was_sent(shop, path, asked):
+    status, answer = shop("POST", path, {**(BANDIT if path == "/v1/bandits" else {}), **asked})
+    assert status in (400, 422)
+    assert len(json.dumps(answer)) < 1_200
+
+
 def test_a_decision_names_arm_and_model(shop):
     status, answer = shop(
         "POST", "/v1/bandits/shop/decisions", {"contexts": ARMS, "arms": ["a", "b", "c"]}

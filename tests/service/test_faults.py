@@ -22,6 +22,7 @@ from test_leases import make_bandit
 
 from dpbandit.errors import StoreError
 from dpbandit.service import server
+from dpbandit.service.api import App
 from dpbandit.service.database import connect
 from dpbandit.service.keys import revoke
 from dpbandit.service.loops import Loop, Remembered
@@ -173,6 +174,29 @@ def test_all_who_ask_a_silent_store_share_one_failure():
         assert (len(readings), what.age < 5) == (4, True)
 
     asyncio.run(asks())
+
+
+def test_pages_that_take_long_keep_no_ranker_from_reading_what_is_new(tmp_path):
+    """A hundred readers of one large bandit: it was not ready for as long as they asked."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url)
+    free = threading.Event()
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        page = asyncio.create_task(app.catalog.with_store(lambda _: free.wait(60)))
+        await asyncio.sleep(0.1)
+        try:
+            await asyncio.wait_for(app.catalog.refresh(), 20)
+            assert not page.done()
+            assert app.ready
+        finally:
+            free.set()
+        await page
+        await app.stop()
+
+    asyncio.run(live())
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -517,7 +518,7 @@ def test_a_config_is_what_the_bandit_was_made_with(here, tmp_path, algorithm, un
     bandit = started(tmp_path / "bandit.npz", unit, algorithm, horizon=1000, **more)
     move(here, tmp_path / "bandit.npz")
     store = Store(here.store)
-    config = store.config(store.lines()[0].id)
+    config = json.loads(msgspec.json.encode(store.config(store.lines()[0].id)))
     again = blueprint.build(config)
     assert again.claim.to_dict() | {"assumptions": []} == bandit.claim.to_dict() | {
         "assumptions": []

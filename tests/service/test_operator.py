@@ -1,6 +1,8 @@
 """What an operator expects: copies, a look at migrations, patience at the start, strangers kept short."""
 
+import contextlib
 import json
+import os
 import sqlite3
 import stat
 import threading
@@ -25,7 +27,7 @@ from test_leases import add_decisions, make_bandit
 from dpbandit.errors import OptionError, StoreError
 from dpbandit.service import schema
 from dpbandit.service.backup import backup, versions
-from dpbandit.service.database import connect
+from dpbandit.service.database import SQLite, connect
 from dpbandit.service.store import Store
 from dpbandit.service.strangers import BURST_SECONDS, Strangers
 
@@ -63,6 +65,44 @@ def test_a_copy_of_a_store_that_is_written_to(tmp_path):
         backup(url, target)
     with pytest.raises(StoreError, match="could not be made"):
         backup(url, tmp_path / "none" / "copy.db")
+
+
+def test_of_two_copies_of_one_name_at_a_time_one_is_made(tmp_path, monkeypatch):
+    """The second one removed what the first was writing, which then called the second's beginning
+    its whole copy."""
+    url, target = f"sqlite:///{tmp_path}/store.db", tmp_path / "copy.db"
+    add_decisions(url, make_bandit(url), 5)
+    plain, begun, free, sizes = SQLite.copy_to, threading.Event(), threading.Event(), []
+
+    def slowly(self, path):
+        begun.set()
+        assert free.wait(60)
+        plain(self, path)
+
+    monkeypatch.setattr(SQLite, "copy_to", slowly)
+    first = threading.Thread(target=lambda: sizes.append(backup(url, target)))
+    first.start()
+    assert begun.wait(60)
+    monkeypatch.setattr(SQLite, "copy_to", plain)
+    with pytest.raises(OptionError, match=r"another copy to .*copy\.db is being made"):
+        backup(url, target)
+    free.set()
+    first.join(60)
+    assert sizes == [target.stat().st_size]
+    assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db"]
+
+
+def test_another_program_s_file_is_left_as_it_is(tmp_path):
+    """A look at its version changed how it keeps its log, and any other command put our tables in."""
+    file = tmp_path / "mail.db"
+    with contextlib.closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE letters (words)")
+    before, url = file.read_bytes(), f"sqlite:///{file}"
+    for touch in (versions, Store, lambda url: backup(url, tmp_path / "copy.db")):
+        with pytest.raises(StoreError, match="another program's tables"):
+            touch(url)
+    assert file.read_bytes() == before
+    assert os.listdir(tmp_path) == ["mail.db"]
 
 
 def test_what_is_damaged_is_not_called_a_copy(tmp_path):

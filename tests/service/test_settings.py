@@ -124,6 +124,7 @@ def test_a_learner_listens_if_a_port_was_said_anywhere(told):
         ("max_body = 0", "from 1"),
         ("lease_seconds = nan", "from 0.1"),
         ("lease_seconds = -1", "from 0.1"),
+        ("lease_seconds = 1" + "0" * 400, "from 0.1"),
         ('role = "king"', "ranker, learner or all"),
         ('learn = "shop"', "list of names"),
         ("json = 1", "true or false"),

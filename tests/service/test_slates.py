@@ -17,6 +17,7 @@ from dpbandit.service import rounds
 from dpbandit.service.answers import Refused
 from dpbandit.service.api import App
 from dpbandit.service.journal import Journal
+from dpbandit.service.records import Asked
 from dpbandit.service.settings import Settings
 from dpbandit.service.store import Store
 
@@ -143,17 +144,17 @@ def test_what_is_drawn_for_a_list_is_waited_for_together(tmp_path, monkeypatch, 
     the thread that draws, and that for the next."""
     url = f"sqlite:///{tmp_path}/store.db"
     make_bandit(url, algorithm="private-ts", horizon=1000)
-    plain, here, seen = rounds.drawn, [], []
+    plain, here, all_here = rounds.drawn, [], asyncio.Event()
     many = [{"contexts": ARMS, "propensities": True} for _ in range(150)]
     if wrong:
         many[120]["contexts"] = [[9.0, 9.0, 9.0]]
 
     async def drawn(*given, **more):
         here.append(1)
-        seen.append(len(here))
-        found = await plain(*given, **more)
-        here.pop()
-        return found
+        if len(here) == rounds.TOGETHER:
+            all_here.set()
+        await asyncio.wait_for(all_here.wait(), 30)
+        return await plain(*given, **more)
 
     async def receive():
         return {"type": "http.request", "body": json.dumps(many).encode()}
@@ -175,10 +176,41 @@ def test_what_is_drawn_for_a_list_is_waited_for_together(tmp_path, monkeypatch, 
         said = asyncio.run(live())
         assert [int(one["decision"].split("-")[0], 16) for one in said] == [*range(1, 151)]
         assert all(one["slate"][0]["propensity"] > 0 for one in said)
-    assert max(seen) == rounds.TOGETHER
     store = Store(url)
     assert store.connection.one("SELECT count(*) FROM decisions") == (0 if wrong else 150,)
     store.close()
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_list_leaves_others_their_turn(tmp_path, monkeypatch, drawn):
+    """A thousand decisions of 512 features kept everybody else waiting for four seconds."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    make_bandit(url, algorithm="private-ts", horizon=1000)
+    many = [rounds.DecisionRequest(ARMS, propensities=drawn) for _ in range(150)]
+    plain, busy, turns = rounds._prepare, [], []
+
+    async def prepare(*given):
+        busy.append(1)
+        return await plain(*given)
+
+    async def others():
+        while True:
+            turns.append(len(busy))
+            await asyncio.sleep(0)
+
+    async def live():
+        app = App(Settings(store=url))
+        await app.start()
+        waiting = asyncio.create_task(others())
+        await rounds._prepare_all(app, await app.served("shop"), "key", many, listed=True)
+        waiting.cancel()
+        await app.stop()
+
+    monkeypatch.setattr(rounds, "_prepare", prepare)
+    monkeypatch.setattr(rounds.Turn, "SECONDS", 0.0)  # each takes longer than that
+    asyncio.run(live())
+    assert len(busy) == 150
+    assert set(turns) >= set(range(1, 150))
 
 
 def test_the_client(shop):
@@ -269,6 +301,63 @@ def test_all_of_a_slate_or_nothing(store_url, monkeypatch):
     assert store.connection.one("SELECT count(*), max(seq) FROM decisions") == (200, 200)
     assert store.connection.one("SELECT last_seq FROM streams") == (200,)
     store.close()
+
+
+EVENT = "/v1/bandits/shop/personalizer/multislot/rank"
+ACTIONS = [{"id": name, "features": []} for name in "abc"]
+PLACES = [{"id": f"place {name}", "baselineAction": name} for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "other"),
+    [
+        (PATH, {"contexts": ARMS, "request": "one", "k": 1}, {"k": 3}),
+        (PATH, {"contexts": ARMS, "request": "none"}, {"k": 2, "propensities": True}),
+        (EVENT, {"actions": ACTIONS, "slots": PLACES[:1], "eventId": "e"}, {"slots": PLACES}),
+    ],
+)
+def test_a_request_that_contradicts_its_id_makes_no_decision(shared, shop, path, asked, other):
+    """Those of its arms that were new were written, learned, and shown to nobody."""
+    service, _ = shared
+    store = Store(service.store)
+    assert shop("POST", path, asked)[0] == 201
+    before = store.connection.one("SELECT count(*), max(seq) FROM decisions")
+    again = [shop("POST", path, {**asked, **other})[0] for _ in range(2)]
+    if path == PATH:
+        several = [asked, {**asked, **other}, {**asked, "request": f"{asked['request']}!"}]
+        status, answers = shop("POST", path, several)
+        assert (status, [answer.get("status") for answer in answers]) == (200, [None, 409, None])
+        before = (before[0] + 1, before[1] + 1)
+    assert again == [409, 409]
+    assert store.connection.one("SELECT count(*), max(seq) FROM decisions") == before
+    (line,) = [line for line in store.lines() if line.name == "shop"]
+    assert line.decisions == before[1]  # no hole in the stream
+    store.close()
+
+
+def test_a_slate_of_which_a_part_is_erased_is_not_made_again(store_url):
+    """A lot of erased decisions may end within a slate."""
+    bandit = make_bandit(store_url)
+    decision = (bandit, 0, None, b"", None, 0, "test")
+    slate = [(decision, Asked(name, b"same", arms=3)) for name in "abc"]
+
+    async def write():
+        journal = Journal(store_url)
+        await journal.start()
+        await asyncio.gather(*journal.decide_all(slate))
+        store = Store(store_url)
+        store.connection.run("DELETE FROM decisions WHERE seq = 1")
+        again = await asyncio.gather(*journal.decide_all(slate))
+        assert [one.same for one in again] == [False] * 3
+        store.connection.run("DELETE FROM decisions")
+        anew = await asyncio.gather(*journal.decide_all([*slate, *slate]))
+        assert [seq for seq, _ in anew[:3]] == [4, 5, 6]
+        assert [(one.seq, one.same) for one in anew[3:]] == [(4, True), (5, True), (6, True)]
+        assert store.connection.one("SELECT last_seq FROM streams") == (6,)
+        store.close()
+        await journal.stop()
+
+    asyncio.run(write())
 
 
 def test_rank_is_choose_for_the_first_and_breaks_ties_by_lot():

@@ -171,6 +171,30 @@ def test_more_is_erased_than_fits_into_one_transaction(store_url, tmp_path, monk
     learner.stop()
 
 
+def test_erasing_for_many_bandits_keeps_learning_waiting_no_longer_than_for_one(
+    tmp_path, monkeypatch
+):
+    """Each of a hundred took its half second while none of them learned."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    bandits = {make_bandit(url, name=f"b{number}") for number in range(8)}
+    learner = Learner(Settings(store=url, witness=tmp_path / "witness"))
+    seen = []
+
+    def erase(self, bandit, **_):
+        seen.append(bandit)
+        time.sleep(0.02)
+        return 1  # there is more
+
+    monkeypatch.setattr(Store, "erase", erase)
+    monkeypatch.setattr("dpbandit.service.learner.ERASE_AT_MOST", 0.03)
+    for turn in range(1, 9):
+        learner._erased = -1e9
+        learner.turn()
+        assert turn <= len(seen) <= 3 * turn
+    assert set(seen) == bandits  # each in its turn
+    learner.stop()
+
+
 def test_rewards_are_erased_once_learned_and_old(store_url, tmp_path):
     bandit = make_bandit(store_url, reward_window=0.05)
     settings = Settings(

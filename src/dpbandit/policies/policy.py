@@ -7,11 +7,13 @@ answers every question about it: the score, the propensities, and what an export
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpbandit.errors import PropensityError
+from dpbandit.reference.algebra import eigen, factor
 from dpbandit.types import Matrix as Matrix
 from dpbandit.types import Vector as Vector
 
@@ -29,15 +31,30 @@ def tie_at(best: float) -> float:
     return TIE * min(max(abs(best), 1.0), LARGEST_SCORE)
 
 
-class View(NamedTuple):
+class _Seen(NamedTuple):
+    theta: Vector
+    matrix: Matrix
+
+
+class View(_Seen):
     """What a policy may look at.
 
     `matrix` is what the bonus is measured with: A⁻¹, a posterior covariance, or for arms without
-    features the diagonal matrix of squared bonuses.
+    features the diagonal matrix of squared bonuses. A released view decides many times: its roots
+    are computed once.
     """
 
-    theta: Vector
-    matrix: Matrix
+    @cached_property
+    def lower(self) -> Matrix:
+        """Lower triangular L with LLᵀ = `matrix`."""
+        return factor(self.matrix)
+
+    @cached_property
+    def half(self) -> Matrix:
+        """H with HHᵀ = `matrix`, also for one that rounding left a hair from positive."""
+        values, vectors = eigen((self.matrix + self.matrix.T) / 2)
+        root: Matrix = vectors * np.sqrt(np.maximum(values, 0.0))
+        return root
 
 
 class Propensities(NamedTuple):

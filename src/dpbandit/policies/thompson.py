@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandit.policies.policy import Matrix, MatrixPolicy, Propensities, Vector, View
-from dpbandit.reference.algebra import eigen, factor
 
 # Draws × arms held at a time: 8 MB in each of a few arrays.
 CHUNK = 1 << 20
@@ -30,7 +29,7 @@ class Thompson(MatrixPolicy):
         )  # a ranker loads nothing else that learns
 
         z = normals(key, decision | OWN_LOTS, len(view.theta))
-        drawn: Vector = contexts @ (view.theta + alpha * (factor(view.matrix) @ z))
+        drawn: Vector = contexts @ (view.theta + alpha * (view.lower @ z))
         return drawn
 
     def propensities(
@@ -43,27 +42,21 @@ class Thompson(MatrixPolicy):
         seed: int | None,
         name: str,
     ) -> Propensities:
-        return chances(view.theta, alpha**2 * view.matrix, contexts, draws=draws, seed=seed)
-
-
-def half(covariance: Matrix) -> Matrix:
-    """H with HHᵀ = the matrix, also for one that rounding left a hair from positive."""
-    values, vectors = eigen((covariance + covariance.T) / 2)
-    root: Matrix = vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
+        return chances(view, alpha, contexts, draws=draws, seed=seed)
 
 
 def chances(
-    theta: Vector, covariance: Matrix, contexts: Matrix, *, draws: int, seed: int | None
+    view: View, alpha: float, contexts: Matrix, *, draws: int, seed: int | None
 ) -> Propensities:
-    """How likely each row scores highest under θ' ~ N(θ, Σ). Equal rows share evenly.
+    """How likely each row scores highest under θ' ~ N(θ, α²M). Equal rows share evenly.
 
     One or two different rows: exactly. More: θ' = θ + L(z + s·u) with a random direction u, z
     orthogonal to it and s normal. Given z and u the scores are straight lines in s, so each row is
     highest on one interval, whose normal probability is known. Their mean over draws of (z, u) is
     unbiased, with less variance than counting winners (Rao and Blackwell).
 
-    >>> far = chances(np.array([1.0, 0.0]), 0.5 * np.eye(2), np.eye(2), draws=1, seed=0)
+    >>> view = View(np.array([1.0, 0.0]), 2.0 * np.eye(2))
+    >>> far = chances(view, 0.5, np.eye(2), draws=1, seed=0)
     >>> far.probabilities.round(4).tolist(), far.standard_errors.tolist()
     ([0.8413, 0.1587], [0.0, 0.0])
     """
@@ -75,13 +68,16 @@ def chances(
         found, errors = np.ones(1), np.zeros(1)
     elif len(rows) == 2:
         apart = rows[0] - rows[1]
-        spread = float(np.sqrt(max(apart @ covariance @ apart, 0.0)))
-        lead = float(apart @ theta)
+        spread = alpha * float(np.sqrt(max(apart @ view.matrix @ apart, 0.0)))
+        lead = float(apart @ view.theta)
         first = float(ndtr(lead / spread)) if spread > 0 else 0.5 + 0.5 * np.sign(lead)
         found, errors = np.array([first, 1.0 - first]), np.zeros(2)
     else:
         rng = np.random.default_rng(seed)
-        found, errors = _by_lines(rows @ theta, rows @ half(covariance), draws, rng)
+        loadings = rows @ (alpha * view.half)
+        if len(rows) < len(view.theta):  # few scores need few normals
+            loadings = np.asarray(np.linalg.qr(loadings.T, mode="r")).T
+        found, errors = _by_lines(rows @ view.theta, loadings, draws, rng)
     return Propensities((found * share)[where], (errors * share)[where])
 
 

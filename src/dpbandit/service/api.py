@@ -45,10 +45,13 @@ from dpbandit.service.telemetry import Silent, Told
 log = logging.getLogger("dpbandit.service")
 
 UNEXPECTED = "unexpected: this is a bug, and nothing was changed"
+# Letters of a refusal. What is wrong is quoted, and may be as long as a body.
+LONGEST_REFUSAL = 1_000
 
 
 def said(path: str, status: int, why: str) -> tuple[int, bytes]:
     """Status and body of a refusal, in the words of whoever asks on this path."""
+    why = why if len(why) <= LONGEST_REFUSAL else why[:LONGEST_REFUSAL] + "…"
     if personalizer.spoken(path):
         return personalizer.error(status, why)
     return status, encode({"error": why})

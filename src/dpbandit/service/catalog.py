@@ -123,6 +123,8 @@ class Catalog:
         self._read_seconds = read_seconds
         self._lane = Lane(url, "catalog", patience=read_seconds)
         self._keys_lane = Lane(url, "keys", patience=read_seconds)
+        # What single callers ask for: however many do, what all need is read in time.
+        self._pages = Lane(url, "pages", patience=read_seconds)
         self._bandits = Remembered(self._read_bandits)
         self._keys = Remembered(self._read_keys)
         self._took = 0.0
@@ -138,7 +140,7 @@ class Catalog:
         self.unreadable: dict[str, int] = {}  # bandit → a model of it that could not be read
 
     async def start(self) -> None:
-        for lane in (self._lane, self._keys_lane):
+        for lane in (self._lane, self._keys_lane, self._pages):
             lane.start()
         await self._keys.again()
         await self._bandits.again()
@@ -148,7 +150,7 @@ class Catalog:
     async def stop(self) -> None:
         for loop in self.loops:
             await loop.stop()
-        for lane in (self._lane, self._keys_lane):
+        for lane in (self._lane, self._keys_lane, self._pages):
             lane.stop()
 
     @property
@@ -227,7 +229,7 @@ class Catalog:
 
     async def with_store(self, action: Callable[[Store], T]) -> T:
         """Run something that reads the store, off the event loop, one at a time."""
-        return await self._lane.do(action)
+        return await self._pages.do(action)
 
     async def find(self, name: str) -> Served | None:
         """The bandit of this name, looking again if it is not known."""

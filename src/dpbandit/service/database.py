@@ -159,6 +159,7 @@ class SQLite(_Shared):
                 check_same_thread=False,
                 cached_statements=256,
             )
+            self._refuse_what_is_not_ours(path)
             # FULL: a commit has reached the disk when it returns. secure_delete: an erased reward
             # is overwritten.
             pragmas = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON")
@@ -167,6 +168,13 @@ class SQLite(_Shared):
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open the store {path}: {error}") from error
         self._turn = _Turn(path, patience)
+
+    def _refuse_what_is_not_ours(self, path: Path) -> None:
+        """A path that is wrong by a letter must not make a store of another program's data."""
+        rows = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        if rows and ("meta",) not in rows:
+            self._db.close()
+            raise StoreError(f"{path} is not a store: it holds another program's tables")
 
     def _words(self, error: Exception) -> str:
         return f"{type(error).__name__}: {error}"

@@ -44,8 +44,8 @@ from dpbandit.service.witness import (
 log = logging.getLogger("dpbandit.learner")
 
 ERASE_SECONDS = 5.0
-# Of those five. A lot of decisions and rewards takes some 32 ms: 15,000 decisions a second, more
-# than can be learned.
+# Of those five, for all bandits together. A lot of decisions and rewards takes some 32 ms: 15,000
+# decisions a second, more than can be learned.
 ERASE_AT_MOST = 0.5
 LOOK_SECONDS = 60.0
 WAIT_SECONDS = 5.0
@@ -104,6 +104,9 @@ class Learner:
         self._looked_at_all = -math.inf
         self._said: dict[int, str] = {}
         self._erased = 0.0
+        self._erase_next = 0  # the bandit with which erasing goes on
+        # Those deleted before this learner began: who deleted one may have crashed while doing it.
+        self._deleted: set[int] | None = None
         self._looked = -math.inf
         self._looking = 0.0  # seconds that a look at all bandits takes
         self._moved = time.monotonic()
@@ -199,10 +202,11 @@ class Learner:
             # Always: whether a turn fails must not show that there were rewards to erase.
             self.store.set_meta("erased", str(self.store.connection.now()))
             self.store.erase_access_log(self.settings.retain_access_log)
-            for line in lines:
-                # Deleted ones at the start only: who deleted one may have crashed while doing it.
-                if line.status != DELETED or not self._erased:
-                    self._erase(line)
+            if self._deleted is None:
+                self._deleted = {line.id for line in lines if line.status == DELETED}
+            self._erase(
+                [line for line in lines if line.status != DELETED or line.id in self._deleted]
+            )
             self.store.connection.empty_log()
             self._erased = time.monotonic()
         self._moved = time.monotonic()
@@ -219,18 +223,24 @@ class Learner:
             self._take(lines[at : at + TAKE_LOT])
         return False
 
-    def _erase(self, line: Line) -> None:
-        """All that is old enough, as long as learning need not wait for it."""
-        if self._clean.get(line.id) == (line.decisions, line.status):
-            return
-        self._moved = time.monotonic()
-        until = self._moved + ERASE_AT_MOST
+    def _erase(self, lines: list[Line]) -> None:
+        """All that is old enough, as long as learning need not wait for it; then on from there."""
         rewards, decisions = self.settings.retain_rewards, self.settings.retain_decisions
-        erased: int | None = 1
-        while erased and time.monotonic() < until:
-            erased = self.store.erase(line.id, rewards_after=rewards, decisions_after=decisions)
-        if erased is None:  # until there is another decision
-            self._clean[line.id] = (line.decisions, line.status)
+        first = next((n for n, line in enumerate(lines) if line.id >= self._erase_next), 0)
+        until = math.inf  # at least one lot
+        for line in (*lines[first:], *lines[:first]):
+            if self._clean.get(line.id) == (line.decisions, line.status):
+                continue
+            self._erase_next = line.id + 1
+            erased: int | None = 1
+            while erased:
+                if time.monotonic() > until:
+                    return
+                self._moved = began = time.monotonic()
+                until = min(until, began + ERASE_AT_MOST)
+                erased = self.store.erase(line.id, rewards_after=rewards, decisions_after=decisions)
+            if erased is None:  # until there is another decision
+                self._clean[line.id] = (line.decisions, line.status)
 
     def _serve(self, line: Line) -> bool:
         """Learn what is due of this bandit, if its lease can be had; True if there is more."""

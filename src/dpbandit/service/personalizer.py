@@ -24,7 +24,15 @@ from dpbandit.service.catalog import Served
 from dpbandit.service.choose import Baseline, Chosen, Kept, choose
 from dpbandit.service.features import Pairs, contexts_in_lots, flat
 from dpbandit.service.records import Asked, Decision, Earlier, Placed
-from dpbandit.service.rounds import LONGEST_TEXT, at_most, clip, drawn, lots_for, person_of
+from dpbandit.service.rounds import (
+    LONGEST_TEXT,
+    Turn,
+    at_most,
+    clip,
+    drawn,
+    lots_for,
+    person_of,
+)
 from dpbandit.service.store import Store
 from dpbandit.types import Matrix, Vector
 
@@ -352,20 +360,6 @@ async def _contexts(
     return model.check(np.concatenate(rows))
 
 
-class Turn:
-    """Of one request: others get theirs every few milliseconds."""
-
-    SECONDS = 0.003
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    async def passes(self) -> None:
-        if time.perf_counter() - self._began > self.SECONDS:
-            await asyncio.sleep(0)
-            self._began = time.perf_counter()
-
-
 def _certain(found: Chosen) -> Vector:
     assert found.chances is not None  # they were asked for
     return found.chances.probabilities
@@ -426,7 +420,8 @@ async def _write(
     entries: list[tuple[Decision, Asked | None]] = []
     for number, request in enumerate(_names(event, len(decisions))):
         words = None if number else details.decode()
-        named = Asked(request, digest, words, deferred)._replace(**kept[number]._asdict())
+        named = Asked(request, digest, words, deferred, arms=len(decisions))
+        named = named._replace(**kept[number]._asdict())
         entries.append((decisions[number], named))
     futures = app.journal.decide_all(entries)
     placed = [await futures[0]] if len(futures) == 1 else await asyncio.gather(*futures)

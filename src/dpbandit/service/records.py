@@ -27,6 +27,7 @@ _DECISION |= {"version": "bigint", "key": "text"}
 # Only batches that hold a request id pay for one.
 _REQUEST = _DECISION | {"request": "text", "digest": "bytea", "details": "text"}
 _REQUEST |= {"deferred": "int", "propensity": "float8", "agreed": "int", "by_lot": "int"}
+_MORE = len(_REQUEST) - len(_DECISION)
 _REWARD = {"bandit": "int", "seq": "bigint", "value": "float8", "received_at": "bigint"}
 _REWARD |= {"key": "text"}
 
@@ -68,6 +69,7 @@ class Asked(NamedTuple):
     propensity: float | None = None  # with which the arm was chosen
     agreed: int | None = None  # how it counts for a shadow, if it is a round of one,
     by_lot: int | None = None  # and for a holdout
+    arms: int = 1  # of its request, one behind the other: all of them are made, or none; not kept
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
             requests.setdefault(decision[0], Counter())[asked.request] += 1
     more = any(asked is not None for _, _, asked in entries)
     free: dict[int, int] = {}
+    last: dict[int, int] = {}
     answered: dict[tuple[int, str], tuple[bytes | None, Earlier]] = {}
     # In one order everywhere, so that no two rankers wait for each other.
     for bandit in sorted(counts):
@@ -120,38 +123,60 @@ def place(db: Connection, entries: Sequence[tuple[Decision, Any, Asked | None]])
         )
         if row is None:
             continue
-        free[bandit] = int(row[0]) - counts[bandit]
+        last[bandit] = int(row[0])
+        free[bandit] = last[bandit] - counts[bandit]
         if bandit in requests:
-            before = _asked_before(db, bandit, requests[bandit])
-            answered |= before
-            again = sum(n - ((bandit, name) not in before) for name, n in requests[bandit].items())
-            if again:  # seldom: places not needed are given back before anybody can see them
-                sql = "UPDATE streams SET last_seq = last_seq - ? WHERE bandit = ?"
-                db.run(sql, (again, bandit))
+            answered |= _asked_before(db, bandit, requests[bandit])
     now = db.now()
     nonces = struct.unpack(f"<{len(entries)}Q", os.urandom(8 * len(entries)))
     rows: list[tuple[Any, ...]] = []
     places: list[Placed] = []
-    for (decision, _, asked), random in zip(entries, nonces, strict=True):
+    # Where the request ends that is looked at; and what it contradicts, if it does.
+    until = 0
+    refused: Earlier | None = None
+    for at, ((decision, _, asked), random) in enumerate(zip(entries, nonces, strict=True)):
         bandit, arm, arm_id, context, person, version, key = decision
         if bandit not in free:
             places.append(None)
             continue
         named = None if asked is None or asked.request is None else (bandit, asked.request)
-        if asked is not None and named in answered:
-            digest, earlier = answered[named]
-            places.append(earlier if digest == asked.digest else replace(earlier, same=False))
-            continue
+        if asked is not None and named is not None:
+            if at >= until:
+                until = at + asked.arms
+                refused = _contradicted(entries[at:until], answered)
+            if refused is not None or named in answered:
+                places.append(refused or answered[named][1])
+                continue
         free[bandit] += 1
         seq, nonce = free[bandit], random >> 1
         row = (bandit, seq, nonce, now, arm, arm_id, context, person, version, key)
         if asked is not None and named is not None:
             earlier = Earlier(True, seq, nonce, arm, arm_id, version, asked.details)
             answered[named] = (asked.digest, earlier)
-        rows.append((*row, *(asked or (None,) * len(Asked._fields))) if more else row)
+        rows.append((*row, *(asked or (None,) * _MORE)[:_MORE]) if more else row)
         places.append((seq, nonce))
+    for bandit in free:
+        if free[bandit] < last[bandit]:  # seldom: what was not needed is nobody's, and never seen
+            db.run("UPDATE streams SET last_seq = ? WHERE bandit = ?", (free[bandit], bandit))
     db.insert("decisions", _REQUEST if more else _DECISION, rows)
     return places
+
+
+def _contradicted(
+    request: Sequence[tuple[Decision, Any, Asked | None]],
+    answered: dict[tuple[int, str], tuple[bytes | None, Earlier]],
+) -> Earlier | None:
+    """An earlier decision that keeps all arms of a request from being made: something else was asked
+    under its id, or a part of what was made is erased already."""
+    before: list[Earlier] = []
+    same = 0
+    for decision, _, asked in request:
+        found = answered.get((decision[0], (asked and asked.request) or ""))
+        if asked is not None and found is not None:
+            digest, earlier = found
+            before.append(earlier)
+            same += digest == asked.digest
+    return replace(before[0], same=False) if before and same < len(request) else None
 
 
 def _asked_before(

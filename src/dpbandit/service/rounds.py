@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -125,8 +125,6 @@ class Prepared:
 # then takes half a second. With fewer lots the standard error, which is answered too, is larger.
 MOST_DRAWN = 10_000
 DRAWS, DRAWN = 1_000, 1_000_000
-# How many contexts are looked at before others get a turn.
-TURN_ROWS = 1_000
 # Of a list, so many are worked on at once where lots are drawn: the thread that draws and this one
 # then wait for each other once, which on a busy machine is most of the time.
 TOGETHER = 100
@@ -137,6 +135,23 @@ _DETAILS = msgspec.json.Decoder(Details)
 _REWARDS: msgspec.json.Decoder[RewardRequest | list[RewardRequest]] = msgspec.json.Decoder(
     RewardRequest | list[RewardRequest]
 )
+
+
+class Turn:
+    """Of one request: others get theirs every few milliseconds, also where many of its parts are
+    worked on at once."""
+
+    SECONDS = 0.003
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._alone = asyncio.Lock()
+
+    async def passes(self) -> None:
+        async with self._alone:
+            if time.perf_counter() - self._began > self.SECONDS:
+                await asyncio.sleep(0)
+                self._began = time.perf_counter()
 
 
 async def decide(app: App, name: str, key: str, receive: Receive) -> Answer:
@@ -180,29 +195,27 @@ async def _prepare_all(
     most = max(MOST_DRAWN, app.settings.max_arms)
     at_most(most, rows, "arms", "whose propensities can be asked for in a call")
     draws = lots_for(rows)
+    if not listed:
+        return [await _prepare(app, served, key, many[0], draws)]
     ready: list[Prepared] = []
-    rows, together = 0, TOGETHER if rows else 1
+    together, turn = TOGETHER if rows else 1, Turn()
     for at in range(0, len(many), together):
-        some = many[at : at + together]
         work = [
-            _numbered(_prepare(app, served, key, one, draws), number if listed else None)
-            for number, one in enumerate(some, at)
+            _numbered(partial(_prepare, app, served, key, one, draws), number, turn)
+            for number, one in enumerate(many[at : at + together], at)
         ]
         ready += await asyncio.gather(*work) if together > 1 else [await work[0]]
-        rows += sum(len(one.contexts) for one in some)
-        if rows > TURN_ROWS:
-            rows = 0
-            await asyncio.sleep(0)
     return ready
 
 
-async def _numbered(preparing: Awaitable[Prepared], number: int | None) -> Prepared:
+async def _numbered(
+    prepare: Callable[[], Awaitable[Prepared]], number: int, turn: Turn
+) -> Prepared:
     """One of a list, whose refusal says which it was."""
+    await turn.passes()
     try:
-        return await preparing
+        return await prepare()
     except (Refused, DpbanditError) as error:
-        if number is None:
-            raise
         status, why, headers = why_refused(error)
         raise Refused(status, f"number {number} of the list: {why}", headers) from None
 
@@ -395,6 +408,7 @@ def _fingerprints(
             f"{at}:{request}:{LONGER}" if at else request,
             digest.digest(),
             None if one is None else encode(one).decode(),
+            arms=len(details),
         )
         for at, one in enumerate(details)
     ]

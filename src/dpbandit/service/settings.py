@@ -178,9 +178,8 @@ class Setting:
             raise OptionError(f"{self.name} holds a NUL, which no name does")
         if self.kind is Path and isinstance(value, str | Path):
             return Path(value)
-        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if type(value) is not self.kind:  # True is a number, and none here
+        whole = self.kind is float and type(value) is int
+        if type(value) is not self.kind and not whole:  # True is a number, and none here
             words = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
             raise OptionError(f"{self.name} is {words.get(self.kind, 'a path')}")
         if self.choices and value not in self.choices:
@@ -188,7 +187,7 @@ class Setting:
             raise OptionError(f"{self.flag} is {', '.join(some)} or {last}, not {value!r}")
         if isinstance(value, int | float) and not self.least <= value <= self.most:
             raise OptionError(f"{self.name} is a number from {self.least:g} to {self.most:g}")
-        return value
+        return float(value) if whole else value
 
 
 def _setting(one: Any) -> Setting:
