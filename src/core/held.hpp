@@ -20,11 +20,16 @@ struct Here {
 inline void* operator new(size_t, dpb::DPB_ARCH::Here place) { return place.at; }
 
 namespace dpb::DPB_ARCH {
-DPB_INLINE void* fresh(size_t bytes) {
+// Zeroed memory, or nothing where there is not so much.
+DPB_INLINE void* fresh_if_there(size_t bytes) {
     size_t size = (bytes + 63) / 64 * 64 + 64;
     void* at = aligned_alloc(64, size);
+    if (at) memset(at, 0, size);
+    return at;
+}
+DPB_INLINE void* fresh(size_t bytes) {
+    void* at = fresh_if_there(bytes);
     if (!at) abort();
-    memset(at, 0, size);
     return at;
 }
 
@@ -431,9 +436,9 @@ template <class Bandit> struct Held final : Core {
     }
 };
 
-template <class Bandit> Core* hold(const Spec& o) {
-    void* at = fresh(sizeof(Held<Bandit>));
-    Block block{(char*)fresh(Held<Bandit>::needed(o)), 0};
-    return new (Here{at}) Held<Bandit>(o, block);
+template <class Bandit> Made hold(const Spec& o) {
+    void* memory = fresh_if_there(Held<Bandit>::needed(o));
+    if (!memory) return {nullptr, true};
+    return {new (Here{fresh(sizeof(Held<Bandit>))}) Held<Bandit>(o, Block{(char*)memory, 0}), true};
 }
 }  // namespace dpb::DPB_ARCH
