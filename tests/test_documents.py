@@ -96,3 +96,16 @@ def test_what_contributing_shows_of_the_examples_stands_in_them():
     }
     for file, text in found:
         assert text in (ROOT / file).read_text(), f"{file} has changed: {text}"
+
+
+def test_every_source_of_an_algorithm_has_its_title_in_the_proofs():
+    """A claim sheet names its source by authors and year."""
+    from dpbandit.algorithms import registry
+    from dpbandit.auditor.sheet import proofs
+
+    titles = proofs().partition("## References")[2]
+    sources = {registry.find(name).reference for name in dpbandit.algorithms()}
+    named = {one for source in sources for one in re.findall(r"([A-Z]\w+)[^;]*? (\d{4})", source)}
+    assert len(named) >= 12
+    for author, year in named:
+        assert re.search(rf"^- {author}\b.*\b{year}: \*.+\*, ", titles, re.M), (author, year)

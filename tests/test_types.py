@@ -28,6 +28,7 @@ assert_type(bandit.claim, dpb.Claim)
 results = dpb.run(dpb.worlds.Synthetic(), ["linucb"], horizon=10, seeds=1)
 assert_type(results, dpb.Results)
 assert_type(dpb.warm_start("log.parquet", epsilon=1.0, delta=1e-6), dpb.Bandit)
+assert_type(dpb.recommend(dim=2, arms=2, epsilon=1.0, delta=1e-6).call, str)
 """
 
 MISTAKES = {
@@ -37,6 +38,7 @@ MISTAKES = {
     'dpb.make("anytime", dim="3")': 'Argument "dim" to "make" has incompatible type "str"',
     'dpb.make("anytime", dim=2, unit=("usr", 3))': 'Argument "unit" to "make" has incompatible type',
     'dpb.warm_start("a", epsilom=1.0)': 'Unexpected keyword argument "epsilom" for "warm_start"',
+    'dpb.recommend(dim="3", arms=2, epsilon=1.0, delta=1e-6)': 'Argument "dim" to "recommend" has incompatible type "str"',
     'dpb.warm_start("a", "anytme")': 'Argument 2 to "warm_start" has incompatible type',
 }
 

@@ -120,7 +120,8 @@ td, th {{ text-align: left; padding: .2rem .6rem .2rem 0 }} meter {{ width: 10re
 <p><a href="/?hour=morning">morning</a> · <a href="/?hour=evening">evening</a></p>
 <h2>Offered most in the {hour}</h2><table><tr><th scope="col">product<th scope="col">share of recent offers</tr>{rows}</table>
 <h2>What we promise about your click</h2><pre>{claim}</pre>
-<p>{learned} of {decisions} offers learned from; model {version}; spent: ε = {spent} of {epsilon}.</p></main></html>"""
+<p>{learned} of {decisions} offers learned from; model {version}; spent: ε = {spent} of {epsilon}
+by the click that has paid most. Every click has a budget of its own, so learning goes on.</p></main></html>"""
 
 
 def page(shop: Shop, hour: str) -> str:

@@ -3,7 +3,7 @@
 #include "worlds.hpp"
 
 namespace dpb::DPB_ARCH {
-static Core* hold_ridge(const Spec& o) {
+static Made hold_ridge(const Spec& o) {
     switch (o.site) {
         case Site::nothing: return hold<InTheClear>(o);
         case Site::reward: return hold<Local>(o);
@@ -19,9 +19,9 @@ static Core* hold_ridge(const Spec& o) {
         case ReleaseKind::episodes: return hold<Moments<EpisodesRelease>>(o);
         case ReleaseKind::once: break;
     }
-    return nullptr;
+    return {nullptr, false};
 }
-static Core* make(const Spec& o) {
+static Made make(const Spec& o) {
     switch (o.learner) {
         case LearnerKind::none: return hold<RandomPlay>(o);
         case LearnerKind::ridge: return hold_ridge(o);
@@ -31,7 +31,7 @@ static Core* make(const Spec& o) {
         case LearnerKind::arms: return hold<Arms>(o);
         case LearnerKind::batches: return hold<Batches>(o);
     }
-    return nullptr;
+    return {nullptr, false};
 }
 static World* make_world(const WorldSpec& o) { return new (Here{fresh(sizeof(Simulated))}) Simulated(o); }
 static void draw(NoiseKind kind, uint64_t key, uint64_t index, int64_t count, double scale,

@@ -3,6 +3,9 @@
 #pragma once
 #include <stdlib.h>
 #include <string.h>
+#if defined(_WIN32)
+#include <malloc.h>
+#endif
 #include "bandit/anytime.hpp"
 #include "bandit/arms.hpp"
 #include "bandit/batches.hpp"
@@ -20,11 +23,24 @@ struct Here {
 inline void* operator new(size_t, dpb::DPB_ARCH::Here place) { return place.at; }
 
 namespace dpb::DPB_ARCH {
-DPB_INLINE void* fresh(size_t bytes) {
+// Windows has functions of its own for aligned memory.
+#if defined(_WIN32)
+DPB_INLINE void* aligned(size_t size) { return _aligned_malloc(size, 64); }
+DPB_INLINE void give_back(void* at) { _aligned_free(at); }
+#else
+DPB_INLINE void* aligned(size_t size) { return aligned_alloc(64, size); }
+DPB_INLINE void give_back(void* at) { free(at); }
+#endif
+// Zeroed memory, or nothing where there is not so much.
+DPB_INLINE void* fresh_if_there(size_t bytes) {
     size_t size = (bytes + 63) / 64 * 64 + 64;
-    void* at = aligned_alloc(64, size);
+    void* at = aligned(size);
+    if (at) memset(at, 0, size);
+    return at;
+}
+DPB_INLINE void* fresh(size_t bytes) {
+    void* at = fresh_if_there(bytes);
     if (!at) abort();
-    memset(at, 0, size);
     return at;
 }
 
@@ -34,9 +50,9 @@ struct Offered {
     double *given, *moved;
     i64 *chosen, count, arms, dim;
     void forget() {
-        free(given);
-        free(moved);
-        free(chosen);
+        give_back(given);
+        give_back(moved);
+        give_back(chosen);
     }
     void keep(const double* contexts, i64 arms, i64 d) {
         make_room(arms, d);
@@ -111,11 +127,11 @@ template <class Bandit> struct Held final : Core {
         return ((i64)1 << (starts ? 57 : MOST_LEVELS)) - 1;  // the next one would need a level more
     }
     void destroy() override {
-        free(memory);
-        free(x);
-        free(board);
+        give_back(memory);
+        give_back(x);
+        give_back(board);
         offered.forget();
-        free(this);
+        give_back(this);
     }
     void hold(bool now) override { held = now; }
     void become(const Core& from) override {
@@ -127,7 +143,7 @@ template <class Bandit> struct Held final : Core {
     // ------------------------------------------------------------------------------- choosing
     void make_room(i64 arms) {
         if (arms <= room) return;
-        free(board);
+        give_back(board);
         room = room_for(arms);
         board = (double*)fresh((size_t)(3 * room + 8) * 8);  // scores, and what lots need
     }
@@ -182,7 +198,7 @@ template <class Bandit> struct Held final : Core {
             double factor = square > 0 ? smaller(1, spec.max_norm / root(square)) : 1;
             for (i64 i = 0; i < d; i++) out[j * d + i] *= factor;
         }
-        free(noise);
+        give_back(noise);
     }
     // ------------------------------------------------------------------------------- learning
     int admit(const double* given, i64 dim, double reward) override {
@@ -366,7 +382,7 @@ template <class Bandit> struct Held final : Core {
                 out[2] = root(square);
             }
         }
-        free(perturbed);
+        give_back(perturbed);
         return code;
     }
     // ------------------------------------------------------------------------------- auditing
@@ -431,9 +447,9 @@ template <class Bandit> struct Held final : Core {
     }
 };
 
-template <class Bandit> Core* hold(const Spec& o) {
-    void* at = fresh(sizeof(Held<Bandit>));
-    Block block{(char*)fresh(Held<Bandit>::needed(o)), 0};
-    return new (Here{at}) Held<Bandit>(o, block);
+template <class Bandit> Made hold(const Spec& o) {
+    void* memory = fresh_if_there(Held<Bandit>::needed(o));
+    if (!memory) return {nullptr, true};
+    return {new (Here{fresh(sizeof(Held<Bandit>))}) Held<Bandit>(o, Block{(char*)memory, 0}), true};
 }
 }  // namespace dpb::DPB_ARCH

@@ -203,9 +203,14 @@ struct Tally {
     int64_t places;  // a power of two
 };
 
+// What `make` answers. No bandit although there is such a combination: it does not fit into memory.
+struct Made {
+    Core* core;
+    bool known;
+};
 struct Arch {
     const char* name;
-    Core* (*make)(const Spec&);
+    Made (*make)(const Spec&);
     World* (*make_world)(const WorldSpec&);
     void (*draw)(NoiseKind, uint64_t key, uint64_t index, int64_t count, double scale,
                  const double* value, double* out);

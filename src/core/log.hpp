@@ -114,7 +114,7 @@ struct Pass {
         for (int i = 0; shaped && i < z.n; i++)
             for (int k = 0; k < z.n; k++) whitener[(i64)i * z.s + k] = o.whitener.at[i * z.n + k];
     }
-    ~Pass() { free(memory); }
+    ~Pass() { give_back(memory); }
     void lay_out(Block& b) {
         const i64 full = (i64)z.s * z.s;
         zs = b.take<double>(LANES * z.s);

@@ -40,9 +40,9 @@ struct Simulated final : World {
                         noise, nullptr, LOT, o.arms};
     }
     void destroy() override {
-        free(pool), free(theta), free(arm_means), free(contexts), free(means);
-        free(rewards), free(noise), free(lots), free(shown), free(deck);
-        free(this);
+        give_back(pool), give_back(theta), give_back(arm_means), give_back(contexts), give_back(means);
+        give_back(rewards), give_back(noise), give_back(lots), give_back(shown), give_back(deck);
+        give_back(this);
     }
     const Rounds& lot(i64 number) override {
         switch (o.kind) {

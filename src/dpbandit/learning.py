@@ -51,7 +51,8 @@ def update(bandit: Bandit, contexts: Any, rewards: Any, user: Any, told: Told) -
     rs = array_of(rewards, "rewards")
     if xs.ndim == 1 and rs.ndim == 0:
         xs, rs = xs[None, :], rs[None]
-    if xs.ndim != 2 or rs.ndim != 1 or len(xs) != len(rs):
+    fits = xs.ndim == 2 and rs.ndim == 1 and len(xs) == len(rs)
+    if not fits or (len(xs) and xs.shape[1] != bandit.dim):
         hint = (
             ""
             if xs.ndim

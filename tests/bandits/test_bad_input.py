@@ -1,6 +1,8 @@
 """Bad input raises a named error that says what was given and what is allowed, and changes nothing at all."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -212,3 +214,25 @@ def test_whatever_is_given_either_works_or_changes_nothing(contexts, reward):
     else:
         assert bandit.rounds == 2 or contexts.size == 0
         assert np.isfinite(bandit.theta).all()
+
+
+CROWDED = """
+import resource
+import dpbandit as dpb
+dpb.make(NAME, dim=2, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=1)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
+try:
+    dpb.make(NAME, dim=20_000, epsilon=1.0, delta=1e-6, reward_range=(0, 1), seed=1)
+except dpb.errors.OptionError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+@pytest.mark.parametrize("name", ["anytime", "toeplitz"])
+def test_a_bandit_that_does_not_fit_into_memory_is_refused_and_ends_no_process(name):
+    code = CROWDED.replace("NAME", repr(name))
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(f"{name} does not fit into memory with dim = 20,000")

@@ -36,8 +36,22 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+EXTRAS = "<!-- the README's table of extras -->"
+
+
+def extras() -> str:
+    """The table as the README has it."""
+    found = re.search(r"^\| extra \|.*?\n\n", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert found, "the README has no table of extras"
+    return found[0]
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Where the technical note was set, its page links to it."""
+    """The home page has the README's table of extras. Where the technical note was set, its page
+    links to it."""
+    if page.file.src_uri == "index.md":
+        assert EXTRAS in markdown
+        return markdown.replace(EXTRAS, extras())
     if page.file.src_uri == "note/index.md" and files.get_file_from_path("note/dpbandit-note.pdf"):
         name = "`docs/note/dpbandit-note.pdf`"
         return markdown.replace(name, "[a PDF](dpbandit-note.pdf)")

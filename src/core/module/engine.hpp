@@ -343,8 +343,10 @@ class Engine {
 
    private:
     void make() {
-        core_ = core_in_use->make(spec_);
-        if (!core_) throw nb::value_error("the core has no such combination of site and release");
+        dpb::Made made = core_in_use->make(spec_);
+        if (!made.known) throw nb::value_error("the core has no such combination of site and release");
+        if (!made.core) throw std::bad_alloc();
+        core_ = made.core;
     }
     std::vector<std::vector<double>> tables_;
     dpb::Spec spec_;

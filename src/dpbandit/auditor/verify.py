@@ -158,7 +158,10 @@ def verify(
     if options.get("shape", "round") != "round":
         options.setdefault("public_contexts", public * options.get("max_norm", 1.0))
 
-    asked = {"epsilon": epsilon or EPSILON, "delta": DELTA if delta is None else delta}
+    asked = {
+        "epsilon": EPSILON if epsilon is None else epsilon,
+        "delta": DELTA if delta is None else delta,
+    }
 
     def make(rounds: int, **more: Any) -> Bandit:
         given = {"dim": dim, "seed": seed, **asked, **options, **more}

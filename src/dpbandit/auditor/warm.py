@@ -132,7 +132,10 @@ def verify_warm_start(
     >>> result.holds, round(result.worst.ratio, 3)
     (True, 1.0)
     """
-    asked = {"epsilon": epsilon or EPSILON, "delta": DELTA if delta is None else delta}
+    asked = {
+        "epsilon": EPSILON if epsilon is None else epsilon,
+        "delta": DELTA if delta is None else delta,
+    }
     given = {"dim": dim, "seed": seed, **asked, **options}
     given["horizon"] = None if unknown_horizon else horizon
     if options.get("shape", "round") != "round":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec
 
 from dpbandit.errors import OptionError
 from dpbandit.planner.ask import plan
@@ -11,6 +13,8 @@ from dpbandit.planner.forecast import REFERENCE, Plan
 
 RANDOM = "random"
 NEEDED = ("dim", "arms", "epsilon", "delta")
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,20 @@ class Recommendation:
         return line
 
 
+def _taking_the_facts_of(
+    other: Callable[P, Plan],
+) -> Callable[[Callable[..., Recommendation]], Callable[P, Recommendation]]:
+    """The other's signature, for readers, editors and type checkers."""
+
+    def decorate(function: Callable[..., Recommendation]) -> Callable[P, Recommendation]:
+        facts = inspect.signature(other).replace(return_annotation="Recommendation")
+        function.__signature__ = facts  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+@_taking_the_facts_of(plan)
 def recommend(**facts: Any) -> Recommendation:
     """Recommend a proven algorithm, with the call that makes it. `dpb.plan` says why.
 

@@ -88,7 +88,7 @@ function follow(card) {
   const most = Math.max(...points.map(([, each]) => each));
   const words = `Decisions a second since this page was opened: now ${rate(now)}, at most ${rate(most)}.`;
   drawTraffic(card.at("traffic"), points, most, words);
-  write(card.at("traffic-caption"), last > first ? `${words} ${span(last - first)} are shown.` : words);
+  write(card.at("traffic-caption"), last - first >= 1 ? `${words} The line covers ${span(last - first)}.` : words);
 }
 
 function fillOffers(card, offers) {
