@@ -10,18 +10,18 @@ Prints a table for each part; with --json also a file of numbers. LastFM needs i
 
 from __future__ import annotations
 
-import argparse
-import json
-import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import dpbandit as dpb
+from experiments import parts
 
 RANGE = (-0.5, 1.5)
 Rivals = dict[str, tuple[str, dict[str, Any]]]
+Tables = Iterator[tuple[str, pd.DataFrame]]
 RIVALS: Rivals = {
     "linucb": ("linucb", {}),
     "linucb, rewards clipped": ("linucb", {"clip_rewards": True}),
@@ -58,25 +58,21 @@ def regret(rivals: Rivals, horizon: int, seeds: int, **options: Any) -> pd.DataF
     return table.sort_values("mean")
 
 
-def simulation(seeds: int) -> dict[str, pd.DataFrame]:
-    return {
-        f"paper's simulation, T = 10⁴, ({epsilon:g}, {delta:g}), {seeds} seeds": regret(
-            RIVALS, 10_000, seeds, epsilon=epsilon, delta=delta
-        )
-        for epsilon, delta in ((2.0, 1e-5), (2.0, 0.1))
-    }
+def simulation(seeds: int) -> Tables:
+    for epsilon, delta in ((2.0, 1e-5), (2.0, 0.1)):
+        table = regret(RIVALS, 10_000, seeds, epsilon=epsilon, delta=delta)
+        yield f"paper's simulation, T = 10⁴, ({epsilon:g}, {delta:g}), {seeds} seeds", table
 
 
-def long_run(seeds: int) -> dict[str, pd.DataFrame]:
+def long_run(seeds: int) -> Tables:
     table = regret(FEW, 100_000, seeds, epsilon=1.0, delta=1e-6)
-    return {f"paper's simulation, T = 10⁵, (1, 1e-6), {seeds} seeds": table}
+    yield f"paper's simulation, T = 10⁵, (1, 1e-6), {seeds} seeds", table
 
 
-def lastfm(seeds: int) -> dict[str, pd.DataFrame]:
+def lastfm(seeds: int) -> Tables:
     """Reward as a share of LinUCB's, and the worst 1,000 rounds after the first 1,000 as a multiple
     of random play.
     """
-    found = {}
     marks = list(range(1_000, 50_001, 1_000))
     names = {**FEW, "random": ("random", {})}
     for features in ("pca", "svd"):
@@ -104,38 +100,9 @@ def lastfm(seeds: int) -> dict[str, pd.DataFrame]:
                 "× random": (frame.loc[name][50_000] / random[50_000]).mean(),
                 "worst 1,000 rounds, × random": stretches.min() / chance,
             }
-        found[f"LastFM {features}, T = 50,000, (2, 1e-5), {seeds} seeds"] = pd.DataFrame(rows).T
-    return found
-
-
-PARTS = {"simulation": (simulation, 200), "long": (long_run, 200), "lastfm": (lastfm, 10)}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "parts", nargs="*", choices=[*PARTS, []], help="which parts; all if none is named"
-    )
-    parser.add_argument(
-        "--seeds", type=int, help="how many seeds, instead of each part's own number"
-    )
-    parser.add_argument("--json", help="also write the numbers to this file")
-    given = parser.parse_args()
-    warnings.simplefilter("ignore", dpb.errors.PrivacyWarning)
-    found: dict[str, pd.DataFrame] = {}
-    for part in given.parts or PARTS:
-        run, seeds = PARTS[part]
-        for title, table in run(given.seeds or seeds).items():
-            found[title] = table
-            print(f"\n{title}\n{table.round(3).to_string()}", flush=True)
-            if given.json:
-                with open(given.json, "w") as file:
-                    json.dump(
-                        {name: t.to_dict("index") for name, t in found.items()}, file, indent=1
-                    )
+        yield f"LastFM {features}, T = 50,000, (2, 1e-5), {seeds} seeds", pd.DataFrame(rows).T
 
 
 if __name__ == "__main__":
-    main()
+    PARTS = {"simulation": simulation, "long": long_run, "lastfm": lastfm}
+    parts.measure(__doc__, PARTS, {"simulation": 200, "long": 200, "lastfm": 10})

@@ -9,13 +9,15 @@ that of paired differences, which the means' own errors overstate.
 
 from __future__ import annotations
 
-import argparse
-import json
-import warnings
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
+
+import pandas as pd
 
 import dpbandit as dpb
 from dpbandit import worlds
+from experiments import parts
 from experiments.rewards import NARROW, PARTS, TOLD, WIDE, Setting
 
 CLICKS: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "reward_range": (0.0, 1.0)}
@@ -41,7 +43,7 @@ SETTINGS: dict[str, dict[str, Setting]] = {
 }
 
 
-def measure(name: str, setting: Setting, seeds: int) -> dict[str, float]:
+def measure(name: str, setting: Setting, seeds: int) -> pd.DataFrame:
     """Mean regrets with their standard errors, and their ratio with its own."""
     world, horizon, given, share, told = setting
     rivals = {"without": (name, told), "by lot": (name, {**told, "policy": "sampled"})}
@@ -50,7 +52,7 @@ def measure(name: str, setting: Setting, seeds: int) -> dict[str, float]:
     last = results.frame().pivot(index="seed", columns="algorithm", values="regret")
     plain, lots = last["without"], last["by lot"]
     ratio, root = lots.mean() / plain.mean(), count**0.5
-    return {
+    row = {
         "without": plain.mean(),
         "se": plain.std(ddof=1) / root,
         "by lot": lots.mean(),
@@ -59,34 +61,15 @@ def measure(name: str, setting: Setting, seeds: int) -> dict[str, float]:
         "se ratio": (lots - ratio * plain).std(ddof=1) / root / plain.mean(),
         "seeds": count,
     }
+    return pd.DataFrame(row, index=[name])
 
 
-def main() -> None:
-    about = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=about)
-    parser.add_argument(
-        "algorithms", nargs="*", help="anytime, anytime-joint; both if none is given"
-    )
-    parser.add_argument("--seeds", type=int, default=24)
-    parser.add_argument("--json", help="write the numbers into this file")
-    given = parser.parse_args()
-    if unknown := set(given.algorithms) - set(SETTINGS):
-        parser.error(f"{', '.join(sorted(unknown))}: only {', '.join(SETTINGS)} draw these lots")
-    warnings.simplefilter("ignore", dpb.errors.PrivacyWarning)
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for name in given.algorithms or SETTINGS:
-        for label, setting in SETTINGS[name].items():
-            row = measure(name, setting, given.seeds)
-            found.setdefault(name, {})[label] = row
-            print(
-                f"{name}: {label:24}",
-                *(f"{key} {value:.4g}" for key, value in row.items()),
-                flush=True,
-            )
-            if given.json:  # after each, so that what is done stays when it is interrupted
-                with open(given.json, "w") as file:
-                    json.dump(found, file, indent=1)
+def tables(name: str, seeds: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    for label, setting in SETTINGS[name].items():
+        yield label, measure(name, setting, seeds)
 
 
 if __name__ == "__main__":
-    main()
+    parts.measure(
+        __doc__, {name: partial(tables, name) for name in SETTINGS}, dict.fromkeys(SETTINGS, 24)
+    )

@@ -11,9 +11,8 @@ where θ moves, LinUCB that forgets is beside it. `below` counts runs that gain 
 
 from __future__ import annotations
 
-import argparse
-import json
-import warnings
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -21,6 +20,7 @@ import pandas as pd
 import dpbandit as dpb
 from dpbandit import worlds
 from dpbandit.algorithms.anytime import PLAIN
+from experiments import parts
 
 RANGE = (-0.5, 1.5)
 WIDE: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "reward_range": RANGE}
@@ -91,28 +91,12 @@ def measure(setting: Setting, seeds: int, moves: bool) -> pd.DataFrame:
     ).assign(seeds=count)
 
 
-def main() -> None:
-    about = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=about)
-    parser.add_argument(
-        "parts", nargs="*", help=f"some of {', '.join(PARTS)}; all if none is given"
-    )
-    parser.add_argument("--seeds", type=int, default=24)
-    parser.add_argument("--json", help="write the numbers into this file")
-    given = parser.parse_args()
-    if unknown := set(given.parts) - set(PARTS):
-        parser.error(f"no part is named {', '.join(sorted(unknown))}: {', '.join(PARTS)} are")
-    warnings.simplefilter("ignore", dpb.errors.PrivacyWarning)
-    found: dict[str, dict[str, Any]] = {}
-    for part in given.parts or PARTS:
-        for label, setting in PARTS[part].items():
-            table = measure(setting, given.seeds, moves=part == "moving")
-            found.setdefault(part, {})[label] = table.to_dict()
-            print(f"{part}: {label}\n{table.round(3).to_string()}\n", flush=True)
-            if given.json:  # after each, so that what is done stays when it is interrupted
-                with open(given.json, "w") as file:
-                    json.dump(found, file, indent=1)
+def tables(part: str, seeds: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    for label, setting in PARTS[part].items():
+        yield label, measure(setting, seeds, moves=part == "moving")
 
 
 if __name__ == "__main__":
-    main()
+    parts.measure(
+        __doc__, {part: partial(tables, part) for part in PARTS}, dict.fromkeys(PARTS, 24)
+    )

@@ -56,7 +56,7 @@ def in_blocks(contexts: Matrix) -> bool:
     (True, False)
     """
     used = contexts != 0
-    if (used.sum(axis=1) < 2).all():
+    if used[0].all() or (used.sum(axis=1) < 2).all():
         return False
     group = np.zeros(used.shape[1], dtype=bool)
     group[np.argmax(used.any(axis=0))] = True
