@@ -409,6 +409,7 @@ def judges_of_the_core() -> dict[str, Any]:
         "people_are_counted_by_what_was_learned_of_them",
         "lots_fall_as_propensities_say",
         "answers_cost_what_their_chances_say",
+        "windows_open_where_all_residuals_reach_their_edge",
     )
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:
