@@ -470,7 +470,8 @@ def fewer(judges: list[str]) -> list[str]:
         kind, colon, label = judge.partition(": ")
         if colon:
             algorithm, options, _attained = BANDITS[label]
-            parts = {algorithm, *options, str(options.get("noise")), str(options.get("horizon"))}
+            named = (str(options.get(name)) for name in ("noise", "horizon", "unit"))
+            parts = {algorithm, *options, *named}
             if parts <= had.setdefault(kind, set()):
                 continue
             had[kind] |= parts

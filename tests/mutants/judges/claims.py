@@ -240,6 +240,11 @@ def people_are_counted_by_what_was_learned_of_them() -> Any:
                 # Who comes next is a stranger, if nobody says otherwise.
                 engine.prepare(np.zeros(3), reward, True)
                 assert engine.growth == min(int(share * 2**20), 2**20) + 1
+            for engine in twins("pair, persons"):  # in a round that releases nothing, too
+                engine.fields()["estimate"][:] = [0.0, 0.0, 0.0, prediction]
+                told: list[int] = []
+                assert engine.learn(np.zeros(3), reward, told, counted) == 0
+                assert told == [1, steps + (counted == 0)]
     for backend in ("core", "reference"):
         bandit, learned = made("anytime, spread", backend=backend), []
         for slate in slates(bandit, 14):
