@@ -480,10 +480,11 @@ def run(
 
     killers: dict[str, float] = defaultdict(float)
 
-    wanted = {}
+    reaching, wanted = {}, {}
     for place in places:
-        found = runner.fewer([name for name in order if place.number in reached[name]])
-        wanted[place.number] = runner.nearest(found, costs, share)
+        found = [name for name in order if place.number in reached[name]]
+        reaching[place.number] = found
+        wanted[place.number] = runner.nearest(runner.fewer(found), costs, share)
     texts = {name: (SOURCE / name).read_text(encoding="utf-8") for name in COVERED}
     answers, tried = {}, []
     for place in places:
@@ -503,7 +504,8 @@ def run(
     def work(place: Place) -> Any:
         switch.value = place.number
         asked = sorted(wanted[place.number], key=lambda name: -killers[name])
-        return runner.ask(judges, asked, digests)
+        others = runner.rest(reaching[place.number], asked, seconds)
+        return runner.ask(judges, asked, others, digests)
 
     def longest(place: Place) -> float:
         return runner.long_enough(seconds[name] for name in wanted[place.number])
