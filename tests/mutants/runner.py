@@ -6,12 +6,13 @@
     python tests/mutants/runner.py --short           those of sample.py, as `make test` does
 
 One process imports everything, runs nothing, and forks for every mutant. The child gives the function
-its mutated code and asks the judges that run it, the quickest first, as many as there is time for; if
-a number changed, every judge that runs it. What is outside functions, and what runs while modules are imported, is imported anew instead, by a child of a process that has
-imported nothing of ours. With `--out`, what was found is kept: started again there, the runner tries
-what is missing, and what may be judged otherwise since. A judge's answer is kept while the mutant's
-function, what its module has outside of functions, and the judge are word for word as they were, and
-the judge sees the same of the code as it ships, to the last bit. Verdicts:
+its mutated code and asks the judges that run it, the quickest first, as many as there is time for; if a
+number changed, every judge that runs it. What is outside functions, and what runs while modules are
+imported, is imported anew instead, by a child of a process that has imported nothing of ours. With
+`--out`, what was found is kept: started again there, the runner tries what is missing, and what may be
+judged otherwise since. A judge's answer is kept while the mutant's function, what its module has outside
+of functions, and the judge are word for word as they were, and the judge sees the same of the code as it
+ships, to the last bit. Verdicts:
 
     killed      a judge refused it, it could not be imported, or it did not end
     equivalent  no judge refused it, and every number that the judges saw is as it was
