@@ -33,14 +33,12 @@ PYTHON: Reasons = {
     "words": [
         "privacy.unit:<module> | Unit('one reward', 'one context with its reward', 'reward'…"
     ],
+    "which simulated number is drawn: it protects nobody, and every estimate has a key of its own": [
+        "evaluate.release:<module> | 1 → 2"
+    ],
     "words of an error": [
         "service.measure:_adds_squares | \"; give local='never'\" if claim.notion == 'parallel'…",
         "service.measure:_adds_squares | claim.notion == 'parallel' → claim.notion != 'parallel'",
-    ],
-    "how far to explore: arms differ, not what protects": [
-        "algorithms.anytime_joint:<module> | 0.2 → 0.4",
-        "algorithms.rewards:<module> | 0.6 → 1.2",
-        "algorithms.rewards:<module> | 0.5 → 1.0",
     ],
     "what a filter assumes without any noise (ε = ∞), where nothing is claimed": [
         "learners.pair:<module> | 1e-06 → 2e-06",
