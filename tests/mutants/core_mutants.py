@@ -409,6 +409,7 @@ def judges_of_the_core() -> dict[str, Any]:
         "people_are_counted_by_what_was_learned_of_them",
         "lots_fall_as_propensities_say",
         "answers_cost_what_their_chances_say",
+        "windows_open_where_all_residuals_reach_their_edge",
     )
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:
@@ -479,10 +480,11 @@ def run(
 
     killers: dict[str, float] = defaultdict(float)
 
-    wanted = {}
+    reaching, wanted = {}, {}
     for place in places:
-        found = runner.fewer([name for name in order if place.number in reached[name]])
-        wanted[place.number] = runner.nearest(found, costs, share)
+        found = [name for name in order if place.number in reached[name]]
+        reaching[place.number] = found
+        wanted[place.number] = runner.nearest(runner.fewer(found), costs, share)
     texts = {name: (SOURCE / name).read_text(encoding="utf-8") for name in COVERED}
     answers, tried = {}, []
     for place in places:
@@ -502,7 +504,8 @@ def run(
     def work(place: Place) -> Any:
         switch.value = place.number
         asked = sorted(wanted[place.number], key=lambda name: -killers[name])
-        return runner.ask(judges, asked, digests)
+        others = runner.rest(reaching[place.number], asked, seconds)
+        return runner.ask(judges, asked, others, digests)
 
     def longest(place: Place) -> float:
         return runner.long_enough(seconds[name] for name in wanted[place.number])

@@ -6,12 +6,13 @@
     python tests/mutants/runner.py --short           those of sample.py, as `make test` does
 
 One process imports everything, runs nothing, and forks for every mutant. The child gives the function
-its mutated code and asks the judges that run it, the quickest first. What is outside functions, and
-what runs while modules are imported, is imported anew instead, by a child of a process that has
-imported nothing of ours. With `--out`, what was found is kept: started again there, the runner tries
-what is missing, and what may be judged otherwise since. A judge's answer is kept while the mutant's
-function, what its module has outside of functions, and the judge are word for word as they were, and
-the judge sees the same of the code as it ships, to the last bit. Verdicts:
+its mutated code and asks the judges that run it, the quickest first, as many as there is time for; if a
+number changed, every judge that runs it. What is outside functions, and what runs while modules are
+imported, is imported anew instead, by a child of a process that has imported nothing of ours. With
+`--out`, what was found is kept: started again there, the runner tries what is missing, and what may be
+judged otherwise since. A judge's answer is kept while the mutant's function, what its module has outside
+of functions, and the judge are word for word as they were, and the judge sees the same of the code as it
+ships, to the last bit. Verdicts:
 
     killed      a judge refused it, it could not be imported, or it did not end
     equivalent  no judge refused it, and every number that the judges saw is as it was
@@ -303,6 +304,16 @@ def fingerprint(*what: Any) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:24]
 
 
+class Rest(NamedTuple):
+    """Judges who are asked only of a mutant that changed a number, and what they may take."""
+
+    judges: list[str]
+    seconds: float
+
+
+NOBODY = Rest([], 0.0)
+
+
 class Texts:
     """The words of a function with what its module has outside of functions, by module:function."""
 
@@ -431,19 +442,28 @@ def forget() -> None:
 
 
 def concerned(mutant: Mutant, baseline: Baseline, share: float) -> list[str]:
+    """The nearest judges that run the mutant's function. What nearly every bandit runs is tried on a
+    bandit of each algorithm, not on every form of it."""
+    return nearest(fewer(reaching(mutant, baseline)), baseline.costs, share)
+
+
+def reaching(mutant: Mutant, baseline: Baseline) -> list[str]:
     """The judges that run the mutant's function; first those that are quick and run little else.
 
-    Outside functions all do, those first that run something of its module. What nearly every bandit
-    runs is tried on a bandit of each algorithm, not on every form of it.
+    Outside functions all do, those first that run something of its module.
     """
     by_name = baseline.by_name
     name = place_of(mutant)
     if mutant.outside or name in baseline.imported:
         near = by_name.get(f"{mutant.module}:", [])
-        found = near if len(near) >= 10 else by_name[""]
-    else:
-        found = by_name.get(name, [])
-    return nearest(fewer(found), baseline.costs, share)
+        return near if len(near) >= 10 else by_name[""]
+    return by_name.get(name, [])
+
+
+def rest(every: list[str], wanted: list[str], seconds: dict[str, float]) -> Rest:
+    """Those of the judges that are not among the wanted."""
+    others = [judge for judge in every if judge not in set(wanted)]
+    return Rest(others, 2.0 + SLOWER * sum(seconds[judge] for judge in others))
 
 
 def nearest(judges: list[str], costs: dict[str, float], share: float) -> list[str]:
@@ -470,7 +490,8 @@ def fewer(judges: list[str]) -> list[str]:
         kind, colon, label = judge.partition(": ")
         if colon:
             algorithm, options, _attained = BANDITS[label]
-            parts = {algorithm, *options, str(options.get("noise")), str(options.get("horizon"))}
+            named = (str(options.get(name)) for name in ("noise", "horizon", "unit"))
+            parts = {algorithm, *options, *named}
             if parts <= had.setdefault(kind, set()):
                 continue
             had[kind] |= parts
@@ -520,8 +541,10 @@ def followed(verdict: str, by: str, answers: dict[str, str]) -> tuple[str, ...]:
     return tuple(answers.values())
 
 
-def ask(judges: dict[str, Any], wanted: list[str], before: dict[str, Seen]) -> tuple[str, str]:
-    """The verdict of these judges, and whose it is."""
+def ask(
+    judges: dict[str, Any], wanted: list[str], others: Rest, before: dict[str, Seen]
+) -> tuple[str, str]:
+    """The verdict of these judges, and whose it is; of the others too where a number changed."""
     changed = nearly = ""
     for name in wanted:
         try:
@@ -534,6 +557,12 @@ def ask(judges: dict[str, Any], wanted: list[str], before: dict[str, Seen]) -> t
             nearly = nearly or name
         else:
             changed = changed or name
+    if changed and others.judges:
+        signal.setitimer(signal.ITIMER_PROF, others.seconds)
+        signal.alarm(math.ceil(40 * others.seconds))
+        verdict, by = ask(judges, others.judges, NOBODY, before)
+        if verdict == "killed":
+            return verdict, by
     if changed:
         return "survived", changed
     return ("last digits", nearly) if nearly else ("equivalent", "")
@@ -595,7 +624,8 @@ def try_mutant(mutant: Mutant, source: str, wanted: list[str], baseline: Baselin
             return "killed", f"import: {type(error).__name__}"
     import judges
 
-    return ask(judges.JUDGES, wanted, baseline.digests)
+    others = rest(reaching(mutant, baseline), wanted, baseline.seconds)
+    return ask(judges.JUDGES, wanted, others, baseline.digests)
 
 
 def run(

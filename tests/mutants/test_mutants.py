@@ -131,6 +131,25 @@ def test_an_answer_is_kept_until_what_it_follows_from_changes():
     assert crashed == tuple(other.values())
 
 
+def test_who_changed_a_number_comes_before_every_judge():
+    def refuses():
+        raise AssertionError
+
+    judges = {"sees 2": lambda: 2.0, "sees 1": lambda: 1.0, "refuses": refuses}
+    before = dict.fromkeys(judges, runner.digest(1.0))
+    others = runner.rest(["refuses", "sees 2"], ["sees 2"], {"refuses": 0.1})
+    assert others == (["refuses"], 2.5)
+
+    def verdict(*asked):
+        return runner.collect(
+            *runner.in_child(lambda: runner.ask(judges, [*asked], others, before), 5)
+        )
+
+    assert verdict("sees 1") == ("equivalent", "")
+    assert verdict("sees 1", "sees 2") == ("killed", "refuses: AssertionError")
+    assert runner.ask(judges, ["sees 2"], runner.NOBODY, before) == ("survived", "sees 2")
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_try_everything_once_and_note_what_was_said_before_they_go_on(workers):
     said = []

@@ -240,6 +240,11 @@ def people_are_counted_by_what_was_learned_of_them() -> Any:
                 # Who comes next is a stranger, if nobody says otherwise.
                 engine.prepare(np.zeros(3), reward, True)
                 assert engine.growth == min(int(share * 2**20), 2**20) + 1
+            for engine in twins("pair, persons"):  # in a round that releases nothing, too
+                engine.fields()["estimate"][:] = [0.0, 0.0, 0.0, prediction]
+                told: list[int] = []
+                assert engine.learn(np.zeros(3), reward, told, counted) == 0
+                assert told == [1, steps + (counted == 0)]
     for backend in ("core", "reference"):
         bandit, learned = made("anytime, spread", backend=backend), []
         for slate in slates(bandit, 14):
@@ -350,3 +355,17 @@ def spent_is_what_the_ledger_says() -> Any:
         assert ("where their contexts lie" in bandit.claim.unit) == (label == "pair, persons")
         seen.append(bandit.spent.epsilon)
     return seen
+
+
+@judge
+def rewards_in_the_clear_are_booked_once() -> Any:
+    """Everything is spent with the first of them, whoever learns it, and nothing more after that."""
+    for backend in ("core", "reference"):
+        for by_user in (False, True):
+            bandit = made("linucb", backend=backend, **({"unit": ("user", 9)} if by_user else {}))
+            for row in np.eye(3):
+                bandit.update(row, 1.0, user="anna" if by_user else None)
+                (line,) = bandit.ledger.table()
+                assert (line["when"], line["what"]) == ("1", "rewards in the clear")
+                assert (line["releases"], line["cost"]) == (1, math.inf)
+    return [str(line)]

@@ -355,6 +355,14 @@ def designs_have_the_numbers_of_the_documentation() -> Any:
     assert (usual["empirical_bayes"], usual["neglected"]) == (True, True)
     assert usual["memories"].tolist() == [27_000, 9_000, 4_000, 2_000, 1_000]
     assert usual["life"] == release.life == 10_000
+    for more, alpha in (
+        ({}, 0.6),
+        ({"explore": "everything"}, 0.3),
+        ({"policy": "sampled"}, 0.8),
+        ({"rewards": "clicks", "reward_range": (0.0, 1.5)}, 0.5),
+    ):
+        assert dpb.make("anytime", **{**given, **more}).alpha == alpha
+    assert made("pair").alpha == 0.2
     slow = dpb.make("anytime", dim=3, epsilon=1.5, delta=1e-4, knee=1e5, seed=0).release
     assert (slow.life, slow.first) == (12e5, 5_000)
     close(made("anytime, known", knee=1e12).release.knee, 1e9, 1e-15)

@@ -397,3 +397,30 @@ def models_show_what_was_released() -> Any:
     assert (limited.gate.max_norm, limited.gate.l1_limit) == (2.0, 1.5)
     seen.append(str(read.to_record()))
     return seen
+
+
+@judge
+def refusals_say_what_was_wrong() -> Any:
+    """Which error a code becomes, and its words: those of the gate where the gate finds the same."""
+    from dpbandit import codes
+    from dpbandit.engine import refuse
+
+    def said(label: str, code: int, rows: Any, *count: int, **options: Any) -> str:
+        try:
+            refuse(made(label, **options), code, np.array(rows), *count)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    good, long = [[0.6, 0.0, 0.8]], [[3.0, 0.0, 4.0]]
+    known = said("gauss, theory", codes.HORIZON, good * 2, horizon=5)
+    assert "horizon = 5 and has learned 0 rewards; 2 more" in known
+    assert "; 7 more" in said("gauss, theory", codes.HORIZON, good * 2, 7, horizon=5)
+    unknown = said("gauss, theory", codes.HORIZON, good * 2, horizon=None)
+    assert unknown.startswith("HorizonError: this bandit has learned 0 rewards, and 2 more")
+    assert "has norm 5, above max_norm = 1" in said("laplace", codes.TOO_LONG, long)
+    rounded = said("laplace", codes.TOO_LONG, good)
+    assert rounded == "NormError: a context has a norm above max_norm"
+    others = [codes.REWARD_NOT_FINITE, codes.BUSY, codes.FORKED, -99]
+    kinds = [said("laplace", code, good).partition(":")[0] for code in others]
+    assert kinds == ["NotFiniteError", "BudgetError", "BudgetError", "RuntimeError"]
+    return [known, unknown, rounded]

@@ -80,7 +80,8 @@ def alike(engines: Any, seen: list[Any]) -> None:
     wholes = []
     for engine in engines:
         fields = {name: np.array(field) for name, field in engine.fields().items()}
-        found = {name: fields[name] for name in COUNTED & set(fields)}
+        # Sorted: a set has another order in every process, and what was seen would be other numbers.
+        found = {name: fields[name] for name in sorted(COUNTED & set(fields))}
         for name in [name.removesuffix("_high") for name in fields if name.endswith("_high")]:
             high, low = (fields[f"{name}_{part}"].astype(object) for part in ("high", "low"))
             found[name] = high * 2**64 + low % 2**64
