@@ -177,7 +177,7 @@ struct Anytime : Common {
     DPB_CALL void read_anew(const double* rows, const double* values) {
         const i64 t = clock->rounds;
         bank.learn(rows, values, (double)(t - times->released_at), prior.precision, prior.pull,
-                   times->releases == 0);
+                   times->releases == 0, prior.shares_features());
         // What was played long ago is forgotten soon: the share of round j is (j/t)²⁰.
         if (times->released_at) {
             double left = (double)times->released_at / (double)t;
@@ -238,7 +238,7 @@ struct Anytime : Common {
         if (!times->releases) {
             refresh_prior(1);
             prior.show(estimate, covariance);  // in high dimension, far less work
-        } else if (o.empirical_bayes) {
+        } else if (o.empirical_bayes || !bank.has_one_say()) {
             average();
         } else {
             if (follows_rate() || !prior.is_public) refresh_prior(1);
@@ -254,11 +254,16 @@ struct Anytime : Common {
             for (i64 i = 0; i < z.square(); i++) bonus[i] *= NARROWER * NARROWER;
         if (o.neglected && times->releases) forget_what_play_teaches();
     }
-    // The posterior's moments over scales of the prior's variance, weighed by what the releases say of them.
+    // The posterior's moments over scales of the prior's variance, weighed by what the releases say of them, and
+    // over memories. While θ moves, where contexts share all features, the scale is 1: others only blur it.
     DPB_CALL void average() {
         double likely[SCALES], best = -__builtin_inf(), total = 0, factor = LOWEST_SCALE;
+        const bool one_scale = !o.empirical_bayes || (*bank.acting && prior.shares_features());
+        refresh_prior(1);
         for (int k = 0; k < SCALES; k++, factor *= 4) {
-            k ? scale_prior(factor) : refresh_prior(factor);
+            likely[k] = -__builtin_inf();
+            if (one_scale && factor != 1) continue;
+            scale_prior(factor);
             likely[k] = bank.join(*bank.acting, prior.precision, prior.pull) - STEP_IN_NATS * magnitude(k - 2);
             if (likely[k] > best) {
                 best = likely[k];
@@ -266,7 +271,7 @@ struct Anytime : Common {
             }
         }
         for (double& one : likely) {
-            one = exp1(one - best);
+            one = one == -__builtin_inf() ? 0 : exp1(one - best);
             if (one < LEAST_WEIGHT) one = 0;
             total += one;
         }
@@ -276,17 +281,21 @@ struct Anytime : Common {
         for (int k = 0; k < SCALES; k++, factor *= 4) {
             if (!(likely[k] > 0)) continue;
             scale_prior(factor);
-            bank.join(*bank.acting, prior.precision, prior.pull);
-            bank.read(mean, second);
-            const double weight = likely[k] / total;
-            add_scaled(l, estimate, weight, mean);
-            for (int i = 0; i < l.n; i++)
-                for (int j = 0; j < l.n; j++)
-                    covariance[(i64)i * l.s + j] += weight * (second[(i64)i * l.s + j] + mean[i] * mean[j]);
+            for (i64 m = 0; m < bank.count; m++)
+                if (bank.weights[m] > 0) add_moments(m, likely[k] / total * bank.weights[m]);
         }
         for (int i = 0; i < l.n; i++)
             for (int j = 0; j < l.n; j++) covariance[(i64)i * l.s + j] -= estimate[i] * estimate[j];
         scale_prior(*prior_scale);
+    }
+    // Of memory m under this prior, at this weight.
+    DPB_CALL void add_moments(i64 m, double weight) {
+        bank.join(m, prior.precision, prior.pull);
+        bank.read(mean, second);
+        add_scaled(l, estimate, weight, mean);
+        for (int i = 0; i < l.n; i++)
+            for (int j = 0; j < l.n; j++)
+                covariance[(i64)i * l.s + j] += weight * (second[(i64)i * l.s + j] + mean[i] * mean[j]);
     }
     // A bonus for what play will not teach anyway: 2·ln(2 + t)·(Σ⁻¹ + s·A)⁻¹, A being what was played of late.
     DPB_CALL void forget_what_play_teaches() {

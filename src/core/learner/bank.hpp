@@ -1,8 +1,8 @@
 // What releases say about θ⁺, under hypotheses that compete: how fast the world changes. Each memory M keeps
 // a square root of the information on θ⁺, to which equations are added by reflections: a sum of squares would
 // drown small directions in rounding. It fades by M/(M + Δ) in Δ rounds; the first never fades. The one that
-// foretold the noisy releases best, of late, acts, or the one that is asked for alone. All of it is made of
-// what was released.
+// foretold the noisy releases best, of late, acts, or the one that is asked for alone. Where contexts share all
+// features, the others have a say too, by how well they foretold. All of it is made of what was released.
 // No prior is in it, so a prior may be chosen, and changed, when the posterior is read.
 #pragma once
 #include "../fields.hpp"
@@ -13,12 +13,16 @@ namespace dpb::DPB_ARCH {
 struct Bank {
     // Scores fade by LATELY/(LATELY + Δ); the first memory acts until another is ahead by so many nats.
     static constexpr double LATELY = 5000, AHEAD = 3;
+    // Where contexts share all features every play tells of all arms: less is needed to forget. What a memory
+    // must weigh, beside the one that acts, to have a say.
+    static constexpr double AHEAD_IF_SHARED = 1, LEAST_WEIGHT = 1e-2;
     Size z;  // d + 1
     i64 count;
     const Table& memories;  // of all but the first
     bool alone;  // the last acts, whatever was foretold
     double *roots, *targets, *scores;
     i64* acting;
+    double* weights;  // of what the memories say; scratch, like what follows
     double *joined, *aim, *rows, *values, *prior, *pulls;  // scratch
 
     Bank(Block& b, i64 size, const Table& given, bool alone)
@@ -27,6 +31,7 @@ struct Bank {
         targets = b.take<double>(count * z.s);
         scores = b.take<double>(count);
         acting = b.take<i64>(1);
+        weights = b.take<double>(count);
         joined = b.matrix(z);
         aim = b.vector(z);
         rows = b.matrix(z);
@@ -36,10 +41,12 @@ struct Bank {
     }
     double* root_of(i64 k) const { return roots + k * z.square(); }
     // Equations seen·θ⁺ = surprise, so many rounds after the last ones, under the prior of the last reading.
+    // `shared`: contexts share all features.
     DPB_CALL void learn(const double* seen, const double* surprise, double elapsed, const double* precision,
-                        const double* pull, bool first) {
+                        const double* pull, bool first, bool shared) {
         const int n = z.n, s = z.s;
         const double faded = LATELY / (LATELY + elapsed);
+        const double ahead = shared ? AHEAD_IF_SHARED : AHEAD;
         const bool compete = !first && count > 1;
         if (compete) write_prior(precision, pull);
         i64 best = 0;
@@ -64,10 +71,23 @@ struct Bank {
             copy(seen, rows, z.square());
             copy(surprise, values, s);
             add_equations(z, own, target, rows, values, false);
-            if (k && (alone || scores[k] > scores[best] + (best ? 0 : AHEAD))) best = k;
+            if (k && (alone || scores[k] > scores[best] + (best ? 0 : ahead))) best = k;
         }
         *acting = best;
+        weigh(shared && !alone, ahead);
     }
+    // The one that acts alone, or all, by what they foretold.
+    void weigh(bool all, double ahead) {
+        const double most = scores[*acting] + (*acting ? 0 : ahead);
+        double total = 0;
+        for (i64 k = 0; k < count; k++) {
+            weights[k] = k == *acting ? 1 : all ? exp1(scores[k] + (k ? 0 : ahead) - most) : 0;
+            if (weights[k] < LEAST_WEIGHT) weights[k] = 0;
+            total += weights[k];
+        }
+        for (i64 k = 0; k < count; k++) weights[k] /= total;
+    }
+    bool has_one_say() const { return weights[*acting] == 1; }
     // Windows were narrower than is right now: memories that fade keep this share of their roots.
     void doubt(double known) {
         for (i64 k = 1; k < count; k++) {

@@ -241,6 +241,14 @@ struct Prior {
     }
     // Whether there are more contexts than a parameter has numbers: then arms tell of each other.
     bool has_features() const { return *different > z.n + 1; }
+    // Whether, with them, every two features meet in some context: then every play tells of all arms. Not so in
+    // blocks of features.
+    bool shares_features() const {
+        for (int i = 0; i < z.n; i++)
+            for (int k = 0; k < i; k++)
+                if (second[(i64)i * z.s + k] == 0) return false;
+        return has_features();
+    }
     // The mean reward of all contexts, and its standard deviation, if θ⁺ has these moments.
     DPB_CALL void level(const double* theta, const double* covariance, double* mean, double* sd) const {
         const int d = z.n, s = l.s;

@@ -3,7 +3,8 @@
 Each memory M keeps the information on θ⁺ as a triangular root R, with what it pulls towards in z: it
 grows like t² in some directions and hardly in others, and a sum of squares would drown the small
 ones. It fades by M/(M + Δ) in Δ rounds; the first memory never fades. The one that foretold the noisy
-releases best, of late, acts, or the one that is asked for alone. All of it is made of what was
+releases best, of late, acts, or the one that is asked for alone. Where contexts share all features,
+the others have a say too, by how well they foretold. All of it is made of what was
 released, so it costs nothing. No prior is in it, so that one may be chosen later.
 """
 
@@ -21,6 +22,10 @@ from dpbandit.types import Matrix, Vector
 # Scores fade by LATELY/(LATELY + Δ); the first memory acts until another is ahead by so many nats.
 LATELY = 5000.0
 AHEAD = 3.0
+# Where contexts share all features every play tells of all arms: less is needed to forget. What a
+# memory must weigh, beside the one that acts, to have a say.
+AHEAD_IF_SHARED = 1.0
+LEAST_WEIGHT = 1e-2
 
 
 class Joined(NamedTuple):
@@ -47,6 +52,7 @@ class Bank(Holder):
         count = len(self.memories)
         self.roots, self.targets = np.zeros((count, size, size)), np.zeros((count, size))
         self.scores = np.zeros(count)
+        self.weights = np.zeros(count)  # of what the memories say
         self.acting = 0
 
     def learn(
@@ -56,9 +62,13 @@ class Bank(Holder):
         elapsed: float,
         prior: tuple[Matrix, Vector],
         first: bool,
+        shared: bool = False,
     ) -> None:
-        """Take equations, so many rounds after the last; `prior` is that of the last reading."""
-        best = 0
+        """Take equations, so many rounds after the last; `prior` is that of the last reading.
+
+        `shared`: contexts share all features.
+        """
+        best, ahead = 0, AHEAD_IF_SHARED if shared else AHEAD
         for k, memory in enumerate(self.memories):
             left = 1.0 if math.isinf(memory) else math.sqrt(memory / (memory + elapsed))
             self.roots[k] *= left
@@ -70,9 +80,21 @@ class Bank(Holder):
                 faded = LATELY / (LATELY + elapsed)
                 self.scores[k] = faded * self.scores[k] + likely - 0.5 * misfit
             self.roots[k], self.targets[k], _ = joined(self.roots[k], self.targets[k], rows, values)
-            if k and (self.alone or self.scores[k] > self.scores[best] + (0.0 if best else AHEAD)):
+            if k and (self.alone or self.scores[k] > self.scores[best] + (0.0 if best else ahead)):
                 best = k
         self.acting = best
+        self._weigh(shared and not self.alone, ahead)
+
+    def _weigh(self, everyone: bool, ahead: float) -> None:
+        """The one that acts alone, or all, by what they foretold."""
+        self.weights[:] = 0.0
+        if everyone:
+            leads = self.scores.copy()
+            leads[0] += ahead
+            self.weights[:] = np.exp(leads - leads[self.acting])
+            self.weights[self.weights < LEAST_WEIGHT] = 0.0
+        self.weights[self.acting] = 1.0
+        self.weights /= self.weights.sum()
 
     def doubt(self, known: float) -> None:
         """Windows were narrower than is right now: memories that fade keep this share of their roots."""

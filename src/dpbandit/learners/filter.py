@@ -298,8 +298,9 @@ class FilterLearner(Learner, Holder):
 
     def _read_anew(self, rows: Matrix, values: Vector) -> None:
         t = self.clock.rounds
-        prior = self.prior.precision, self.prior.pull
-        self.bank.learn(rows, values, t - self.released_at, prior, first=self.releases == 0)
+        prior, shared = (self.prior.precision, self.prior.pull), self.prior.shares_features()
+        first, elapsed = self.releases == 0, t - self.released_at
+        self.bank.learn(rows, values, elapsed, prior, first=first, shared=shared)
         if self.released_at:
             self.filter.played *= (self.released_at / t) ** OF_LATE
         self.released_at = t
@@ -322,13 +323,14 @@ class FilterLearner(Learner, Holder):
 
     def _conclude(self) -> None:
         """Read the posterior, with the prior that today's contexts suggest."""
-        if self.releases > 0 and self.spec["empirical_bayes"]:
+        averages = self.spec["empirical_bayes"] or self.bank.weights.max() < 1.0
+        if self.releases > 0 and averages:
             self._average()
         else:
             # With public contexts, a prior that is not fitted is what it was at the last release.
             if self.follows_rate or not self.prior.fixed or self.releases == 0:
                 self._refresh_prior(1.0)
-            self.estimate[:], self.posterior[:] = self._join().read()
+            self.estimate[:], self.posterior[:] = self._join(self.bank.acting).read()
         self.theta[:] = self.estimate[: self.dim]
         if self.follows_rate and self.releases > 0:
             self._note_rate()
@@ -338,15 +340,22 @@ class FilterLearner(Learner, Holder):
         if self.spec["neglected"] and self.releases > 0:
             self._forget_what_play_teaches()
 
-    def _join(self) -> Joined:
-        return self.bank.join(self.bank.acting, self.prior.precision, self.prior.pull)
+    def _join(self, memory: int) -> Joined:
+        return self.bank.join(memory, self.prior.precision, self.prior.pull)
 
     def _average(self) -> None:
-        """Moments over scales of the prior's variance, weighed by what the releases say of them."""
-        likely = np.empty(len(SCALES))
+        """Moments over scales of the prior's variance, weighed by what the releases say of them, and
+        over memories.
+
+        While θ moves, where contexts share all features, the scale is 1: others only blur it.
+        """
+        moves = self.bank.acting > 0 and self.prior.shares_features()
+        likely = np.full(len(SCALES), -math.inf)
         for k, scale in enumerate(SCALES):
-            self._refresh_prior(scale)
-            likely[k] = self._join().likely - STEP_IN_NATS * abs(k - SCALES.index(1.0))
+            if scale == 1.0 or (self.spec["empirical_bayes"] and not moves):
+                self._refresh_prior(scale)
+                found = self._join(self.bank.acting).likely
+                likely[k] = found - STEP_IN_NATS * abs(k - SCALES.index(1.0))
         weights = np.exp(likely - likely.max())
         weights[weights < LEAST_WEIGHT] = 0.0
         self.prior_scale = SCALES[int(likely.argmax())]
@@ -354,9 +363,11 @@ class FilterLearner(Learner, Holder):
         for weight, scale in zip(weights / weights.sum(), SCALES, strict=True):
             if weight > 0.0:
                 self._refresh_prior(scale)
-                mean, covariance = self._join().read()
-                self.estimate += weight * mean
-                self.posterior += weight * (covariance + np.outer(mean, mean))
+                for memory in np.flatnonzero(self.bank.weights).tolist():
+                    mean, covariance = self._join(memory).read()
+                    share = weight * self.bank.weights[memory]
+                    self.estimate += share * mean
+                    self.posterior += share * (covariance + np.outer(mean, mean))
         self.posterior -= np.outer(self.estimate, self.estimate)
         self._refresh_prior(self.prior_scale)
 

@@ -142,6 +142,13 @@ class Prior(Holder):
         """Whether there are more contexts than a parameter has numbers: arms tell of each other."""
         return self.different > len(self.first) + 1
 
+    def shares_features(self) -> bool:
+        """Whether, with them, every two features meet in some context.
+
+        Then every play tells of all arms. Not so in blocks of features.
+        """
+        return self.has_features() and bool(self.second.all())
+
     def level(self, theta: Vector, covariance: Matrix) -> tuple[float, float]:
         """The mean reward of all contexts, and its standard deviation, if θ⁺ has these moments."""
         mean = np.append(self.first / max(self.slates, 1.0), 1.0)
