@@ -297,6 +297,10 @@ def test_read_off_public_data_and_said():
         "id": dpb.Hashed(5),
     }
     assert "public data" in repr(encoder)
+    from datetime import date
+
+    with pytest.raises(errors.OptionError, match="'when': .*: give its hour"):
+        dpb.Encoder.from_public([{"when": date(2026, 1, 1)}])
     assert "declared" in repr(declared())
 
 

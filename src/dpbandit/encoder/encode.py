@@ -168,7 +168,10 @@ class Encoder:
             if hashed and name in hashed:
                 declared[name] = Hashed(hashed[name])
                 continue
-            there = [v for v in values if kinds.text_of(v) is not None]
+            try:
+                there = [v for v in values if kinds.text_of(v) is not None]
+            except OptionError as error:
+                raise OptionError(f"{name!r}: {error}") from None
             if not there:
                 raise OptionError(f"the public data have no values in {name!r}: declare it")
             if any(isinstance(v, str) or type(v).__name__ in ("bool", "bool_") for v in there):
