@@ -299,7 +299,7 @@ def test_read_off_public_data_and_said():
     assert "public data" in repr(encoder)
     from datetime import date
 
-    with pytest.raises(errors.OptionError, match="'when': .*: give its hour"):
+    with pytest.raises(errors.OptionError, match=r"'when': .*: give its hour"):
         dpb.Encoder.from_public([{"when": date(2026, 1, 1)}])
     assert "declared" in repr(declared())
 
