@@ -26,6 +26,7 @@ from dpbandit import codes, learning
 from dpbandit import engine as engines
 from dpbandit.design import Design, keys_for
 from dpbandit.encoder import Encoder
+from dpbandit.encoder.encode import READ
 from dpbandit.errors import BudgetError, OptionError, PropensityError
 from dpbandit.frames import contexts_in
 from dpbandit.logs.record import ASSUMPTION, CONTEXTS_TOO, Log, People
@@ -503,6 +504,12 @@ class Bandit:
         if not self.public_rows:
             return np.ones(len(rows), dtype=np.bool_)
         return np.array([row.tobytes() in self.public_rows for row in rows], dtype=np.bool_)
+
+    def use_encoder(self, encoder: Encoder) -> None:
+        """Records are encoded by this one from now on. If it was read from data, the claim says so."""
+        self.encoder = encoder
+        if self.claim.status != "none" and encoder.read:
+            self.claim = replace(self.claim, assumptions=(*self.claim.assumptions, READ))
 
     def remember(self, log: Log, people: People) -> None:
         """Record that it was started from this log: its users have that much less of their cap

@@ -181,7 +181,7 @@ def _restore(path: Path | str, record: dict[str, Any], arrays: Arrays) -> Bandit
         raise SaveError(f"{path}: {record['name']!r} does not make a dpbandit.Bandit")
     bandit.use_keys(keys)
     if "encoder" in record:
-        bandit.encoder = encoder_for(record["encoder"], bandit.dim)
+        bandit.use_encoder(encoder_for(record["encoder"], bandit.dim))
     if "feature_names" in record:
         bandit.feature_names = tuple(map(str, record["feature_names"]))
     offered = arrays.pop("offered", None)

@@ -1,6 +1,7 @@
 """A log as CSV, as an Arrow file or stream, with texts and an encoder: the same bandit, and no silent losses."""
 
 import traceback
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -287,23 +288,6 @@ def test_whole_numbers_in_a_csv_file_may_have_a_point(tmp_path):
     assert (
         with_points.theta.tolist() == dpb.warm_start(log, encoder=encoder, **GIVEN).theta.tolist()
     )
-    (tmp_path / "log.csv").write_text("id,kind,clicked,who\n1,1,1,17.0\n1,1,1,\n")
-    for call in (
-        lambda: dpb.warm_start(
-            tmp_path / "log.csv", encoder=encoder, user="who", unit=("user", 1), **GIVEN
-        ),
-        lambda: dpb.replay(
-            tmp_path / "log.csv",
-            "random",
-            user="who",
-            items=np.eye(3),
-            action="id",
-            reward="clicked",
-            reward_range=(0, 1),
-        ),
-    ):
-        with pytest.raises(errors.LogError, match=r"pandas makes 17.0 of 17"):
-            call()
     # Numbers at the head, and a point far below: one person all the same.
     lines = ["1,1,1,17," + "x" * 5_000] * 300 + ["1,1,1,17.0,x"]
     (tmp_path / "log.csv").write_text("\n".join(["id,kind,clicked,who,long", *lines]))
@@ -317,6 +301,55 @@ def test_whole_numbers_in_a_csv_file_may_have_a_point(tmp_path):
         **GIVEN,
     )
     assert started.log.learned == 1
+
+
+def test_users_in_a_column_of_floats_are_whole_numbers(tmp_path):
+    """pandas makes floats of ids where one is missing; 17.0 is 17, online too."""
+    pd = pytest.importorskip("pandas")
+    encoder = dpb.Encoder({"id": dpb.Category([1, 2])}, item=["id"])
+    who = [17.0, 17.0, 18.0, float("nan"), 17.0, 2.0**52]
+    log = pd.DataFrame({"id": [1, 2] * 3, "clicked": 1, "who": who})
+    given = {**GIVEN, "encoder": encoder, "user": "who"}
+    evaluated = {"action": "id", "rows_per_user": 1, **given}
+    log.to_csv(tmp_path / "log.csv", index=False)
+    log.to_parquet(tmp_path / "log.parquet")
+    arrow = pa.table({name: pa.array(log[name].to_numpy()) for name in log})  # NaN is no null there
+    records = log.to_dict("records")
+    for form in (log, tmp_path / "log.csv", tmp_path / "log.parquet", arrow, records):
+        with pytest.warns(errors.LogWarning, match="1 user missing"):
+            started = dpb.warm_start(form, "toeplitz", horizon=9, unit=("user", 2), **given)
+        assert (started.log.learned, started.log.users, started.log.full) == (4, 3, 1)
+        before = started.rounds
+        started.update(np.zeros(encoder.dim), 1.0, user=17)
+        assert started.rounds == before
+        with pytest.warns(errors.LogWarning, match="1 user missing"):
+            found = dpb.replay(form, "random", **evaluated)
+        assert found.used == 5
+    for broken in (17.5, 2.0**53, float("inf")):
+        log["who"] = [17.0, broken] * 3
+        with pytest.raises(errors.LogError, match="whole numbers below"):
+            dpb.warm_start(log, unit=("user", 2), **given)
+        with pytest.raises(errors.LogError, match="whole numbers below"):
+            dpb.replay(log, "random", **evaluated)
+    log["who"] = log["who"].astype("float32")  # in which 2²⁴ + 1 is 2²⁴
+    with pytest.raises(errors.LogError, match="holds float"):
+        dpb.warm_start(log, unit=("user", 2), **given)
+
+
+def test_a_log_that_uses_up_the_caps_says_so():
+    """In a shadow nothing more would be learned or measured, without a word."""
+    pd = pytest.importorskip("pandas")
+    log = pd.DataFrame({"id": [1, 2] * 30, "clicked": 1, "who": np.arange(60) // 2})
+    given = {**GIVEN, "encoder": dpb.Encoder({"id": dpb.Category([1, 2])}), "user": "who"}
+    with pytest.warns(errors.LogWarning, match="30 of 30 users have no reward left"):
+        started = dpb.warm_start(log, unit=("user", 2), **given)
+    assert str(started.log).endswith("; 30 users have no reward left")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", errors.LogWarning)
+        started = dpb.warm_start(log, unit=("user", 3), **given)
+        persons = dpb.warm_start(log, unit=("person", 1), **given)
+    assert started.log.full == 0
+    assert persons.log.full is None  # what is left to a person is theirs
 
 
 def test_categories_that_no_row_has_are_said_before_anything_is_spent():

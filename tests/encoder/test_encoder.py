@@ -312,7 +312,29 @@ def test_read_off_public_data_and_said():
         "id": dpb.Hashed(5),
     }
     assert "public data" in repr(encoder)
+    from datetime import date
+
+    with pytest.raises(errors.OptionError, match=r"'when': .*: give its hour"):
+        dpb.Encoder.from_public([{"when": date(2026, 1, 1)}])
     assert "declared" in repr(declared())
+
+
+def test_a_claim_says_that_the_encoder_was_read_from_data(tmp_path):
+    read = dpb.Encoder.from_public([{"n": 1, "c": "x"}, {"n": 3, "c": "y"}])
+    given = {"epsilon": 1.0, "delta": 1e-6, "seed": 0}
+    bandit = dpb.make("anytime", encoder=read, **given)
+    bandit.save(tmp_path / "bandit.npz")
+    started = dpb.warm_start([{"n": 2, "c": "x", "reward": 1.0}] * 9, encoder=read, reward_range=(0, 1), **given)  # fmt: skip
+    for one in (
+        bandit,
+        dpb.load(tmp_path / "bandit.npz"),
+        dpb.make(**bandit.get_params()),
+        started,
+    ):
+        words = [line for line in one.claim.assumptions if "were read from data" in line]
+        assert len(words) == 1
+    assert "read from data" not in str(dpb.make("anytime", encoder=declared(), **given).claim)
+    assert "read from data" not in str(dpb.make("linucb", encoder=read, seed=0).claim)
 
 
 def test_a_transformer_of_scikit_learn():

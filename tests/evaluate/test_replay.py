@@ -204,6 +204,15 @@ def test_memory_does_not_grow_with_the_log():
     assert peaks[1] < peaks[0] + 200_000
 
 
+def test_actions_in_a_column_of_floats_are_whole_numbers():
+    """pandas writes 1.0 for 1 where another row's is missing."""
+    log, _ = logs.log_of(1, 200)
+    want = dpb.replay(log, "random", **PLAIN)
+    assert dpb.replay({**log, "action": log["action"] * 1.0}, "random", **PLAIN) == want
+    with pytest.raises(errors.LogError, match="200 what was shown is missing"):
+        dpb.replay({**log, "action": log["action"] + 0.5}, "random", **PLAIN)
+
+
 def test_what_is_wrong_is_said():
     log, _ = logs.log_of(1, 20)
     rows = records(20)
@@ -221,6 +230,9 @@ def test_what_is_wrong_is_said():
         "has 9 columns": lambda: replay(log, dpb.make("linucb", dim=9, seed=0).model()),
         "items=.* is missing": lambda: replay(rows, "random", encoder=encoder(), action="more"),
         "a log is a path": lambda: replay(7, "random"),
+        "from 1 to 1e": lambda: replay(log, "random", propensity="p", clip=1e300),
+        "propensities must be numbers": lambda: replay({**log, "p": ["x"] * 20}, "random", propensity="p", clip=9),
+        "this list is empty": lambda: replay([], "random"),
         "is charged for a release": lambda: replay(log, "random", ledger=dpb.Ledger(1.0, "mu²")),
     }.items():  # fmt: skip
         with pytest.raises(errors.DpbanditError, match=words):

@@ -568,7 +568,7 @@ def test_the_command_and_a_service_that_counts_whom_the_log_had(store_url, serve
     service = serve(store_url)
     call = Caller(service.port, make_key(store_url))
     assert call.get("/v1/bandits/news")["log"] == {
-        "rows": 5, "learned": 4, "bad": dict.fromkeys(started(tmp_path / "same.npz").log.bad, 0), "over_cap": 1, "users": 3,
+        "rows": 5, "learned": 4, "bad": dict.fromkeys(started(tmp_path / "same.npz").log.bad, 0), "over_cap": 1, "users": 3, "full": 1,
     }  # fmt: skip
     for user in ("ann", "bob", "dora"):
         assert reward(call, decide(call, "news", user=user), 1.0, "news")[0] == 200

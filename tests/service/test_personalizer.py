@@ -39,11 +39,12 @@ SLOTS = [
     {"id": "left", "baselineAction": "ice", "excludedActions": ["pasta", "soup", "cake"]},
     {"id": "foot", "baselineAction": "soup", "features": []},
 ]
+TASTES = dpb.Category(["salty", "sweet"])
 ENCODER = dpb.Encoder(
     {
         "time": dpb.Category(["morning", "evening"]),
         "user.age": dpb.Number(0, 100),
-        "taste": dpb.Category(["salty", "sweet"]),
+        "taste": TASTES,
         "id": dpb.Hashed(4),
         "slot": dpb.Category(["top", "left"]),
     },
@@ -263,6 +264,23 @@ def test_what_does_not_fit_is_refused_by_name(secure, make, change, words):
 
 def contexts_of(*given):
     return np.concatenate([*contexts_in_lots(*given)])
+
+
+def test_context_and_actions_may_have_features_of_one_name():
+    """As in Azure's own example, where both have a taste."""
+    fields = {"context.taste": TASTES, "action.taste": TASTES, "hot": dpb.Number(0, 1)}
+    encoder = dpb.Encoder(
+        fields, item=["action.taste"], crosses=[("context.taste", "action.taste")]
+    )
+    model = SimpleNamespace(encoder=encoder, dim=encoder.dim)
+    actions = [("pasta", [("taste", "salty")]), ("ice", [("taste", "sweet")])]
+    found = contexts_of(model, [("taste", "sweet"), ("hot", 1)], actions)
+    want = encoder.slate([{"action.taste": "salty"}, {"action.taste": "sweet"}])
+    assert np.array_equal(found, want.contexts({"context.taste": "sweet", "hot": 1}))
+    with pytest.raises(OptionError, match=r"with context\. and action\. before it"):
+        contexts_of(model, [("colour", "red")], actions)
+    with pytest.raises(OptionError, match=r"'context.taste' twice"):
+        contexts_of(model, [("taste", "sweet"), ("context.taste", "salty")], actions)
 
 
 def test_hashed_features_are_learned_from():

@@ -199,7 +199,7 @@ def test_the_stretch_under_way_is_the_learners_alone(shared, client):
         client.reward(name, client.decide(name, ARMS), 1.0)
     learned(service.caller(key), 5, name)
     told = client.privacy(name)["measured"]
-    assert told == {"releases": 0, "every": 1_000}
+    assert told == {"releases": 0, "every": 1_000, "waiting": {"holdout": 5}}
     store = Store(service.store)
 
     def open_():

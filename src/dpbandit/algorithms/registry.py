@@ -412,7 +412,7 @@ def construct_with_encoder(name: str, options: Mapping[str, Any]) -> Any:
         raise OptionError(f"{name!r} does not make a dpbandit.Bandit: no encoder fits")
     if bandit.one_hot:
         raise OptionError(f"{name} is for arms without features: omit encoder=...")
-    bandit.encoder = encoder.fixed()
+    bandit.use_encoder(encoder.fixed())
     return bandit
 
 

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from dpbandit import defaults
 from dpbandit.cli import names
-from dpbandit.cli.options import Json, PersonClicks, UserRewards, unit_of
+from dpbandit.cli.options import Clicks, Json, PersonClicks, UserRewards, rewards_of, unit_of
 from dpbandit.cli.shared import app, interrupted, new_table, note, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def evaluate(
     ),
     user_rewards: UserRewards = 0,
     person_clicks: PersonClicks = 0,
+    clicks: Clicks = False,
     horizon: int | None = Option(None, help="For algorithms that need one."),
     level: float = Option(0.95, help="Confidence level of the intervals."),
     seed: int | None = Option(
@@ -115,7 +116,7 @@ def evaluate(
         chosen = {name: name for name in ("random", "anytime")}
     given = {"delta": delta, "horizon": horizon}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    options |= {"epsilon": epsilon, **unit_of(user_rewards, person_clicks)}
+    options |= {"epsilon": epsilon, **unit_of(user_rewards, person_clicks), **rewards_of(clicks)}
     if all(not isinstance(one, str) for one in chosen.values()):
         options = unit_of(user_rewards, person_clicks)
     declared = None if encoder is None else Encoder.load(encoder)

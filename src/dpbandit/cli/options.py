@@ -53,6 +53,14 @@ PersonClicks = Annotated[
         "(or this total of their rewards); 0 for another unit.",
     ),
 ]
+Clicks = Annotated[
+    bool,
+    Option(
+        "--clicks",
+        help="Rewards are 0 or a fixed number, such as 1 for a click: anytime and anytime-joint then "
+        "learn from fewer of them.",
+    ),
+]
 
 
 UserSpread = Annotated[
@@ -63,6 +71,11 @@ UserSpread = Annotated[
         "move sums no further than this many in one context would; 0 for another unit.",
     ),
 ]
+
+
+def rewards_of(clicks: bool) -> dict[str, Any]:
+    """What rewards are, as an option of `dpb.make`; nothing for numbers."""
+    return {"rewards": "clicks"} if clicks else {}
 
 
 def unit_of(user_rewards: int, person_clicks: float, user_spread: float = 0) -> dict[str, Any]:

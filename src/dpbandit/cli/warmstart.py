@@ -11,7 +11,15 @@ from typer import Argument, Option
 
 from dpbandit import defaults
 from dpbandit.cli import names
-from dpbandit.cli.options import Cluster, Json, Noise, PersonClicks, unit_of
+from dpbandit.cli.options import (
+    Clicks,
+    Cluster,
+    Json,
+    Noise,
+    PersonClicks,
+    rewards_of,
+    unit_of,
+)
 from dpbandit.cli.shared import app, interrupted, note, print_json, room_for, say
 
 
@@ -54,6 +62,7 @@ def warm_start(
         help="Protect a user with at most this many rewards, logged and online together; 0 for one reward.",
     ),
     person_clicks: PersonClicks = 0,
+    clicks: Clicks = False,
     max_norm: float = Option(1.0, help="Largest allowed norm of a context."),
     horizon: int | None = Option(None, help="Future online rewards; default: unknown."),
     alpha: float | None = Option(None, help="Width of the confidence bonus."),
@@ -102,7 +111,7 @@ def warm_start(
     named = {"delta": delta, "alpha": alpha, "noise": noise, "seed": seed, "horizon": horizon}
     options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     options |= {"epsilon": epsilon, "reward_range": reward_range, "max_norm": max_norm}
-    options |= unit_of(user_rewards, person_clicks)
+    options |= {**unit_of(user_rewards, person_clicks), **rewards_of(clicks)}
     began = time.perf_counter()
     columns = [name.strip() for name in context.split(",")] if "," in context else context
     with bar("starting") as show, warnings.catch_warnings(record=True) as caught:

@@ -32,6 +32,11 @@ MOST_BLOCKS = 1_000
 SLACK = 1.0 - 2.0**-40
 MANY = 0.25  # of rows with no known category: perhaps they are spelt in another way
 LARGEST = 100_000  # columns; no private bandit learns that many
+DECLARED, FROM_PUBLIC = "declared", "read from public data"
+READ = (
+    "the encoder's bounds and categories were read from data that are public: of the people in them "
+    "this claim protects nobody from that"
+)
 
 
 class Encoder:
@@ -85,7 +90,7 @@ class Encoder:
         per_arm: str | None = None,
         intercept: bool = True,
         private: Sequence[str] = (),
-        source: str = "declared",
+        source: str = DECLARED,
     ) -> None:
         self.features = features
         self.crosses = crosses
@@ -144,7 +149,9 @@ class Encoder:
         """An encoder with bounds and categories read from public data.
 
         People in these data are not protected: the smallest and largest numbers and all categories
-        become public. The encoder says so (`source`).
+        become public. The encoder (`source`) and the claims of its bandits say so. The contexts of a
+        log are public where only rewards are protected. There is no private fit: where the claim
+        protects contexts, declare the fields, and hash what you cannot list.
 
         Parameters
         ----------
@@ -161,14 +168,17 @@ class Encoder:
             if hashed and name in hashed:
                 declared[name] = Hashed(hashed[name])
                 continue
-            there = [v for v in values if kinds.text_of(v) is not None]
+            try:
+                there = [v for v in values if kinds.text_of(v) is not None]
+            except OptionError as error:
+                raise OptionError(f"{name!r}: {error}") from None
             if not there:
                 raise OptionError(f"the public data have no values in {name!r}: declare it")
             if any(isinstance(v, str) or type(v).__name__ in ("bool", "bool_") for v in there):
                 declared[name] = Category(sorted({str(kinds.text_of(v)) for v in there}))
             else:
                 declared[name] = Number(float(min(there)), float(max(there)))
-        return cls(declared, source="read from public data", **options)
+        return cls(declared, source=FROM_PUBLIC, **options)
 
     # ------------------------------------------------------------ records in, contexts out
 
@@ -240,6 +250,11 @@ class Encoder:
             parts = [[f"{name}{part}" for part in self.features[name].names()] for name in block]
             found += [" × ".join(parts) or "(intercept)" for parts in product(*parts)]
         return np.array(found, dtype=object)
+
+    @property
+    def read(self) -> bool:
+        """Whether anything in it was read from data."""
+        return self.source != DECLARED
 
     @property
     def private_columns(self) -> list[int]:

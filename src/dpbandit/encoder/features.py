@@ -92,7 +92,10 @@ class Category:
             raise OptionError(f"a category needs a list of its known values, not {known!r}")
         texts = tuple(text_of(value) for value in known)
         if None in texts or len(set(texts)) < len(texts):
-            raise OptionError("the known values of a category must differ, and none may be missing")
+            raise OptionError(
+                "the known values of a category must differ, and none may be missing: missing values "
+                "have a place anyway"
+            )
         object.__setattr__(self, "known", texts)
         places = {plain(text): (i, 1.0) for i, text in enumerate(texts)}  # type: ignore[arg-type]
         places |= {text: (i, 1.0) for i, text in enumerate(texts)}  # type: ignore[misc]

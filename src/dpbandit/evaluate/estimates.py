@@ -116,8 +116,9 @@ def _one(
         label,
         name,
         value,
-        max(centre - half, low),
-        min(centre + half, high),
+        # Noise may bring the middle far outside the range; an end of it is then all that is left.
+        min(max(centre - half, low), high),
+        max(min(centre + half, high), low),
         level,
         error,
         noise.deviation * scale,

@@ -18,6 +18,7 @@ from dpbandit.evaluate import players as contestants
 from dpbandit.evaluate.estimates import Estimate, Spread, estimates
 from dpbandit.evaluate.release import Terms, agree, show
 from dpbandit.evaluate.rounds import Round, Rounds, open_rounds
+from dpbandit.evaluate.support import Support, support
 from dpbandit.evaluate.tally import Range, Tally
 from dpbandit.options import positive, range_of, whole
 from dpbandit.privacy.claim import Claim
@@ -25,6 +26,7 @@ from dpbandit.privacy.ledger import Ledger
 from dpbandit.privacy.unit import find_unit
 
 Progress = Callable[[int, int], None]
+MOST_CLIP = 1e18  # squares of heavier weights, and their sums, would leave the floats
 EVERY = 256  # rows between two calls of `progress`
 IN_THE_CLEAR = Claim("anybody in the log", "none", math.inf, 1.0, None, "none", "none")
 
@@ -52,7 +54,10 @@ class Evaluation:
 
     def best(self, estimator: str = "snips") -> Estimate:
         """The highest estimate."""
-        return max((e for e in self.estimates if e.estimator == estimator), key=lambda e: e.value)
+        found = [one for one in self.estimates if one.estimator == estimator]
+        if not found:
+            raise OptionError(f"there is no estimate {estimator!r}: no row matched a choice")
+        return max(found, key=lambda one: one.value)
 
     def of(self, algorithm: str, estimator: str = "snips") -> Estimate:
         """One estimate, or an error that lists the existing ones."""
@@ -207,8 +212,8 @@ def replay(
         whole("rows_per_user", rows_per_user, least=1)
         if user is None:
             raise OptionError("rows_per_user needs the log's column of users, user=...")
-    if clip is not None and positive("clip", clip) < 1:
-        raise OptionError(f"clip must be at least 1, a weight of 1/propensity, not {clip!r}")
+    if clip is not None and not 1 <= positive("clip", clip) <= MOST_CLIP:
+        raise OptionError(f"clip is a weight, 1/propensity: from 1 to {MOST_CLIP:g}, not {clip!r}")
     if propensity is not None and clip is None:
         raise OptionError(
             "clip is missing: with a column of propensities give the largest weight 1/propensity; "
@@ -250,7 +255,10 @@ def replay(
         Tally(p, Range(low, high), float(most), protects=terms is not None, most=rows_per_user)
         for p in chosen
     ]
-    complete = _play(chain([first], rounds), rounds, tallies, seed, progress, terms is not None)
+    fits = support(stated=propensity is not None)
+    complete = _play(
+        chain([first], rounds), rounds, tallies, fits, seed, progress, terms is not None
+    )
     used = rounds.rows - sum(rounds.bad.values())
     if used < rounds.rows / 2:
         raise LogError(
@@ -259,6 +267,8 @@ def replay(
     if rounds.bad:
         warnings.warn(f"rows are left out: {_left_out(rounds)}", LogWarning, stacklevel=2)
     if encoder is not None and (doubt := encoder.doubt(rounds.head)):
+        warnings.warn(doubt, LogWarning, stacklevel=2)
+    if doubt := fits.doubt():
         warnings.warn(doubt, LogWarning, stacklevel=2)
     totals = [0.0 if t.seen is None else t.seen.wy for t in tallies]
     spreads = [Spread() for _ in tallies]
@@ -294,6 +304,7 @@ def _play(
     rows: Any,
     rounds: Rounds,
     tallies: Sequence[Tally],
+    fits: Support,
     seed: int | None,
     progress: Progress | None,
     protects: bool,
@@ -304,6 +315,7 @@ def _play(
     try:
         for row in rows:
             coin = float(coins.random())
+            fits.add(row)
             for tally in tallies:
                 tally.add(row, coin)
             if progress is not None and rounds.rows % EVERY == 0:

@@ -21,7 +21,7 @@ from dpbandit.encoder.features import plain, text_of
 from dpbandit.errors import DpbanditError, LogError, OptionError, ShapeError, nearest
 from dpbandit.frames import array_of, is_frame
 from dpbandit.types import Matrix, Vector
-from dpbandit.warmstart.source import check_user, open_log, texts_of
+from dpbandit.warmstart.source import check_user, open_log, texts_of, user_of
 
 NO_REWARD, NO_ACTION = "reward missing", "what was shown is missing, or was not on offer"
 NO_USER, NO_PROPENSITY = "user missing", "propensity missing, or not above 0 and at most 1"
@@ -76,12 +76,9 @@ class Rounds:
             reward = self.missing_reward
         user = None
         if "user" in at:
-            user = values[at["user"]]
-            if _missing(user):
+            user = user_of(values[at["user"]])
+            if user is None:
                 return NO_USER
-            if isinstance(user, bool) or not isinstance(user, (str, int, np.integer)):
-                kind = type(user).__name__
-                raise LogError(f"users must be text or whole numbers, not {kind}")
         shown = self.show(values)
         if shown is None:
             return NO_ACTION
@@ -90,8 +87,7 @@ class Rounds:
             return NO_CONTEXT
         propensity = 1.0 / len(contexts)
         if "propensity" in at:
-            given = values[at["propensity"]]
-            propensity = math.nan if _missing(given) else float(given)
+            propensity = _propensity(values[at["propensity"]])
             if not 0 < propensity <= 1:
                 return NO_PROPENSITY
         try:
@@ -100,7 +96,14 @@ class Rounds:
             raise LogError(f"rewards must be numbers, not {type(reward).__name__}") from None
         except OverflowError:  # an error would tell of it: it counts as one that is no number
             number = math.nan
-        return Round(contexts, action, propensity, number, None if user is None else str(user))
+        return Round(contexts, action, propensity, number, user)
+
+
+def _propensity(value: Any) -> float:
+    try:
+        return math.nan if _missing(value) else float(value)
+    except (TypeError, ValueError):
+        raise LogError(f"propensities must be numbers, not {type(value).__name__}") from None
 
 
 def _missing(value: Any) -> bool:
@@ -149,8 +152,6 @@ def open_rounds(
     texts = {} if encoder is None else texts_of(encoder)
     if isinstance(show, _Encoded):
         texts[action] = frozenset(show.index)
-    if user is not None:
-        texts[user] = frozenset()
     values, total = _values(log, names, numbers, texts, user)
     return Rounds(values, show, at, total, missing_reward)
 
@@ -183,7 +184,8 @@ def _values(
     for name in names:
         if source.schema.names.count(name) != 1:
             raise LogError(f"the log has no column {name!r}: {nearest(name, source.schema.names)}")
-    check_user(source, user)
+    if user is not None and not check_user(source, user):
+        texts = {**texts, user: frozenset()}
     parts = (part.batches(names, numbers=numbers, texts=texts) for part in source.parts)
     batches = chain.from_iterable(parts)
     rows = (zip(*(c.to_pylist() for c in batch.columns), strict=True) for batch in batches)
@@ -305,6 +307,8 @@ class _Given:
 
 def _numbered(contexts: Matrix, action: Any) -> tuple[Matrix, int] | None:
     whole = isinstance(action, (int, np.integer)) and not isinstance(action, bool)
+    # pandas writes 1.0 for 1 where another row's is missing.
+    whole |= isinstance(action, float) and action.is_integer()
     if not whole or not 0 <= action < len(contexts):
         return None
     return contexts, int(action)

@@ -110,7 +110,7 @@ def enter(bandit: Bandit, start: Start, sums: Sums, people: People | None = None
     """
     # How many persons have any reward is theirs to say.
     public = bandit.options.protects.counts_are_public
-    log = _log_of(sums, people if public else None)
+    log = _log_of(sums, people if public else None, bandit.options.protects.cap)
     if log.learned == 0:
         raise OptionError(f"there is nothing to start from: {log}")
     alone(bandit, _enter, bandit, start, sums, log, people or People.nobody())
@@ -145,14 +145,18 @@ def why_left_out(sums: Sums) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in bad if count) or "none"
 
 
-def _log_of(sums: Sums, people: People | None) -> Log:
+def _log_of(sums: Sums, people: People | None, cap: int | None = None) -> Log:
     """What was read, in numbers that no reward decides."""
+    full = None
+    if people is not None and cap is not None:
+        full = int(np.count_nonzero(people.counts >= np.int64(cap)))
     return Log(
         rows=sums.rows,
         learned=sums.learned,
         bad={words: int(sums.counts[kind]) for kind, words in log_sums.KINDS.items()},
         over_cap=int(sums.counts[log_sums.OVER_CAP]),
         users=None if people is None else len(people.hashes),
+        full=full,
     )
 
 

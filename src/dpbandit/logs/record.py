@@ -43,12 +43,14 @@ class Log:
     bad: dict[str, int] = field(default_factory=dict)
     over_cap: int = 0
     users: int | None = None
+    full: int | None = None  # of them, those who have no reward left: their cap is used up
 
     def __str__(self) -> str:
         left = [f"{count:,} {kind}" for kind, count in self.bad.items() if count]
         left += [f"{self.over_cap:,} over the user's cap"] if self.over_cap else []
         people = "" if self.users is None else f", {self.users:,} users"
         out = ", ".join(left) or "none"
+        out += f"; {self.full:,} users have no reward left" if self.full else ""
         return f"{self.learned:,} of {self.rows:,} rows learned from{people}; left out: {out}"
 
     def to_dict(self) -> dict[str, Any]:

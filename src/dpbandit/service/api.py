@@ -329,7 +329,10 @@ class App:
 
     def _too_large(self) -> Refused:
         most = self.settings.max_body
-        return Refused(413, f"the body is larger than the {most:,} bytes allowed")
+        return Refused(
+            413,
+            f"the body is larger than the {most:,} bytes allowed (max_body): ask for less at once",
+        )
 
     async def body(self, receive: Receive) -> bytes:
         """The whole body, if it is not too large and comes in time."""

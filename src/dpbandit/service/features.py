@@ -29,6 +29,8 @@ QUOTED = 64
 
 # What an encoder calls the ids that stand beside the features.
 ACTION, SLOT = "id", "slot"
+# Before a declared name, where features of the context and of actions have the same one.
+OF_CONTEXT, OF_ACTION = "context.", "action."
 
 _U64 = NDArray[np.uint64]
 _Tokens = tuple[_U64, NDArray[np.float64]]  # hashes, and the numbers that go with them
@@ -102,25 +104,30 @@ def _declared(
     items = [name for name in encoder.features if name in set(encoder.item)]
     others = [name for name in encoder.features if name not in set(encoder.item)]
     own = {} if slot is None else {SLOT: slot}
-    context = _record(others, person, own, "the context")
+    context = _record(others, person, own, "the context", OF_CONTEXT)
     for start, end in _lots(actions, LOT):
         rows = [
-            _record(items, features, {ACTION: name}, f"action {number}")
+            _record(items, features, {ACTION: name}, f"action {number}", OF_ACTION)
             for number, (name, features) in enumerate(actions[start:end], start + 1)
         ]
         yield encoder.slate(rows).contexts(context)
 
 
-def _record(names: list[str], pairs: Pairs, own: dict[str, str], where: str) -> dict[str, Any]:
+def _record(
+    names: list[str], pairs: Pairs, own: dict[str, str], where: str, whose: str
+) -> dict[str, Any]:
     """What the encoder asks for; what is not there is missing, which has a place."""
     record: dict[str, Any] = dict.fromkeys(names)
     record |= {name: value for name, value in own.items() if name in record}
     told: set[str] = set()
     for name, value in pairs:
+        if name not in record and f"{whose}{name}" in record:
+            name = f"{whose}{name}"
         if name not in record:
             raise OptionError(
                 f"{where} has a feature {name[:QUOTED]!r} that the bandit's encoder does not "
-                f"declare: {nearest(name[:QUOTED], tuple(names))}; declare it, or omit it"
+                f"declare: {nearest(name[:QUOTED], tuple(names))}; declare it, or omit it. If context "
+                f"and actions share a name, declare it with {OF_CONTEXT} and {OF_ACTION} before it"
             )
         if name in told:
             raise OptionError(f"{where} has the feature {name!r} twice, but the encoder has one")

@@ -118,7 +118,15 @@ class Measure:
         """What was released, and what is known of its noise."""
         spread = self.scale * (math.sqrt(2.0) if self.noise == "laplace" else 1.0)
         told = {kind: asdict(tally) for kind, tally in self.told.items()}
-        return {"every": self.every, "releases": self.releases, "spread": spread, "told": told}
+        # How many rounds a stretch has is public; its sums are not.
+        waiting = {kind: tally.rounds for kind, tally in self.open.items()}
+        return {
+            "every": self.every,
+            "releases": self.releases,
+            "spread": spread,
+            "told": told,
+            "waiting": waiting,
+        }
 
 
 # ---------------------------------------------------------------------- what it costs
@@ -256,6 +264,7 @@ def row_of(measure: Measure | None, currency: str, total: float) -> list[dict[st
 def estimates(public: dict[str, Any], low: float, high: float) -> dict[str, Any]:
     """Means, differences and 95% intervals, from what was released alone."""
     found: dict[str, Any] = {"releases": public["releases"], "every": public["every"]}
+    found["waiting"] = public.get("waiting", {})  # records of earlier versions have none
     for kind, record in public["told"].items():
         first, second, difference = _compared(record, public, low, high)
         if kind == SHADOW:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpbandit.errors import LogError, OptionError
 from dpbandit.logs.sums import LENGTH, MISSING, NO_REWARD, NO_USER, Status, hash_names
 from dpbandit.types import Matrix, Vector
-from dpbandit.warmstart.source import Columns, arrow
+from dpbandit.warmstart.source import Columns, arrow, whole_users
 
 
 class Rows(NamedTuple):
@@ -104,6 +104,10 @@ def _lists(column: Any, d: int, status: Status) -> Matrix:
 def _users(column: Any, status: Status) -> NDArray[np.uint64]:
     """Hashes of the users' names: those that `update` would make of the same name or number."""
     pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_floating(column.type):
+        column = whole_users(column)
     if column.null_count:
         status[column.is_null().to_numpy(zero_copy_only=False) & (status == 0)] = NO_USER
     text = pc.cast(column, pa.large_string()).fill_null("")

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpbandit.encoder import Category, Encoder, Number
+from dpbandit.encoder.features import MISSING
 from dpbandit.errors import LogError, OptionError, nearest
 from dpbandit.frames import is_frame
 from dpbandit.warmstart.records import columns_of, declared
@@ -37,6 +40,12 @@ PART = 500_000
 # A column is read through a window of this many bytes, so that huge row groups do not fill the
 # memory.
 WINDOW = 1 << 20
+# From here on two whole numbers can be one float.
+LARGEST_WHOLE = 1 << 53
+NOT_WHOLE = (
+    "users in a column of floats must be whole numbers below 2⁵³: read them as text. Nothing was "
+    "released"
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class Columns:
     dim: int
     single: bool  # whether any feature has single precision or less
     encoder: Encoder | None = None  # then its fields are the context's columns
+    numbered: bool = False  # whether users are whole numbers in a column of floats
 
     @property
     def names(self) -> list[str]:
@@ -63,7 +73,8 @@ class Columns:
     @property
     def texts(self) -> dict[str, frozenset[str]]:
         """Columns of names, which in CSV are read as they stand there (`FilePart.batches`)."""
-        users = {} if self.user is None else {self.user: frozenset[str]()}
+        named = self.user is not None and not self.numbered
+        users = {self.user: frozenset[str]()} if named and self.user is not None else {}
         return users if self.encoder is None else {**texts_of(self.encoder), **users}
 
 
@@ -269,7 +280,7 @@ def _files(given: Any) -> list[str]:
     """All files, each once, by name: the order decides which of a user's rewards count."""
     names = list(given) if isinstance(given, (list, tuple)) else [given]
     if not names:
-        raise LogError("a log is at least one file: the list of paths is empty")
+        raise LogError("the log has no rows: this list is empty")
     found: set[str] = set()
     for name in names:
         if not isinstance(name, (str, os.PathLike)):
@@ -366,8 +377,8 @@ def find_columns(
     else:
         is_list, dim, single = False, encoder.dim, False
     _check_reward(source, reward)
-    check_user(source, user)
-    return Columns(names, reward, user, is_list, dim, single, encoder)
+    numbered = check_user(source, user)
+    return Columns(names, reward, user, is_list, dim, single, encoder, numbered)
 
 
 def _numbers_in(
@@ -404,19 +415,50 @@ def _check_reward(source: Source, reward: str) -> None:
         raise LogError(f"the reward's column {reward!r} holds {kind}: numbers are needed")
 
 
-def check_user(source: Source, user: str | None) -> None:
-    """Refuse a column of users in which 17 and 17.0 would be two: one person could exceed the cap."""
+def check_user(source: Source, user: str | None) -> bool:
+    """Whether users are whole numbers in a column of floats, as pandas has them where some are missing;
+    LogError if the column cannot hold users."""
     if user is None:
-        return
+        return False
     types = arrow("pyarrow").types
     kind = source.schema.field(user).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_float64(kind):
+        return True
     texts = (types.is_string, types.is_large_string, types.is_string_view)
     if not (types.is_integer(kind) or any(is_text(kind) for is_text in texts)):
-        hint = " (pandas makes 17.0 of 17 where users are missing)" if _is_number(kind) else ""
-        raise LogError(
-            f"the user's column {user!r} holds {kind}: text or whole numbers are needed{hint}"
-        )
+        raise LogError(f"the user's column {user!r} holds {kind}: text or whole numbers are needed")
+    return False
+
+
+def user_of(value: Any) -> str | None:
+    """A user's name; None if it is missing. 17.0 is 17: nobody is two, with a cap for each.
+
+    >>> user_of(17.0), user_of(17), user_of("17"), user_of(float("nan"))
+    ('17', '17', '17', None)
+    """
+    if value is None or type(value).__name__ in MISSING:
+        return None
+    if isinstance(value, float):
+        if value != value:
+            return None
+        if not value.is_integer() or abs(value) >= LARGEST_WHOLE:
+            raise LogError(NOT_WHOLE)
+        return str(int(value))
+    if isinstance(value, bool) or not isinstance(value, (str, int, np.integer)):
+        raise LogError(f"users must be text or whole numbers, not {type(value).__name__}")
+    return str(value)
+
+
+def whole_users(column: Any) -> Any:
+    """A column of users in floats as whole numbers; NaN is missing."""
+    pa, pc = arrow("pyarrow"), arrow("pyarrow.compute")
+    column = pc.if_else(pc.is_nan(column), None, column)
+    far = pc.greater_equal(pc.abs(column), float(LARGEST_WHOLE))
+    broken = pc.or_(far, pc.not_equal(pc.floor(column), column))
+    if pc.any(broken).as_py():
+        raise LogError(NOT_WHOLE)
+    return pc.cast(column, pa.int64())
 
 
 def _is_number(kind: Any) -> bool:

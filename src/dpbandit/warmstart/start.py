@@ -47,6 +47,8 @@ SINGLE_TOLERANCE = 1e-6
 PEEKS, PEEK = 16, 4096
 # How many of those go into the saved bandit, if the algorithm keeps contexts.
 KEPT = 2048
+# If a larger share of users has no reward left, it is said.
+MOST_FULL = 0.5
 
 
 def warm_start(
@@ -183,6 +185,14 @@ def warm_start(
         bandit.feature_names = columns.context
     if any(log.bad.values()):
         warnings.warn(f"rows of the log are left out: {log}", LogWarning, stacklevel=2)
+    if log.full is not None and log.users is not None and log.full > MOST_FULL * log.users:
+        warnings.warn(
+            f"{log.full:,} of {log.users:,} users have no reward left: the log has used up their cap of "
+            f"{made.options.protects.cap}. Nothing they do later is learned, or measured in a shadow. "
+            "Give a larger cap, or fewer rows",
+            LogWarning,
+            stacklevel=2,
+        )
     if bandit.claim.status != "none" and bandit.claim.delta * log.learned > 1:
         warnings.warn(
             f"delta = {bandit.claim.delta:g} is above 1/{log.learned:,}, one over the number of "

@@ -124,5 +124,6 @@ export function earnings(told) {
   if (told.shadow) words.push(`In the shadow it agreed in ${number(100 * told.shadow.agreement, 1)}% of ${number(told.shadow.rounds)} rounds. The arms shown earned ${about(told.shadow.shown)} a round; this bandit would have earned ${about(told.shadow.would_have_earned)}.`);
   if (told.holdout) words.push(`Its lift a round over random play: ${about(told.holdout.lift)}, from ${number(told.holdout.by_lot)} random rounds.`);
   const how = `Means with 95% intervals, released with noise after every ${number(told.every)} rounds and paid for by the budget; ${number(told.releases)} so far.`;
-  return [words.join(" ") || "Nothing was released yet.", how];
+  const waiting = Object.values(told.waiting ?? {}).map((rounds) => number(rounds)).join(" and ");
+  return [words.join(" ") || `Nothing was released yet; ${waiting || 0} rounds are waiting.`, how];
 }
