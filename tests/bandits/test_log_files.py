@@ -88,10 +88,14 @@ def test_a_stream_longer_than_its_head_is_read_once(monkeypatch):
 
 @pytest.mark.parametrize("column", ["x", "clicked"])
 @pytest.mark.parametrize("encoded", [False, True])
-def test_no_value_of_a_csv_file_decides_whether_it_can_be_read(tmp_path, column, encoded):
-    """Whole numbers in the first megabyte, and one after it that is none: once an error quoted it."""
-    lines = [f"0,1,{'.' * 1000}"] * 1200
-    lines[1199] = lines[1199].replace("0" if column == "x" else "1", "0.25", 1)
+@pytest.mark.parametrize(("zero", "one"), [("0", "1"), ("false", "TRUE")])
+def test_no_value_of_a_csv_file_decides_whether_it_can_be_read(
+    tmp_path, column, encoded, zero, one
+):
+    """Whole numbers, or true and false, in the first megabyte, and one after it that is neither: once
+    an error quoted it."""
+    lines = [f"{zero},{one},{'.' * 1000}"] * 1200
+    lines[1199] = lines[1199].replace(zero if column == "x" else one, "0.25", 1)
     (tmp_path / "log.csv").write_text("\n".join(["x,clicked,text", *lines]))
     context = {"encoder": dpb.Encoder({"x": dpb.Number(0, 1)})} if encoded else {"context": ["x"]}
     bandit = dpb.warm_start(tmp_path, "anytime-joint", **context, **GIVEN)

@@ -69,7 +69,7 @@ class FilePart:
         texts: Mapping[str, frozenset[str]] = NO_TEXTS,
     ) -> Iterator[Any]:
         """Its rows as Arrow record batches, in order. Of CSV, `numbers` and `texts` are read as such,
-        whatever the first megabyte held: 0 and 1 there say nothing of 0.5 later.
+        whatever the first megabyte held: 0 and 1 there, or true and false, say nothing of 0.5 later.
 
         `texts` are columns of names, as they stand in the file: 007 is not 7. With each come the names
         that are none of `SPELLED_MISSING`: NA is a country."""
@@ -87,7 +87,7 @@ class FilePart:
                 for batch in reader:
                     found = batch.select(names)
                     if self.kind == "csv":
-                        found = self._names(found, texts)
+                        found = self._names(_truths(found, numbers), texts)
                     yield from _slices(found, rows)
         except (OSError, ValueError, pa.ArrowException) as error:
             # Arrow's own words quote what is in it.
@@ -173,10 +173,30 @@ def _with_kinds(schema: Any, numbers: Collection[str], texts: Mapping[str, froze
     def kind(field: Any) -> Any:
         if field.name in texts:
             return pa.string()
+        if field.name not in numbers:
+            return field.type
+        if pa.types.is_boolean(field.type):
+            return pa.string()  # `_truths` makes numbers of them
         guessed = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
-        return pa.float64() if field.name in numbers and guessed else field.type
+        return pa.float64() if guessed else field.type
 
     return pa.schema([(field.name, kind(field)) for field in schema])
+
+
+def _truths(batch: Any, numbers: Collection[str]) -> Any:
+    """The batch with numbers where a column of them began with true and false: 1 and 0."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for at, one in enumerate(batch.schema):
+        if one.name in numbers and pa.types.is_string(one.type):
+            words = pc.utf8_lower(pc.utf8_trim_whitespace(batch.column(at)))
+            missing = pa.array([text.lower() for text in SPELLED_MISSING], pa.string())
+            words = pc.if_else(pc.is_in(words, value_set=missing), None, words)
+            words = pc.if_else(pc.equal(words, "true"), "1", words)
+            words = pc.if_else(pc.equal(words, "false"), "0", words)
+            batch = batch.set_column(at, one.name, pc.cast(words, pa.float64()))
+    return batch
 
 
 def _slices(batch: Any, rows: int) -> Iterator[Any]:
