@@ -92,10 +92,6 @@ CORE: Reasons = {
         "learner/local.hpp | 1 → 2: times->due = up > t ? up : t + 1;",
         "learner/local.hpp | + → -: times->due = up > t ? up : t + 1;",
     ],
-    "not reached by any stream that was tried: what was released says that the world changed suddenly": [
-        "bandit/anytime.hpp | dropped: filter.doubt(off);",
-        "bandit/anytime.hpp | dropped: bank.doubt(…",
-    ],
     "a context that noise moved to exactly 0: it stays there": [
         "held.hpp | 1 → 2: double factor = square > 0 ? …"
     ],
