@@ -95,10 +95,6 @@ CORE: Reasons = {
     "a context that noise moved to exactly 0: it stays there": [
         "held.hpp | 1 → 2: double factor = square > 0 ? …"
     ],
-    "not reached by any stream that was tried: A⁻¹ computed anew, further from the updated one than "
-    "SLACK. **Here a mutant would matter**; read instead": [
-        "learner/bound.hpp | 0 → 1: if (!has_factor(z, inverse, -1, s.bound, work)) s.bound = 0;"
-    ],
 }
 
 
