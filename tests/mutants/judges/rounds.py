@@ -281,7 +281,7 @@ def bounds_of_both_engines_over_many_rounds() -> Any:
 def a_bound_that_no_longer_holds_is_made_anew() -> Any:
     """Where A⁻¹ was computed anew it may be above its bound, which is lowered here instead."""
     seen: list[Any] = []
-    for share in (0.3, 0.9):
+    for share in (0.3, 0.7):
         for engine in twins("dgs", horizon=40):
             for t in range(30):  # later than where it is computed anew in every round
                 engine.simulate(pool()[t % 5], 1.0, True, 3, 4)
