@@ -30,9 +30,6 @@ PYTHON: Reasons = {
         "evaluate.release:_joint | 0.02 → 0.04",
         "evaluate.release:_joint | 0.1 → 0.2",
     ],
-    "words": [
-        "privacy.unit:<module> | Unit('one reward', 'one context with its reward', 'reward'…"
-    ],
     "which simulated number is drawn: it protects nobody, and every estimate has a key of its own": [
         "evaluate.release:<module> | 1 → 2"
     ],
