@@ -410,6 +410,8 @@ def judges_of_the_core() -> dict[str, Any]:
         "lots_fall_as_propensities_say",
         "answers_cost_what_their_chances_say",
         "windows_open_where_all_residuals_reach_their_edge",
+        "a_sudden_crowd_makes_old_sums_doubtful",
+        "a_bound_that_no_longer_holds_is_made_anew",
     )
     missing = [name for name in named if name not in judges.JUDGES]
     if missing:

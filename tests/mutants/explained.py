@@ -30,9 +30,6 @@ PYTHON: Reasons = {
         "evaluate.release:_joint | 0.02 → 0.04",
         "evaluate.release:_joint | 0.1 → 0.2",
     ],
-    "words": [
-        "privacy.unit:<module> | Unit('one reward', 'one context with its reward', 'reward'…"
-    ],
     "which simulated number is drawn: it protects nobody, and every estimate has a key of its own": [
         "evaluate.release:<module> | 1 → 2"
     ],
@@ -92,16 +89,8 @@ CORE: Reasons = {
         "learner/local.hpp | 1 → 2: times->due = up > t ? up : t + 1;",
         "learner/local.hpp | + → -: times->due = up > t ? up : t + 1;",
     ],
-    "not reached by any stream that was tried: what was released says that the world changed suddenly": [
-        "bandit/anytime.hpp | dropped: filter.doubt(off);",
-        "bandit/anytime.hpp | dropped: bank.doubt(…",
-    ],
     "a context that noise moved to exactly 0: it stays there": [
         "held.hpp | 1 → 2: double factor = square > 0 ? …"
-    ],
-    "not reached by any stream that was tried: A⁻¹ computed anew, further from the updated one than "
-    "SLACK. **Here a mutant would matter**; read instead": [
-        "learner/bound.hpp | 0 → 1: if (!has_factor(z, inverse, -1, s.bound, work)) s.bound = 0;"
     ],
 }
 

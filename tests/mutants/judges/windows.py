@@ -63,3 +63,33 @@ def windows_open_where_all_residuals_reach_their_edge() -> Any:
 def _fields(bandit: Any) -> dict[str, float]:
     names = ("distance_design", "share_information", "share_target")
     return {name: bandit.engine.fields()[name].item() for name in names}
+
+
+@judge
+def a_sudden_crowd_makes_old_sums_doubtful() -> Any:
+    """Rewards that hardly varied are suddenly the ends of the range: both engines open the window at
+    once, and believe what windows may have cut off."""
+    import dpbandit as dpb
+
+    rng = np.random.default_rng(15)
+    xs = rng.normal(size=(100, 3)) / 5
+    rewards = rng.normal(1.0, 0.01, size=100)
+    rewards[60:] = 2.0 * rng.integers(2, size=40)
+    seen, wider = [], [1.0, 1.0]
+    bandits = [
+        dpb.make(
+            "anytime", dim=3, epsilon=200.0, delta=1e-4, reward_range=(0.0, 2.0), seed=5,
+            first_release=2, ratio=1.3, knee=2.0, memories=90.0, backend=backend,
+        )
+        for backend in ("reference", "core")
+    ]  # fmt: skip
+    for x, reward in zip(xs, rewards.tolist(), strict=True):
+        before, wider = wider, []
+        for bandit in bandits:
+            bandit.update(x, reward)
+            wider.append(bandit.engine.fields()["widened"].item())
+        close(*(bandit.theta for bandit in bandits), 1e-6, 1e-8)
+        close(wider[0], wider[1], 1e-6)
+        seen.append(wider[0] / before[0])
+    assert max(seen) > 9.0  # more than a release widens it by otherwise
+    return seen
