@@ -185,7 +185,7 @@ def replay(
 
     Notes
     -----
-    Intervals cover sampling error and noise. They assume independent rows: if many rows belong to
+    Intervals cover sampling error, noise, and what clipping leaves out. They assume independent rows: if many rows belong to
     one person, or the world moves, intervals are too narrow.
 
     Examples
