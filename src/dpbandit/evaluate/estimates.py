@@ -5,6 +5,9 @@ inverse propensity has q = 0, e = low, c = 1; doubly robust has the player's own
 have c = rows/Σw and e = low minus what makes Σ w·(reward − …) zero. The mean of z is the estimate, and
 its spread the standard error. Where y is known in one sum alone, y² ≤ y and the largest 2u + v bound Σz².
 
+Weights are 1 on average. What they lack was clipped, or so unlikely in the log that it never came, and
+no spread of the other rows tells what it earns. It may be anything in the range: intervals hold that.
+
 Four made-up rows, two at either end of the range, pull intervals to the middle (Agresti & Coull 1998 do
 this for shares): where few clicks were seen, nobody is sure that there are none.
 """
@@ -27,6 +30,7 @@ ESTIMATORS = {
     "sndr": "self-normalised doubly robust",
 }
 EXTRA = 2  # made-up rows at either end
+BY_CHANCE = 2.0  # standard deviations of the mean weight: less than that proves nothing
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,9 @@ def estimates(
     """All that can be said, given Σ w·y, which may be noisy; and more where `seen` is there."""
     if public.matched == 0:
         return []
-    found = []
+    found, lacking = [], _lacking(public)
     for name in ("ips", "snips", "dr", "sndr"):
-        found.append(_one(label, name, public, total, seen, rewards, noise, level))
+        found.append(_one(label, name, public, total, seen, rewards, noise, level, lacking))
     by_name = {one.estimator: one for one in found}
     if public.low_w == public.high_w:  # all rows an online run would have had weigh the same
         replayed = replace(by_name["snips"], estimator="replay", rows=int(public.rows))
@@ -91,7 +95,7 @@ def estimates(
     if seen is not None and seen.kept.matched:
         kept = seen.kept
         plain = Seen(w2y=seen.kept_y, w2yy=seen.kept_yy)
-        one = _one(label, "snips", kept, seen.kept_y, plain, rewards, noise, level)
+        one = _one(label, "snips", kept, seen.kept_y, plain, rewards, noise, level, lacking)
         replayed = replace(one, estimator="replay", rows=int(public.rows))
         return [replayed, *found]
     return found
@@ -106,19 +110,20 @@ def _one(
     rewards: Range,
     noise: Spread,
     level: float,
+    lacking: float,
 ) -> Estimate:
     value, _, _ = _moments(name, public, total, seen, rewards)
     wide, extra, more = _widened(public, total, seen, rewards)
     centre, error, scale = _moments(name, wide, extra, more, rewards)
     half = _half_width(error, noise.deviation * scale, noise.laplace, level)
-    low, high = rewards
+    low, high = _with_what_lacks(name, centre - half, centre + half, public, rewards, lacking)
     return Estimate(
         label,
         name,
         value,
         # Noise may bring the middle far outside the range; an end of it is then all that is left.
-        min(max(centre - half, low), high),
-        max(min(centre + half, high), low),
+        min(max(low, rewards.low), rewards.high),
+        max(min(high, rewards.high), rewards.low),
         level,
         error,
         noise.deviation * scale,
@@ -126,6 +131,33 @@ def _one(
         public.matched,
         public.weight**2 / public.weight2,
     )
+
+
+def _lacking(p: Public) -> float:
+    """What the mean weight lacks, if weights were clipped or it is more than chance.
+
+    >>> _lacking(Public(rows=900.0, matched=290, weight=870.0, weight2=2610.0))
+    0.0
+    >>> _lacking(Public(rows=900.0, matched=225, weight=450.0, weight2=900.0))
+    0.5
+    """
+    mean = p.weight / p.rows
+    error = math.sqrt(max(p.weight2 / p.rows - mean * mean, 0.0) / p.rows)
+    lacks = 1.0 - mean
+    return max(lacks, 0.0) if p.clipped or lacks > BY_CHANCE * error else 0.0
+
+
+def _with_what_lacks(
+    name: str, low: float, high: float, p: Public, rewards: Range, lacking: float
+) -> tuple[float, float]:
+    """An interval with whatever rewards there may be where weights are lacking."""
+    if name == "ips":  # which counts `low` there
+        return low, high + lacking * rewards.width
+    if name == "dr":  # which counts q
+        down, up = max(p.high_q - rewards.low, 0.0), max(rewards.high - p.low_q, 0.0)
+        return low - lacking * down, high + lacking * up
+    rest = 1.0 - lacking
+    return rest * low + lacking * rewards.low, rest * high + lacking * rewards.high
 
 
 def _moments(

@@ -185,7 +185,7 @@ def replay(
 
     Notes
     -----
-    Intervals cover sampling error and noise. They assume independent rows: if many rows belong to
+    Intervals cover sampling error, noise, and what clipping leaves out. They assume independent rows: if many rows belong to
     one person, or the world moves, intervals are too narrow.
 
     Examples
@@ -266,8 +266,8 @@ def replay(
         )
     if rounds.bad:
         warnings.warn(f"rows are left out: {_left_out(rounds)}", LogWarning, stacklevel=2)
-    if encoder is not None and (doubt := encoder.doubt(rounds.head)):
-        warnings.warn(doubt, LogWarning, stacklevel=2)
+    if encoder is not None and (strange := encoder.doubt(rounds.head)):
+        warnings.warn(strange, LogWarning, stacklevel=2)
     if doubt := fits.doubt():
         warnings.warn(doubt, LogWarning, stacklevel=2)
     totals = [0.0 if t.seen is None else t.seen.wy for t in tallies]
