@@ -290,6 +290,44 @@ def test_a_memory_that_foretells_better_acts_and_the_first_one_before_there_is_e
     assert acting[-1] == 1
 
 
+def test_where_features_are_shared_all_memories_have_a_say_once_one_that_forgets_acts():
+    """Three numbers that jump, and weights written out."""
+    memories, rng = np.array([200.0, 50.0]), np.random.default_rng(3)
+    bank, apart = Bank(1, memories), Bank(1, memories)
+    seen = set()
+    for t in range(60):
+        value = np.array([(0.0 if t < 30 else 2.0) + rng.normal()])
+        said = np.ones((1, 1)), value, 10.0, (np.eye(1), np.zeros(1))
+        bank.learn(*said, first=t == 0, shared=True)
+        apart.learn(*said, first=t == 0)
+        leads = bank.scores + np.array([1.5, 0.0, 0.0])
+        assert bank.acting == int(leads.argmax())
+        weights = np.exp(leads - leads.max()) if bank.acting else np.eye(3)[0]
+        weights[weights < 0.01] = 0.0
+        np.testing.assert_allclose(bank.weights, weights / weights.sum(), atol=1e-12)
+        np.testing.assert_allclose(apart.weights, np.eye(3)[apart.acting])
+        seen.add(int((bank.weights > 0).sum()))
+    assert {1, 2} <= seen
+
+
+def test_the_core_averages_memories_as_the_reference_does():
+    xs, _ = stream(4_000, seed=2)
+    theta = np.where(np.arange(4_000)[:, None] < 2_000, [0.5, -0.3, 0.2], [-0.5, 0.4, 0.2])
+    rewards = np.clip((xs * theta).sum(axis=1), -1, 1)
+    given = {"dim": DIM, "epsilon": 20.0, "delta": 1e-2, "seed": 1, "public_contexts": xs[:50]}
+    found = []
+    for backend in ("core", "reference"):
+        bandit = dpb.make("anytime", **given, backend=backend)
+        acted = set()
+        for start in range(0, 4_000, 250):
+            bandit.update(xs[start : start + 250], rewards[start : start + 250])
+            acted.add(bandit.memory)
+        assert len(acted) > 1
+        found.append(bandit.engine.fields())
+    for name in ("estimate", "posterior", "scores"):
+        np.testing.assert_allclose(found[0][name], found[1][name], rtol=1e-6, atol=1e-8)
+
+
 def test_it_follows_a_parameter_that_changes_and_says_so():
     xs, _ = stream(12_000, seed=2)
     bandit = dpb.make("anytime", dim=DIM, epsilon=3.0, delta=1e-3, seed=1, public_contexts=xs[:50])

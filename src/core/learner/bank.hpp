@@ -2,7 +2,7 @@
 // a square root of the information on θ⁺, to which equations are added by reflections: a sum of squares would
 // drown small directions in rounding. It fades by M/(M + Δ) in Δ rounds; the first never fades. The one that
 // foretold the noisy releases best, of late, acts, or the one that is asked for alone. Where contexts share all
-// features, the others have a say too, by how well they foretold. All of it is made of what was released.
+// features and one that forgets acts, the others have a say too, by how well they foretold. All of it is made of what was released.
 // No prior is in it, so a prior may be chosen, and changed, when the posterior is read.
 #pragma once
 #include "../fields.hpp"
@@ -15,7 +15,7 @@ struct Bank {
     static constexpr double LATELY = 5000, AHEAD = 3;
     // Where contexts share all features every play tells of all arms: less is needed to forget. What a memory
     // must weigh, beside the one that acts, to have a say.
-    static constexpr double AHEAD_IF_SHARED = 1, LEAST_WEIGHT = 1e-2;
+    static constexpr double AHEAD_IF_SHARED = 1.5, LEAST_WEIGHT = 1e-2;
     Size z;  // d + 1
     i64 count;
     const Table& memories;  // of all but the first
@@ -74,9 +74,9 @@ struct Bank {
             if (k && (alone || scores[k] > scores[best] + (best ? 0 : ahead))) best = k;
         }
         *acting = best;
-        weigh(shared && !alone, ahead);
+        weigh(shared && best && !alone, ahead);
     }
-    // The one that acts alone, or all, by what they foretold.
+    // The one that acts, or all, by what they foretold.
     void weigh(bool all, double ahead) {
         const double most = scores[*acting] + (*acting ? 0 : ahead);
         double total = 0;

@@ -3,8 +3,8 @@
 Each memory M keeps the information on θ⁺ as a triangular root R, with what it pulls towards in z: it
 grows like t² in some directions and hardly in others, and a sum of squares would drown the small
 ones. It fades by M/(M + Δ) in Δ rounds; the first memory never fades. The one that foretold the noisy
-releases best, of late, acts, or the one that is asked for alone. Where contexts share all features,
-the others have a say too, by how well they foretold. All of it is made of what was
+releases best, of late, acts, or the one that is asked for alone. Where contexts share all features
+and one that forgets acts, the others have a say too, by how well they foretold. All of it is made of what was
 released, so it costs nothing. No prior is in it, so that one may be chosen later.
 """
 
@@ -24,7 +24,7 @@ LATELY = 5000.0
 AHEAD = 3.0
 # Where contexts share all features every play tells of all arms: less is needed to forget. What a
 # memory must weigh, beside the one that acts, to have a say.
-AHEAD_IF_SHARED = 1.0
+AHEAD_IF_SHARED = 1.5
 LEAST_WEIGHT = 1e-2
 
 
@@ -83,10 +83,10 @@ class Bank(Holder):
             if k and (self.alone or self.scores[k] > self.scores[best] + (0.0 if best else ahead)):
                 best = k
         self.acting = best
-        self._weigh(shared and not self.alone, ahead)
+        self._weigh(shared and best > 0 and not self.alone, ahead)
 
     def _weigh(self, everyone: bool, ahead: float) -> None:
-        """The one that acts alone, or all, by what they foretold."""
+        """The one that acts, or all, by what they foretold."""
         self.weights[:] = 0.0
         if everyone:
             leads = self.scores.copy()
