@@ -32,9 +32,9 @@ SCALES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
 STEP_IN_NATS = 1.5
 LEAST_WEIGHT = 1e-3
 # What play teaches anyway: so many times what is known, shaped like what was played of late. Of that,
-# round j counts (j/t)²⁰.
+# round j counts (j/t)²⁰, and of answers (j/t)⁵.
 TAUGHT = 100.0
-OF_LATE = 20
+OF_LATE, OF_ANSWERS = 20, 5
 # Lots need so much of the posterior's deviation where contexts differ from round to round: whatever
 # is played then teaches about all arms.
 NARROWER = 0.2
@@ -301,7 +301,8 @@ class FilterLearner(Learner, Holder):
         prior = self.prior.precision, self.prior.pull
         self.bank.learn(rows, values, t - self.released_at, prior, first=self.releases == 0)
         if self.released_at:
-            self.filter.played *= (self.released_at / t) ** OF_LATE
+            power = OF_ANSWERS if self.local.has(t) else OF_LATE
+            self.filter.played *= (self.released_at / t) ** power
         self.released_at = t
         self.releases += 1
         self._conclude()
@@ -344,9 +345,11 @@ class FilterLearner(Learner, Holder):
     def _average(self) -> None:
         """Moments over scales of the prior's variance, weighed by what the releases say of them."""
         likely = np.empty(len(SCALES))
+        # Answers say at once what sums say late.
+        step = 0.0 if self.local.has(self.clock.rounds) else STEP_IN_NATS
         for k, scale in enumerate(SCALES):
             self._refresh_prior(scale)
-            likely[k] = self._join().likely - STEP_IN_NATS * abs(k - SCALES.index(1.0))
+            likely[k] = self._join().likely - step * abs(k - SCALES.index(1.0))
         weights = np.exp(likely - likely.max())
         weights[weights < LEAST_WEIGHT] = 0.0
         self.prior_scale = SCALES[int(likely.argmax())]
