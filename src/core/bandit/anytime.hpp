@@ -178,13 +178,12 @@ struct Anytime : Common {
         const i64 t = clock->rounds;
         bank.learn(rows, values, (double)(t - times->released_at), prior.precision, prior.pull,
                    times->releases == 0, prior.shares_features());
-        // What was played long ago is forgotten soon: the share of round j is (j/t)²⁰.
+        // What was played long ago is forgotten soon: the share of round j is (j/t)²⁰, of answers (j/t)⁵.
         if (times->released_at) {
-            double left = (double)times->released_at / (double)t;
-            left *= left, left *= left;
-            const double fourth = left;
-            left *= left, left *= left;
-            for (i64 i = 0; i < l.square(); i++) filter.played[i] *= left * fourth;
+            const double left = (double)times->released_at / (double)t, square = left * left;
+            double kept = square * square * left;
+            if (!local.has(t)) kept *= kept, kept *= kept;
+            for (i64 i = 0; i < l.square(); i++) filter.played[i] *= kept;
         }
         times->released_at = t;
         times->releases++;
@@ -259,12 +258,13 @@ struct Anytime : Common {
     DPB_CALL void average() {
         double likely[SCALES], best = -__builtin_inf(), total = 0, factor = LOWEST_SCALE;
         const bool one_scale = !o.empirical_bayes || (*bank.acting && prior.shares_features());
+        const double step = local.has(clock->rounds) ? 0 : STEP_IN_NATS;  // answers say at once what sums say late
         refresh_prior(1);
         for (int k = 0; k < SCALES; k++, factor *= 4) {
             likely[k] = -__builtin_inf();
             if (one_scale && factor != 1) continue;
             scale_prior(factor);
-            likely[k] = bank.join(*bank.acting, prior.precision, prior.pull) - STEP_IN_NATS * magnitude(k - 2);
+            likely[k] = bank.join(*bank.acting, prior.precision, prior.pull) - step * magnitude(k - 2);
             if (likely[k] > best) {
                 best = likely[k];
                 *prior_scale = factor;

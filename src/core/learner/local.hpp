@@ -9,8 +9,8 @@
 namespace dpb::DPB_ARCH {
 struct LocalPhase {
     // What play teaches anyway while answers come: information grows like t, so that this is less than later;
-    // and as many answers as this times d + 1, spread like what was played of late.
-    static constexpr double TAUGHT = 10, AHEAD = 21;
+    // and three times d + 1 more answers, spread like what was played of late, of which round j counts (j/t)⁵.
+    static constexpr double TAUGHT = 10, AHEAD = 3 * 6;
     struct Times {
         // Rounds before the first that is summed; equations here; when θ is read next; slates in blocks seen.
         i64 central_from, waiting, due, blocks;

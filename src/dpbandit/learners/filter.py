@@ -32,9 +32,9 @@ SCALES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0, 64.0)
 STEP_IN_NATS = 1.5
 LEAST_WEIGHT = 1e-3
 # What play teaches anyway: so many times what is known, shaped like what was played of late. Of that,
-# round j counts (j/t)²⁰.
+# round j counts (j/t)²⁰, and of answers (j/t)⁵.
 TAUGHT = 100.0
-OF_LATE = 20
+OF_LATE, OF_ANSWERS = 20, 5
 # Lots need so much of the posterior's deviation where contexts differ from round to round: whatever
 # is played then teaches about all arms.
 NARROWER = 0.2
@@ -302,7 +302,8 @@ class FilterLearner(Learner, Holder):
         first, elapsed = self.releases == 0, t - self.released_at
         self.bank.learn(rows, values, elapsed, prior, first=first, shared=shared)
         if self.released_at:
-            self.filter.played *= (self.released_at / t) ** OF_LATE
+            power = OF_ANSWERS if self.local.has(t) else OF_LATE
+            self.filter.played *= (self.released_at / t) ** power
         self.released_at = t
         self.releases += 1
         self._conclude()
@@ -350,12 +351,14 @@ class FilterLearner(Learner, Holder):
         While θ moves, where contexts share all features, the scale is 1: others only blur it.
         """
         moves = self.bank.acting > 0 and self.prior.shares_features()
+        # Answers say at once what sums say late.
+        step = 0.0 if self.local.has(self.clock.rounds) else STEP_IN_NATS
         likely = np.full(len(SCALES), -math.inf)
         for k, scale in enumerate(SCALES):
             if scale == 1.0 or (self.spec["empirical_bayes"] and not moves):
                 self._refresh_prior(scale)
                 found = self._join(self.bank.acting).likely
-                likely[k] = found - STEP_IN_NATS * abs(k - SCALES.index(1.0))
+                likely[k] = found - step * abs(k - SCALES.index(1.0))
         weights = np.exp(likely - likely.max())
         weights[weights < LEAST_WEIGHT] = 0.0
         self.prior_scale = SCALES[int(likely.argmax())]

@@ -14,10 +14,10 @@ from dpbandit.reference.fields import Fields, Holder, Number
 from dpbandit.types import Matrix, Vector
 
 # What play teaches anyway while answers come: so many times what is known (information grows like t,
-# so that this is less than later), and as many answers as an item has numbers, spread like what was
-# played of late, of which round j counts (j/t)²⁰.
+# so that this is less than later), and three times as many answers as an item has numbers, spread like
+# what was played of late, of which round j counts (j/t)⁵.
 TAUGHT = 10.0
-AHEAD = 21.0
+AHEAD = 3 * 6.0
 
 
 class LocalPhase(Holder):
