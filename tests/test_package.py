@@ -1,5 +1,6 @@
 """The package as a stranger meets it: imports, names, the command line."""
 
+import inspect
 import json
 import os
 import re
@@ -83,6 +84,21 @@ def test_every_public_docstring_has_an_example_that_is_run():
         t for t in things if callable(t) and t is not bandit and ">>>" not in (t.__doc__ or "")
     ]
     assert not without
+
+
+def test_every_public_function_says_what_it_takes_returns_and_raises():
+    functions = [f for name in dpbandit.__all__ if inspect.isfunction(f := getattr(dpbandit, name))]
+    assert len(functions) > 12
+    for function in functions:
+        # `recommend` takes the facts that `plan` describes.
+        told = (function.__doc__ or "") + (dpbandit.plan.__doc__ or "") * (
+            function is dpbandit.recommend
+        )
+        returns = inspect.signature(function).return_annotation not in (None, "None")
+        for section in ("Parameters", "Returns", "Raises")[:: 1 if returns else 2]:
+            assert f"    {section}\n    ---" in told, (function.__name__, section)
+        for name in inspect.signature(function).parameters:
+            assert re.search(rf"\b{name}\b", told), (function.__name__, name)
 
 
 def test_the_command_line_lists_algorithms():

@@ -445,8 +445,8 @@ def test_columns_that_are_not_there_are_named_with_those_that_are(tmp_path):
         dpb.warm_start(table, context=list("abcd"), reward="clicked", **PRIVATE)
     with pytest.raises(LogError, match="holds string: numbers are needed"):
         dpb.warm_start(table, context=["a", "name"], **PRIVATE)
-    with pytest.raises(LogError, match="text or whole numbers"):
-        dpb.warm_start(table, context=["a", "b"], user="c", **PRIVATE)
+    with pytest.raises(LogError, match="must be whole numbers"):
+        dpb.warm_start(table, context=["a", "b"], user="c", unit=("user", 2), **PRIVATE)
     with pytest.raises(LogError, match="asked for twice"):
         dpb.warm_start(table, context=["a", "a"], **PRIVATE)
     with pytest.raises(LogError, match="no Parquet, CSV or Arrow file"):

@@ -78,7 +78,6 @@ CORE: Reasons = {
     "when the whitener follows the contexts, which are public: norms are 1 under any": [
         "bandit/anytime.hpp | 0 → 1: if (!prior.is_public && …",
         "bandit/anytime.hpp | == → !=: if (!prior.is_public && …",
-        "bandit/anytime.hpp | / → *: i64 t = clock->rounds, later = t < 50 ? 1 : t / 20;",
         "bandit/anytime.hpp | / → *: if (z.n > 64 && later < …",
         "bandit/anytime.hpp | * → /: if (z.n > 64 && later < …",
         "bandit/anytime.hpp | < → <=: if (z.n > 64 && later < …",

@@ -320,8 +320,10 @@ def test_a_request_that_contradicts_its_id_makes_no_decision(shared, shop, path,
     """Those of its arms that were new were written, learned, and shown to nobody."""
     service, _ = shared
     store = Store(service.store)
+    (bandit,) = [line.id for line in store.lines() if line.name == "shop"]
+    made = "SELECT count(*), max(seq) FROM decisions WHERE bandit = ?"
     assert shop("POST", path, asked)[0] == 201
-    before = store.connection.one("SELECT count(*), max(seq) FROM decisions")
+    before = store.connection.one(made, (bandit,))
     again = [shop("POST", path, {**asked, **other})[0] for _ in range(2)]
     if path == PATH:
         several = [asked, {**asked, **other}, {**asked, "request": f"{asked['request']}!"}]
@@ -329,8 +331,8 @@ def test_a_request_that_contradicts_its_id_makes_no_decision(shared, shop, path,
         assert (status, [answer.get("status") for answer in answers]) == (200, [None, 409, None])
         before = (before[0] + 1, before[1] + 1)
     assert again == [409, 409]
-    assert store.connection.one("SELECT count(*), max(seq) FROM decisions") == before
-    (line,) = [line for line in store.lines() if line.name == "shop"]
+    assert store.connection.one(made, (bandit,)) == before
+    (line,) = store.lines(only=[bandit])
     assert line.decisions == before[1]  # no hole in the stream
     store.close()
 

@@ -131,6 +131,11 @@ def affordable_epsilon(
     Affordable
         Its `epsilon` is None if no ε up to 100 is enough.
 
+    Raises
+    ------
+    OptionError, ShapeError, NotFiniteError, UnknownAlgorithmError
+        If an argument is not allowed.
+
     Examples
     --------
     >>> import dpbandit as dpb

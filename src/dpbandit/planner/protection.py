@@ -311,10 +311,17 @@ def protections(
         Rewards are clicks at this rate. Default: numbers, without a cap C for a person.
     private_contexts : bool, default False
         Whether contexts are private, so that they must be protected too.
+    seconds, progress
+        As in `plan`.
 
     Returns
     -------
     Protections
+
+    Raises
+    ------
+    OptionError, ShapeError, NotFiniteError
+        If an argument is not allowed.
 
     Examples
     --------

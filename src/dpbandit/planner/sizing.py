@@ -73,6 +73,8 @@ def sizing(
         Number of arms on offer, and of expected rewards.
     epsilon, delta : float
         The budget.
+    seed : int, default 0
+        Seed of the slates and of the worlds.
     **options
         Other options of `dpb.plan`: click_rate, contexts, prior, unit.
 
@@ -81,6 +83,11 @@ def sizing(
     Sizing
         `gain` is 1 - regret / regret of random play, as predicted; `enough` is whether it is at
         least 0.3. With too many columns to play at all, gain is None.
+
+    Raises
+    ------
+    OptionError, UnknownAlgorithmError
+        If an argument is not allowed.
 
     Examples
     --------

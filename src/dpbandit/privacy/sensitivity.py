@@ -80,6 +80,16 @@ def estimate_bounds(contexts: ArrayLike) -> tuple[float, float]:
     Contexts are public, so this costs nothing; it is an estimate, not a bound on contexts yet to
     come.
 
+    Parameters
+    ----------
+    contexts : array of shape (n, d)
+        The sample.
+
+    Returns
+    -------
+    (float, float)
+        L and λ₀.
+
     Raises
     ------
     ShapeError, OptionError

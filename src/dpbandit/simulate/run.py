@@ -50,16 +50,47 @@ def run(
 ) -> Results:
     """Play every algorithm on every seed and return the recorded rounds.
 
-    `algorithms` are names. A pair (name, options) gives one algorithm its own options; a mapping
-    {label: (name, options)} runs one algorithm under several labels. `seeds` is a count, or the
-    seeds themselves. `progress=True` draws a bar; a function is called with (rounds done, total
-    rounds). Ctrl-C returns finished work. `cluster` spreads seeds and algorithms over a Ray cluster
-    ("local", "auto" or its address), with the same numbers. `device="cuda"` plays the paper's
-    simulation on a GPU, in single precision and with other draws. Results agree with the CPU's
-    statistically, not seed by seed, and replications of 128 neighbouring seeds share a pool of
-    arms. Other options go to `dpb.make`. Private algorithms also get the world's public contexts
-    and, unless you give one, its range of rewards.
+    Private algorithms also get the world's public contexts and, unless you give one, its range of
+    rewards. Ctrl-C returns finished work.
 
+    Parameters
+    ----------
+    world : World
+        One of `dpb.worlds`, or one of your own.
+    algorithms : list of names or (name, options), or dict
+        A pair gives one algorithm its own options. A mapping {label: (name, options)} runs one
+        algorithm under several labels.
+    horizon : int, optional
+        Rounds to play. Default: all that the world has.
+    seeds : int or list of int, default 20
+        Their number, counted from 0, or the seeds themselves.
+    record : list of int, optional
+        The rounds to record. Default: up to 200, spread over the horizon.
+    workers : int, optional
+        How many tasks run at a time. Default: one per core.
+    cluster : str, optional
+        Spread the work over a Ray cluster ("local", "auto" or its address), with the same numbers.
+    device : {'cpu', 'cuda'}, default 'cpu'
+        "cuda" plays the paper's simulation on a GPU, in single precision and with other draws.
+        Results agree with the CPU's statistically, not seed by seed, and replications of 128
+        neighbouring seeds share a pool of arms.
+    progress : bool or callable, default False
+        True draws a bar; a function is called with (rounds done, total rounds).
+    **options
+        Options of `dpb.make`, for every algorithm that has them.
+
+    Returns
+    -------
+    Results
+        `summary()`, `plot()`, `frame()`, `save(folder)`.
+
+    Raises
+    ------
+    OptionError, UnknownAlgorithmError
+        If an argument is not allowed; before any work starts.
+
+    Examples
+    --------
     >>> import dpbandit as dpb
     >>> results = dpb.run(dpb.worlds.Synthetic(), ["random", "linucb"], horizon=500, seeds=2)
     >>> list(results.summary().index)

@@ -567,3 +567,37 @@ def learners_count_people_and_stop_in_order() -> Any:
     }
     assert held.measure.open["holdout"].weight == 40
     return seen
+
+
+@judge
+def learners_refuse_states_that_they_cannot_go_on_from() -> Any:
+    """Simulated noise, and a log whose users the store does not count."""
+    import dpbandit as dpb
+    from dpbandit.logs.record import People
+    from dpbandit.saving import pack
+    from dpbandit.service.batch import LearningBandit
+    from dpbandit.service.store import Line
+
+    log = [{"context": [0.6, 0.8], "reward": 1.0, "who": who} for who in ("ann", "bob", "ann")]
+    given = {"dim": 2, "epsilon": 1.0, "delta": 1e-5, "horizon": 20, "reward_range": (0.0, 1.0)}
+    seen: list[Any] = []
+    for seed, forgotten, config, opens in (
+        (None, True, {"log": {}}, True),
+        (None, False, {"log": {}}, False),
+        (None, True, {}, False),
+        (3, True, {"log": {}}, False),
+    ):
+        bandit = dpb.warm_start(log, "tree-gauss", user="who", unit=("user", 2), seed=seed, **given)
+        assert len(bandit.people.hashes) == 2
+        if forgotten:
+            bandit.people = People.nobody()
+        line = Line(config, {}, 1, "x", "shop", "learning", "", 1, 0, 0, 0, 0, 0, None, 0)
+
+        def held(line: Any = line, state: bytes = pack(bandit)) -> Any:
+            return LearningBandit.open(line, 1, number=0, position=0, state=state)
+
+        if opens:
+            seen.append(held().bandit.rounds)
+        else:
+            refused("StreamError", held)
+    return seen
