@@ -281,13 +281,13 @@ def test_all_of_a_slate_or_nothing(store_url, monkeypatch):
     async def write():
         journal = Journal(store_url)
         await journal.start()
-        inner = journal._write
+        inner = journal._decisions._write
 
         def watch(decisions, reports):
             sizes.append(len(decisions))
             inner(decisions, reports)
 
-        journal._write = watch
+        journal._decisions._write = watch
         slate = [((bandit, 0, None, context, None, 0, "test"), None)] * 200
         await asyncio.gather(*journal.decide_all(slate))
         bad = [*slate[:3], ((bandit, "x", None, None, None, 0, "test"), None)]

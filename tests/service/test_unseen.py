@@ -11,6 +11,7 @@ import statistics
 import threading
 import time
 
+import numpy as np
 import pytest
 from harness import ARMS, Service, make_key, until
 from test_leases import add_decisions, make_bandit
@@ -24,7 +25,9 @@ from dpbandit.service.database import connect
 from dpbandit.service.journal import Journal
 from dpbandit.service.keys import revoke
 from dpbandit.service.learner import Learner
+from dpbandit.service.schema import LOCK_REWARDS
 from dpbandit.service.settings import Settings
+from dpbandit.service.store import Store
 
 ROUNDS = 24
 # However slow the machine: whether the lease has run out is no difference between two services.
@@ -398,7 +401,7 @@ def test_decisions_take_the_same_time_after_a_reward(tmp_path):
 def test_rewards_that_wait_leave_decisions_their_room(tmp_path):
     async def fill():
         journal = Journal(f"sqlite:///{tmp_path}/store.db", most_waiting=3)
-        journal._loop = asyncio.get_running_loop()  # no thread is started: everything waits
+        journal._decisions._loop = asyncio.get_running_loop()  # no thread: everything waits
         journal.report(1, 600.0, "test", [(1, 1, 1.0)] * 3)
         with pytest.raises(Overloaded):
             journal.report(1, 600.0, "test", [(1, 1, 1.0)])
@@ -408,6 +411,32 @@ def test_rewards_that_wait_leave_decisions_their_room(tmp_path):
             journal.decide((1, 0, None, b"", None, 0, "test"))
 
     asyncio.run(fill())
+
+
+def test_a_report_that_waits_for_a_learner_holds_up_no_decision(new_database):
+    """A learner that stands still while it closes its stretch: once decisions waited for it too, but
+    only where somebody had reported a reward."""
+    url = new_database()
+    bandit = make_bandit(url, reward_window=600)
+    decision = (bandit, 0, None, np.array([0.5, 0.5, 0.0]).tobytes(), None, 0, "test")
+
+    async def write():
+        journal, learner = Journal(url), Store(url)
+        await journal.start()
+        place = await journal.decide(decision)
+        with learner.connection.write():
+            learner.connection.exclude(LOCK_REWARDS, bandit)
+            report = journal.report(bandit, 600.0, "test", [(*place, 1.0)])
+            await asyncio.sleep(0.3)
+            await asyncio.wait_for(journal.decide(decision), 3)
+            await journal.probe(3)
+            assert not report.done()
+        found = await asyncio.wait_for(report, 10)
+        await journal.stop()
+        learner.close()
+        return found
+
+    assert asyncio.run(write()) == ["accepted"]
 
 
 def test_reports_of_events_that_wait_hold_up_no_activation(tmp_path):

@@ -1,7 +1,7 @@
 """Writes decisions and rewards in groups: one transaction for everything that arrived while the
 last one was being written. No request is answered before its write is on disk.
 
-The event loop collects; one thread writes. A decision gets its place in the stream inside the
+The event loop collects; threads write. A decision gets its place in the stream inside the
 transaction, so that places are given in the order of commits, whichever ranker asks (`records`).
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 from dpbandit.errors import StoreError
 from dpbandit.service.answers import Overloaded
+from dpbandit.service.database import POSTGRES
 from dpbandit.service.records import Asked, Decision, Placed, Report, judge, place
 from dpbandit.service.store import Kept, Store
 
@@ -28,9 +29,40 @@ MOST_REWARDS = 500
 
 
 class Journal:
-    """The writer of one ranker process."""
+    """The writers of one ranker process.
+
+    In PostgreSQL a report may wait for a learner that is closing its stretch of the stream. Reports have
+    a writer of their own there, so that a decision never shows that one waits. SQLite has one writer at
+    a time, whatever it writes.
+    """
 
     def __init__(self, url: str, *, most_waiting: int = 20_000) -> None:
+        self._decisions = self._reports = Writer(url, most_waiting)
+        if url.startswith(POSTGRES):
+            self._reports = Writer(url, most_waiting)
+        # What is called on all of them, once each.
+        self._writers = list(dict.fromkeys([self._decisions, self._reports]))
+        self.decide, self.decide_all = self._decisions.decide, self._decisions.decide_all
+        self.probe, self.report = self._decisions.probe, self._reports.report
+
+    async def start(self) -> None:
+        for writer in self._writers:
+            await writer.start()
+
+    async def stop(self) -> None:
+        """Write what is waiting, then end."""
+        await asyncio.gather(*(writer.stop() for writer in self._writers))
+
+    def expire(self, seconds: float) -> None:
+        """As of `Writer`."""
+        for writer in self._writers:
+            writer.expire(seconds)
+
+
+class Writer:
+    """A thread with a connection, and what waits for it."""
+
+    def __init__(self, url: str, most_waiting: int) -> None:
         self._most = most_waiting
         self._decisions: list[tuple[Decision, asyncio.Future[Placed], Asked | None]] = []
         self._reports: list[tuple[int, float, str, list[Report], asyncio.Future[list[str]]]] = []
@@ -43,7 +75,6 @@ class Journal:
         self._kept = Kept(url, Store)
         self._loop: asyncio.AbstractEventLoop  # of `start`
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
-        self.batches = 0
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -171,7 +202,6 @@ class Journal:
                     placed = place(store.connection, decisions)
                 if reports:
                     judged = judge(store.connection, reports)
-            self.batches += 1
         except StoreError as problem:
             error = problem
         except Exception as problem:
