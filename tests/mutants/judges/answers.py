@@ -176,6 +176,38 @@ def answers_count_by_what_they_are_worth() -> Any:
 
 
 @judge
+def answers_come_while_they_tell_more_than_sums() -> Any:
+    """⌊2(d + 1)/(μ²B²/4)⌋ of them, unless public contexts are in no blocks."""
+    import dpbandit as dpb
+
+    blocks = np.array([[0.6, 0.5, 0.0, 0.0], [0.0, 0.0, 0.7, 0.2]])
+    mixed = np.vstack([blocks, [0.0, 0.3, 0.3, 0.0]])
+    noise = mu_worth(1.0, DELTA) / math.tanh(0.5) / 2
+    seen = []
+    for contexts, answered in ((None, True), (blocks, True), (mixed, False)):
+        given = {"epsilon": 1.0, "delta": DELTA, "reward_range": (0, 1), "seed": 3}
+        bandit = dpb.make("anytime", dim=4, public_contexts=contexts, **given)
+        rounds = bandit.release.local.rounds
+        assert rounds == (math.floor(2 * 5 / noise**2) if answered else 0)
+        assert bandit.claim.notion == ("parallel" if answered else "gdp")
+        seen.append(rounds)
+    return seen
+
+
+@judge
+def what_rides_along_is_rounded_too() -> Any:
+    """Of an item of `anytime`, d + 1 numbers, and two more where the scale of residuals is found."""
+    import dpbandit as dpb
+
+    given = {"epsilon": 1.0, "delta": DELTA, "reward_range": (0, 1), "seed": 3}
+    found = [dpb.make("anytime", dim=4, find_scale=finds, **given) for finds in (False, True)]
+    assert [bandit.release.dim for bandit in found] == [5, 7]
+    one, more = (bandit.release.sensitivity for bandit in found)
+    close(more - one, (math.sqrt(7) - math.sqrt(5)) * 2.0**-40, 1e-2)
+    return [one, more]
+
+
+@judge
 def blocks_are_groups_of_features_that_no_context_mixes() -> Any:
     """Where answers without sums pay, by joining groups one context at a time."""
     from dpbandit.algorithms.phase import in_blocks
