@@ -208,6 +208,28 @@ def what_rides_along_is_rounded_too() -> Any:
 
 
 @judge
+def sums_begin_where_answers_end() -> Any:
+    """The last answer is one, and what is summed after it is charged as if there had been no answers."""
+    import dpbandit as dpb
+    from dpbandit.privacy.noise import GAUSSIAN, RESPONSE
+
+    given = {"epsilon": 1.0, "delta": DELTA, "reward_range": (0, 1), "seed": 3, "knee": 2.0}
+    given |= {"dim": 2, "memories": (), "find_scale": False}
+    found = []
+    for answers, local in ((5, 5), (0, "never")):
+        bandit = dpb.make("anytime", local=local, **given)
+        for t in range(1, answers + 61):
+            bandit.update([0.6, 0.8], 0.5)
+            noise = bandit.release.noise_now(bandit.engine)
+            assert noise is (RESPONSE if t <= answers else GAUSSIAN), t
+        found.append([row for row in bandit.ledger.table() if row["what"] == "releases"])
+    (one,), (other,) = found
+    assert one["releases"] == other["releases"] > 20
+    close(one["total"], other["total"], 1e-12)
+    return [one["total"], one["releases"]]
+
+
+@judge
 def blocks_are_groups_of_features_that_no_context_mixes() -> Any:
     """Where answers without sums pay, by joining groups one context at a time."""
     from dpbandit.algorithms.phase import in_blocks

@@ -297,6 +297,16 @@ def encoders_say_what_is_private() -> Any:
         refused(
             "OptionError", lambda n=less: dpb.make("anytime-joint", **given, private_features=n)
         )
+    people = [{"age": 20, "plan": "free"}, {"age": 70, "plan": "paid"}]
+    for name, one, expected in (
+        ("anytime", dpb.Encoder(fields), False),
+        ("anytime", dpb.Encoder.from_public(people), True),
+        ("linucb", dpb.Encoder.from_public(people), False),  # nothing is claimed
+    ):
+        options = {"epsilon": 1.0, "delta": 1e-6} if name == "anytime" else {}
+        bandit = dpb.make(name, seed=0, encoder=one, **options)
+        assert any("read from" in words for words in bandit.claim.assumptions) == expected, name
+        seen.append(str(bandit.claim))
     record = encoder.to_record()
     assert encoder_for(record, dim).dim == dim
     refused("SaveError", lambda: encoder_for(record, dim + 1))
