@@ -33,6 +33,7 @@ PYTHON: Reasons = {
     "which simulated number is drawn: it protects nobody, and every estimate has a key of its own": [
         "evaluate.release:<module> | 1 → 2"
     ],
+    "when sums are first shown: any schedule is private": ["algorithms.anytime:design | 1 → 2"],
     "the first whitener of a public sample, where it says nothing: norms are 1 under any": [
         "algorithms.anytime_joint:known_second | 1.0 → 0.0",
         "algorithms.anytime_joint:known_second | 1.0 / d → 1.0 * d",
